@@ -1,0 +1,1 @@
+"""Sapwood: match XML messages against very many standing XPath queries at once."""

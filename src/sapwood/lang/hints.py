@@ -1,0 +1,77 @@
+"""What to write instead of what XPath 1.0 does not have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+from sapwood.lang.ast import RETURN_TYPES
+
+XPATH2_FUNCTIONS = {
+    "ends-with": "XPath 1.0: substring(s, string-length(s) - string-length(t) + 1) = t",
+    "matches": "regular expressions came with XPath 2.0; use contains() or starts-with()",
+    "replace": "regular expressions came with XPath 2.0; translate() replaces single characters",
+    "tokenize": "regular expressions came with XPath 2.0; use contains(concat(' ', s, ' '), ' word ')",
+    "lower-case": "XPath 1.0: translate(s, 'ABC…', 'abc…')",
+    "upper-case": "XPath 1.0: translate(s, 'abc…', 'ABC…')",
+    "exists": "in XPath 1.0 a path by itself is true where it exists: write [path]",
+    "empty": "write not(path)",
+    "avg": "XPath 1.0: sum(path) div count(path)",
+    "max": "XPath 1.0: path[not(. < path)]",
+    "min": "XPath 1.0: path[not(. > path)]",
+    "abs": "XPath 1.0: number arithmetic only; compare both signs",
+    "distinct-values": "came with XPath 2.0",
+    "string-join": "XPath 1.0: concat(a, b, …)",
+    "data": "write string(path) or number(path)",
+    "node-name": "write name()",
+}
+XPATH2_OPERATORS = {
+    "eq": "=",
+    "ne": "!=",
+    "lt": "<",
+    "le": "<=",
+    "gt": ">",
+    "ge": ">=",
+    "is": "count(a | b) = 1",
+    "idiv": "floor(a div b)",
+    "union": "|",
+    "to": "position() >= m and position() <= n",
+}
+XPATH2_KEYWORDS = {
+    "if": "XPath 2.0 conditionals are not in XPath 1.0: use (a and b) or (not(a) and c)",
+    "for": "'for … return' is not an XPath 1.0 filter",
+    "some": "comparisons in XPath 1.0 are already existential: write path = value",
+    "every": "write not(path[not(condition)])",
+    "let": "'let' is not XPath 1.0",
+    "element": "write * for any element",
+    "item": "write node()",
+    "document-node": "write /",
+}
+AXES = frozenset(
+    {
+        "ancestor",
+        "ancestor-or-self",
+        "attribute",
+        "child",
+        "descendant",
+        "descendant-or-self",
+        "following",
+        "following-sibling",
+        "namespace",
+        "parent",
+        "preceding",
+        "preceding-sibling",
+        "self",
+    }
+)
+
+
+def unknown_function(name: str) -> str | None:
+    local = name.rpartition(":")[2]
+    return XPATH2_FUNCTIONS.get(local) or XPATH2_KEYWORDS.get(local) or did_you_mean(local, RETURN_TYPES)
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str | None:
+    """A hint naming the known word closest to the one written, if any is close."""
+    close = get_close_matches(word, list(known), n=1)
+    return f"did you mean {close[0]!r}?" if close else None

@@ -1,0 +1,92 @@
+"""XPath 1.0 text → tokens, with the disambiguation rules of its section 3.7."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from sapwood.errors import QueryError
+
+Kind = Literal["name", "number", "literal", "operator", "symbol", "variable", "end"]
+
+_NAME = r"[^\W\d][\w.\-·]*"
+_TOKEN = re.compile(
+    rf"""
+      (?P<space>[ \t\r\n]+)
+    | (?P<number>\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?)
+    | (?P<symbol>::|\.\.|//|!=|<=|>=|[()\[\]@,./|+\-=<>*])
+    | (?P<literal>"[^"]*"|'[^']*')
+    | (?P<variable>\$(?:{_NAME}:)?{_NAME})
+    | (?P<name>(?:{_NAME}:(?!:))?(?:{_NAME}|\*(?<=:\*)))
+    """,
+    re.VERBOSE,
+)
+_OPERATORS = frozenset({"/", "//", "|", "+", "-", "=", "!=", "<", "<=", ">", ">=", "*"})
+_OPERATOR_NAMES = frozenset({"and", "or", "mod", "div"})
+_OPERAND_EXPECTED_AFTER = frozenset({"@", "::", "(", "[", ","})
+
+_UNKNOWN_CHARACTER_HINTS = {
+    "&": "write 'and' instead of '&' or '&&'",
+    "!": "write not(…) or != instead of '!'",
+    "{": "names are written with a prefix from the namespace map, not as {uri}name",
+    "%": "write 'mod' instead of '%'",
+    "#": "XPath has no '#': write [@id='…']",
+    "‘": "use straight quotes ' or \"",
+    "’": "use straight quotes ' or \"",
+    "“": "use straight quotes ' or \"",
+    "”": "use straight quotes ' or \"",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    kind: Kind
+    text: str
+    start: int
+    end: int
+
+
+def tokenize(query: str) -> list[Token]:
+    """All tokens of the query, ended by one of kind `end`."""
+    tokens: list[Token] = []
+    position = 0
+    while position < len(query):
+        match = _TOKEN.match(query, position)
+        if match is None:
+            raise _unknown(query, position)
+        position = match.end()
+        if match.lastgroup != "space":
+            tokens.append(_classified(match, tokens))
+    tokens.append(Token("end", "", len(query), len(query)))
+    return tokens
+
+
+def _classified(match: re.Match[str], before: list[Token]) -> Token:
+    kind, text = match.lastgroup, match.group()
+    if kind == "symbol":
+        is_operator = text in _OPERATORS and (text != "*" or _operator_may_follow(before))
+        return Token("operator" if is_operator else "symbol", text, match.start(), match.end())
+    if kind == "name" and text in _OPERATOR_NAMES and _operator_may_follow(before):
+        return Token("operator", text, match.start(), match.end())
+    return Token(kind, text, match.start(), match.end())  # type: ignore[arg-type]
+
+
+def _operator_may_follow(before: list[Token]) -> bool:
+    """Section 3.7: `*`, `and`, `or`, `mod`, `div` are operators unless an operand is due."""
+    if not before:
+        return False
+    last = before[-1]
+    return last.kind != "operator" and not (last.kind == "symbol" and last.text in _OPERAND_EXPECTED_AFTER)
+
+
+def _unknown(query: str, position: int) -> QueryError:
+    character = query[position]
+    if character in "'\"":
+        return QueryError("a string that is never closed", query, position, f"add the missing {character}")
+    if query.startswith(":=", position):
+        return QueryError("':=' is not XPath 1.0", query, position, "variables cannot be assigned here")
+    if character == "$":
+        return QueryError("'$' without a variable name", query, position)
+    hint = _UNKNOWN_CHARACTER_HINTS.get(character)
+    return QueryError(f"unexpected character {character!r}", query, position, hint)

@@ -1,0 +1,292 @@
+"""The algebra that every language compiles to and every engine evaluates: tree patterns.
+
+    Path    Step Step …                   nodes reached from a context node
+    Step    axis test [condition] …       one move, then conditions in order
+    Condition
+      Has(path, test, first)              some node (or the first one) of the path passes the test
+      Named(test)                         the context element has this name
+      Position(…)                         where the node stands among those the step found
+      And, Or, Not
+
+All of them are immutable and hash-consed: two equal ones are one object, so equality is identity and
+sub-patterns shared by many queries are compiled, indexed and evaluated once. The table holds them weakly;
+what no query uses any more is freed.
+
+Names are the reader's: `local`, `uri}local`, `*`, `uri}*`, and `text()` for text nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import Enum
+from typing import Any, ClassVar, TypeVar
+from weakref import WeakValueDictionary
+
+T = TypeVar("T", bound="Interned")
+TEXT = "text()"
+
+
+class Axis(Enum):
+    CHILD = "/"
+    DESCENDANT = "//"  # `/descendant-or-self::node()/child::`, so positions count per parent
+    ATTRIBUTE = "/@"
+
+
+class Interned:
+    """Construction returns the one object with these parts."""
+
+    __slots__ = ("__weakref__",)
+    _fields: ClassVar[tuple[str, ...]] = ()  # the parts, in the order of the constructor
+    _table: ClassVar[WeakValueDictionary[tuple[object, ...], Any]] = WeakValueDictionary()
+
+    @classmethod
+    def _intern(cls: type[T], *parts: object) -> T:
+        key = (cls, *parts)
+        found: T | None = Interned._table.get(key)
+        if found is None:
+            found = object.__new__(cls)
+            for name, part in zip(cls._fields, parts, strict=True):
+                object.__setattr__(found, name, part)
+            Interned._table[key] = found
+        return found
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"{type(self).__name__} is immutable")
+
+    def __reduce__(self) -> tuple[type[Interned], tuple[object, ...]]:
+        return type(self), tuple(getattr(self, name) for name in self._fields)
+
+    def __copy__(self: T) -> T:
+        return self
+
+    def __deepcopy__(self: T, memo: object) -> T:
+        return self
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self}>"
+
+
+class Test(Interned):
+    """A comparison of one string-value with a constant; a float compares as numbers do in XPath."""
+
+    __slots__ = _fields = ("op", "value")
+    op: str  # = != < <= > >= contains starts-with
+    value: str | float
+
+    def __new__(cls, op: str, value: str | float) -> Test:
+        return cls._intern(op, value)
+
+    def __str__(self) -> str:
+        return f"{self.op} {constant(self.value)}"
+
+
+class Condition(Interned):
+    """What may stand in a predicate."""
+
+    __slots__ = ()
+
+    @property
+    def positional(self) -> bool:
+        """Whether the answer depends on where the node stands among its candidates."""
+        return False
+
+
+class Path(Interned):
+    __slots__ = _fields = ("steps",)
+    steps: tuple[Step, ...]
+
+    def __new__(cls, steps: tuple[Step, ...]) -> Path:
+        return cls._intern(steps)
+
+    def __str__(self) -> str:
+        return "".join(map(str, self.steps))
+
+
+class Step(Interned):
+    __slots__ = _fields = ("axis", "test", "conditions")
+    axis: Axis
+    test: str
+    conditions: tuple[Condition, ...]
+
+    def __new__(cls, axis: Axis, test: str, conditions: tuple[Condition, ...] = ()) -> Step:
+        return cls._intern(axis, test, conditions)
+
+    def __str__(self) -> str:
+        return self.axis.value + clark(self.test) + "".join(f"[{c}]" for c in self.conditions)
+
+
+class Has(Condition):
+    """Some node of the path passes the test (any node, if there is no test).
+
+    With `first`, only the first node in document order counts: so XPath converts node-sets to strings.
+    An empty path is the context node itself.
+    """
+
+    __slots__ = _fields = ("path", "test", "first")
+    first: bool
+    path: Path
+    test: Test | None
+
+    def __new__(cls, path: Path, test: Test | None = None, first: bool = False) -> Has:
+        return cls._intern(path, test, first and test is not None)
+
+    def __str__(self) -> str:
+        path = relative(self.path)
+        if self.test is None:
+            return path
+        if self.test.op in ("contains", "starts-with"):
+            if not self.first:
+                return f"{path}[{self.test.op}(., {constant(self.test.value)})]"
+            return f"{self.test.op}({path}, {constant(self.test.value)})"
+        return f"{f'string({path})' if self.first else path} {self.test}"
+
+
+class Named(Condition):
+    __slots__ = _fields = ("test",)
+    test: str
+
+    def __new__(cls, test: str) -> Named:
+        return cls._intern(test)
+
+    def __str__(self) -> str:
+        return f"self::{clark(self.test)}"
+
+
+class Position(Condition):
+    """`position() op n`, `position() op last() + n`, or, with `of_size`, `last() op n`."""
+
+    __slots__ = _fields = ("op", "n", "from_last", "of_size")
+    from_last: bool
+    n: float
+    of_size: bool
+    op: str
+
+    def __new__(cls, op: str, n: float, from_last: bool = False, of_size: bool = False) -> Position:
+        return cls._intern(op, n, from_last, of_size)
+
+    @property
+    def positional(self) -> bool:
+        return True
+
+    def __str__(self) -> str:
+        subject = "last()" if self.of_size else "position()"
+        if not self.from_last:
+            return f"{subject} {self.op} {constant(self.n)}"
+        offset = f" {'+' if self.n > 0 else '-'} {constant(abs(self.n))}" if self.n else ""
+        return f"{subject} {self.op} last(){offset}"
+
+
+class _Several(Condition):
+    """A set of conditions: flat, without repetitions, in one canonical order."""
+
+    __slots__ = _fields = ("items",)
+    items: tuple[Condition, ...]
+    _word: ClassVar[str]
+    _empty: ClassVar[str]
+
+    @property
+    def positional(self) -> bool:
+        return any(item.positional for item in self.items)
+
+    def __str__(self) -> str:
+        if not self.items:
+            return self._empty
+        return f" {self._word} ".join(f"({i})" if isinstance(i, _Several) else str(i) for i in self.items)
+
+
+class And(_Several):
+    __slots__ = ()
+    _word, _empty = "and", "true()"
+
+    def __new__(cls, items: tuple[Condition, ...]) -> And:
+        return cls._intern(items)
+
+
+class Or(_Several):
+    __slots__ = ()
+    _word, _empty = "or", "false()"
+
+    def __new__(cls, items: tuple[Condition, ...]) -> Or:
+        return cls._intern(items)
+
+
+class Not(Condition):
+    __slots__ = _fields = ("item",)
+    item: Condition
+
+    def __new__(cls, item: Condition) -> Not:
+        return cls._intern(item)
+
+    @property
+    def positional(self) -> bool:
+        return self.item.positional
+
+    def __str__(self) -> str:
+        return f"not({self.item})"
+
+
+EMPTY = Path(())
+TRUE = And(())
+FALSE = Or(())
+
+
+def all_of(items: Iterable[Condition]) -> Condition:
+    """Their conjunction in canonical form."""
+    flat: dict[Condition, None] = {}
+    for item in items:
+        if item is FALSE:
+            return FALSE
+        flat.update(dict.fromkeys(item.items if isinstance(item, And) else (item,)))
+    return next(iter(flat)) if len(flat) == 1 else And(tuple(sorted(flat, key=str)))
+
+
+def any_of(items: Iterable[Condition]) -> Condition:
+    """Their disjunction in canonical form."""
+    flat: dict[Condition, None] = {}
+    for item in items:
+        if item is TRUE:
+            return TRUE
+        flat.update(dict.fromkeys(item.items if isinstance(item, Or) else (item,)))
+    return next(iter(flat)) if len(flat) == 1 else Or(tuple(sorted(flat, key=str)))
+
+
+def negation(item: Condition) -> Condition:
+    if item is TRUE:
+        return FALSE
+    if item is FALSE:
+        return TRUE
+    return item.item if isinstance(item, Not) else Not(item)
+
+
+def predicates(conditions: Iterable[Condition]) -> tuple[Condition, ...]:
+    """Successive predicates in canonical form: neighbours that ignore positions are one conjunction."""
+    merged: list[Condition] = []
+    for condition in conditions:
+        if condition is TRUE:
+            continue
+        if merged and not condition.positional and not merged[-1].positional:
+            merged[-1] = all_of((merged[-1], condition))
+        else:
+            merged.append(condition)
+    return (FALSE,) if FALSE in merged else tuple(merged)
+
+
+def clark(name: str) -> str:
+    """A reader's name as people write it, `{uri}local`."""
+    return "{" + name if "}" in name else name
+
+
+def constant(value: str | float) -> str:
+    if isinstance(value, str):
+        return f"'{value}'" if "'" not in value else f'"{value}"'
+    return str(int(value)) if value == value and abs(value) < 1e15 and value == int(value) else repr(value)
+
+
+def relative(path: Path) -> str:
+    """A path as written inside a predicate."""
+    text = str(path)
+    if not text:
+        return "."
+    if text.startswith("//"):
+        return "." + text
+    return text[1:]

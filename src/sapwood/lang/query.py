@@ -1,0 +1,65 @@
+"""A query, compiled: the pattern that engines index, and what is left for an XPath processor to decide."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from sapwood.lang.ast import ExprType, type_of
+from sapwood.lang.parser import parse
+from sapwood.lang.pattern import Axis, Condition, Has, Path, Step, all_of
+from sapwood.lang.translate import Reason, Translator
+
+# Plain paths, by far the most frequent queries, skip the parser: /a//b/*
+_PLAIN = re.compile(r"(?:/{1,2}(?:\*|[^\W\d][\w.\-]*))+")
+_PLAIN_STEP = re.compile(r"(//?)(\*|[^\W\d][\w.\-]*)")
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """What a subscription asks.
+
+    A message matches only if `condition` holds of its document node; if the query is `exact`, that is also
+    enough. `paths` are the patterns whose nodes an exact node-set query selects.
+    """
+
+    text: str
+    type: ExprType
+    condition: Condition
+    paths: tuple[Path, ...] = ()
+    reasons: tuple[Reason, ...] = ()
+    namespaces: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def exact(self) -> bool:
+        return not self.reasons
+
+    @property
+    def key(self) -> object:
+        """Equal for queries that select the same by construction."""
+        if not self.exact:
+            return self.text, tuple(sorted(self.namespaces.items()))
+        return self.condition, self.paths
+
+
+def compile_query(text: str, namespaces: Mapping[str, str] | None = None) -> Query:
+    """The query in the algebra; QueryError says where and why it is not XPath 1.0."""
+    if _PLAIN.fullmatch(text):
+        path = Path(tuple(Step(Axis(axis), name) for axis, name in _PLAIN_STEP.findall(text)))
+        return Query(text, "node-set", Has(path), (path,))
+    expr = parse(text, namespaces)
+    translator = Translator()
+    kind = type_of(expr)
+    paths: tuple[Path, ...] = ()
+    if kind == "node-set":
+        nodes = translator.nodes(expr)
+        condition = translator.existence(nodes)
+        paths = tuple(dict.fromkeys(Path(route.steps) for route in nodes.routes if not route.context))
+    else:
+        condition = translator.boolean(expr)
+        if kind != "boolean" and not translator.reasons:
+            translator.weaken(expr, f"a {kind} is computed by the XPath processor")
+    condition = all_of((condition, *translator.hoisted))
+    reasons = tuple(translator.reasons)
+    return Query(text, kind, condition, () if reasons else paths, reasons, dict(namespaces or {}))

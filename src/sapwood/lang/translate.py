@@ -1,0 +1,537 @@
+"""Syntax tree → tree pattern: exact where the pattern language can say it, a necessary condition elsewhere.
+
+The translation never refuses. Where an expression has no exact pattern, it becomes the strongest pattern
+that every matching message must satisfy, and a `Reason` says which part was weakened and why; the answer is
+then decided by an XPath processor on the messages that pass. Three rules keep that sound:
+
+1. a weakened condition is implied by the real one, so conjunctions and disjunctions of them are too;
+2. under not() nothing may be weakened: a weakened operand makes the whole negation `true()`;
+3. a positional predicate counts what earlier predicates kept, so after a weakened one it is dropped.
+
+A step on a reverse or sibling axis cuts a path in two: the part before it must exist, and the part after it
+must exist somewhere in the message. The second condition does not hang on the context node, so it is
+*hoisted*: joined to the whole query, unless it stands under `or` or `not()`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from sapwood.lang import ast
+from sapwood.lang.numbers import to_number
+from sapwood.lang.pattern import (
+    FALSE,
+    TEXT,
+    TRUE,
+    Axis,
+    Condition,
+    Has,
+    Named,
+    Path,
+    Position,
+    Step,
+    Test,
+    all_of,
+    any_of,
+    negation,
+    predicates,
+)
+
+_FLIPPED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """A part of the query, by its slice, that the pattern only approximates."""
+
+    start: int
+    end: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One way to reach nodes: from the document or the context, which must meet `context`, along `steps`."""
+
+    absolute: bool
+    steps: tuple[Step, ...] = ()
+    context: tuple[Condition, ...] = ()
+
+    def then(self, step: Step) -> Route:
+        return Route(self.absolute, (*self.steps, step), self.context)
+
+    def holds(self, test: Test | None, first: bool = False) -> Condition:
+        """That some (or the first) node of the route passes the test."""
+        if any(FALSE in step.conditions for step in self.steps):
+            return FALSE
+        reached = TRUE if not self.steps and test is None else Has(Path(self.steps), test, first)
+        return all_of((*self.context, reached))
+
+    @property
+    def at_leaf(self) -> bool:
+        """Whether the nodes reached are attributes or text, which have no children."""
+        return bool(self.steps) and (self.steps[-1].axis is Axis.ATTRIBUTE or self.steps[-1].test == TEXT)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSet:
+    """The union of routes. `beyond` a cut lie nodes whose routes start anywhere in the message."""
+
+    routes: list[Route]
+    beyond: NodeSet | None = None
+    anywhere: bool = False  # nothing is known of the nodes
+
+
+ANYWHERE = NodeSet([Route(True)], anywhere=True)
+
+
+class Translator:
+    """Translates one query; afterwards `reasons` tells what was weakened, `hoisted` what must hold besides."""
+
+    def __init__(self) -> None:
+        self.reasons: list[Reason] = []
+        self.hoisted: list[Condition] = []
+        self._in_predicate = 0
+        self._on_leaves = False  # whether the context node is an attribute or text
+        self._no_hoisting = 0
+
+    # -- bookkeeping -----------------------------------------------------------------------------------
+
+    def weaken(self, expr: ast.Expr, why: str) -> None:
+        self.reasons.append(Reason(expr.start, expr.end, why))
+
+    def _hoist(self, condition: Condition) -> None:
+        if not self._no_hoisting:
+            self.hoisted.append(condition)
+
+    @contextmanager
+    def _without_hoisting(self) -> Iterator[None]:
+        self._no_hoisting += 1
+        yield
+        self._no_hoisting -= 1
+
+    # -- conditions ------------------------------------------------------------------------------------
+
+    def boolean(self, expr: ast.Expr) -> Condition:
+        """What `boolean(expr)` requires of the context node."""
+        match expr:
+            case ast.Binary(op="or"):
+                with self._without_hoisting():
+                    return any_of([self.boolean(part) for part in _flattened(expr, "or")])
+            case ast.Binary(op="and"):
+                return all_of([self.boolean(part) for part in _flattened(expr, "and")])
+            case ast.Binary(op="=" | "!=" | "<" | "<=" | ">" | ">="):
+                return self._comparison(expr)
+            case ast.Call():
+                return self._call(expr)
+            case ast.Text(value=text):
+                return TRUE if text else FALSE
+            case ast.Number(value=number):
+                return TRUE if number and not math.isnan(number) else FALSE
+        if ast.type_of(expr) == "node-set":
+            return self.existence(self.nodes(expr))
+        self.weaken(expr, "arithmetic")
+        return self._operands_exist(expr)
+
+    def _call(self, call: ast.Call) -> Condition:
+        match call.name:
+            case "true":
+                return TRUE
+            case "false":
+                return FALSE
+            case "boolean":
+                return self.boolean(call.args[0])
+            case "not":
+                return self._negated(call.args[0])
+            case "contains" | "starts-with":
+                return self._string_test(call)
+            case "count":
+                return self.boolean(call.args[0])
+            case "string" | "normalize-space" if call.args and ast.type_of(call.args[0]) == "node-set":
+                self.weaken(call, f"{call.name}() as a condition")
+                return self.boolean(call.args[0])
+            case "id":
+                self.weaken(call, "id() needs the types a DTD declares")
+                return TRUE
+        self.weaken(call, f"the function {call.name}()")
+        return TRUE
+
+    def _negated(self, expr: ast.Expr) -> Condition:
+        weakened = len(self.reasons)
+        with self._without_hoisting():
+            condition = self.boolean(expr)
+        return negation(condition) if len(self.reasons) == weakened else TRUE
+
+    def existence(self, nodes: NodeSet) -> Condition:
+        return self._any(nodes, lambda route: route.holds(None))
+
+    def _any(self, nodes: NodeSet, holds: Callable[[Route], Condition]) -> Condition:
+        """That `holds` for a route; behind a cut, that it holds for a route of what lies beyond."""
+        if nodes.beyond is None:
+            return self._relative(any_of([holds(route) for route in nodes.routes]), nodes)
+        self._hoist(self._absolutely(nodes.beyond, holds))
+        return self._relative(any_of([route.holds(None) for route in nodes.routes]), nodes)
+
+    def _absolutely(self, nodes: NodeSet, holds: Callable[[Route], Condition]) -> Condition:
+        if nodes.anywhere:
+            return TRUE
+        if nodes.beyond is None:
+            return any_of([holds(route) for route in nodes.routes])
+        self._hoist(self._absolutely(nodes.beyond, holds))
+        return any_of([route.holds(None) for route in nodes.routes])
+
+    def _relative(self, condition: Condition, nodes: NodeSet) -> Condition:
+        """Inside a predicate, a condition on absolute paths holds of the message, not of the node."""
+        if not self._in_predicate or not any(route.absolute for route in nodes.routes):
+            return condition
+        if all(route.absolute for route in nodes.routes):
+            self._hoist(condition)
+        return TRUE
+
+    # -- comparisons -----------------------------------------------------------------------------------
+
+    def _comparison(self, expr: ast.Binary) -> Condition:
+        op, left, right = expr.op, expr.left, expr.right
+        if _constant(left) is not None:
+            op, left, right = _FLIPPED[op], right, left
+        value = _constant(right)
+        if _is_call(left, "position", "last") or _is_call(right, "position", "last"):
+            return self._position(expr, op, left, right)
+        if value is not None:
+            return self._against_constant(expr, op, left, value)
+        if ast.type_of(left) == ast.type_of(right) == "node-set":
+            self.weaken(expr, "a comparison between paths")
+            return all_of((self.boolean(left), self.boolean(right)))
+        self.weaken(expr, "a comparison with a computed value")
+        return TRUE if op == "!=" else all_of((self._operands_exist(left), self._operands_exist(right)))
+
+    def _against_constant(self, expr: ast.Binary, op: str, left: ast.Expr, value: str | float) -> Condition:
+        if ast.type_of(left) == "node-set":
+            if op not in ("=", "!="):
+                value = to_number(value)
+            if value != value:  # nothing compares with NaN, and everything differs from it
+                return self.boolean(left) if op == "!=" else FALSE
+            test = Test(op, value)
+            return self._any(self.nodes(left), lambda route: route.holds(test))
+        match left:
+            case ast.Call(name="count"):
+                return self._count(expr, op, left, to_number(value))
+            case ast.Call(name="local-name" | "namespace-uri" | "name", args=()) if op == "=":
+                return self._name_test(left, str(value))
+            case ast.Call(name="string" | "normalize-space" as function) if op == "=" and value != "":
+                return self._string_equality(left, function, value)
+        self.weaken(expr, "a comparison of a computed value")
+        return TRUE if op == "!=" else self._operands_exist(left)
+
+    def _count(self, expr: ast.Binary, op: str, call: ast.Call, n: float) -> Condition:
+        if COMPARE[op](0.0, n):
+            self.weaken(expr, "count() compared with a number that no node may pass, too")
+            return TRUE
+        exists = self.boolean(call.args[0])
+        if not (op in (">", ">=") and COMPARE[op](1.0, n)) and not (op == "!=" and n == 0):
+            self.weaken(expr, "count() compared with a number")
+        return exists
+
+    def _name_test(self, call: ast.Call, value: str) -> Condition:
+        local = value.rpartition(":")[2]
+        on_element = self._in_predicate and not self._on_leaves
+        if on_element and value and call.name == "local-name":
+            return Named(f"*}}{value}")
+        if on_element and value and call.name == "namespace-uri":
+            return Named(f"{value}}}*")
+        self.weaken(call, f"{call.name}() of prefixes, or of other nodes than elements")
+        return Named(f"*}}{local}") if on_element and local and call.name == "name" else TRUE
+
+    def _string_equality(self, call: ast.Call, function: str, value: str | float) -> Condition:
+        if function == "normalize-space" or isinstance(value, float):
+            self.weaken(call, f"{function}() compared with a constant")
+            return self.boolean(call.args[0]) if call.args and _is_nodes(call.args[0]) else TRUE
+        return self._first_node(call, call.args[0] if call.args else None, Test("=", value))
+
+    def _string_test(self, call: ast.Call) -> Condition:
+        subject, wanted = call.args
+        while _is_call(subject, "string") and isinstance(subject, ast.Call) and subject.args:
+            subject = subject.args[0]
+        if isinstance(wanted, ast.Text) and not wanted.value:
+            return TRUE
+        if isinstance(wanted, ast.Text) and isinstance(subject, ast.Text):
+            found = subject.value.find(wanted.value)
+            return TRUE if (found == 0 or (found > 0 and call.name == "contains")) else FALSE
+        if isinstance(wanted, ast.Text) and (_is_nodes(subject) or _is_call(subject, "string")):
+            return self._first_node(
+                call, subject if _is_nodes(subject) else None, Test(call.name, wanted.value)
+            )
+        self.weaken(call, f"{call.name}() of computed strings")
+        return self._operands_exist(subject) if isinstance(wanted, ast.Text) else TRUE
+
+    def _first_node(self, expr: ast.Expr, subject: ast.Expr | None, test: Test) -> Condition:
+        """A node-set as a string is its first node's; `None` is the context node."""
+        nodes = self.nodes(subject) if subject is not None else NodeSet([Route(False)])
+        if nodes.beyond is None and len(nodes.routes) == 1:
+            route = nodes.routes[0]
+            return self._relative(route.holds(test, first=not _at_most_one(route)), nodes)
+        if nodes.beyond is None:
+            self.weaken(expr, "the first node of a union")
+        return self._any(nodes, lambda route: route.holds(test))
+
+    def _position(self, expr: ast.Binary, op: str, left: ast.Expr, right: ast.Expr) -> Condition:
+        """`position() op n`, `position() op last() ± n`, `last() op n`."""
+        if not (_is_call(left, "position") or (_is_call(left, "last") and _constant(right) is not None)):
+            op, left, right = _FLIPPED[op], right, left
+        n = _constant(right)
+        if _is_call(left, "position", "last") and n is not None:
+            return Position(op, to_number(n), of_size=_is_call(left, "last"))
+        offset = _offset_from_last(right)
+        if _is_call(left, "position") and offset is not None:
+            return Position(op, offset, from_last=True)
+        self.weaken(expr, "arithmetic on positions")
+        return TRUE
+
+    def _operands_exist(self, expr: ast.Expr) -> Condition:
+        """What must exist for `expr` not to be NaN as a number, nor empty as a string."""
+        match expr:
+            case ast.Binary(op="+" | "-" | "*" | "div" | "mod", left=left, right=right):
+                return all_of((self._operands_exist(left), self._operands_exist(right)))
+            case ast.Negate(operand=operand):
+                return self._operands_exist(operand)
+            case ast.Call(name="number" | "string" | "normalize-space" | "translate", args=(argument, *_)):
+                return self._operands_exist(argument)
+        return self.boolean(expr) if _is_nodes(expr) else TRUE
+
+    # -- node-sets -------------------------------------------------------------------------------------
+
+    def nodes(self, expr: ast.Expr) -> NodeSet:
+        """The routes to the nodes of a node-set expression."""
+        match expr:
+            case ast.Binary(op="|"):
+                return self._union(expr)
+            case ast.LocationPath():
+                return self._path(expr)
+            case ast.Filtered(base=base, predicates=conditions):
+                nodes = self.nodes(base)
+                on_leaves = any(route.at_leaf or not route.steps for route in nodes.routes)
+                kept = self._predicates(conditions, False, on_leaves)
+                return NodeSet([_filtered(route, kept) for route in nodes.routes], nodes.beyond)
+        self.weaken(expr, "id() needs the types a DTD declares")
+        return NodeSet([Route(True)], ANYWHERE)
+
+    def _union(self, expr: ast.Binary) -> NodeSet:
+        with self._without_hoisting():
+            parts = [self.nodes(part) for part in _flattened(expr, "|")]
+        routes = list(dict.fromkeys(route for part in parts for route in part.routes))
+        if all(part.beyond is None for part in parts):
+            return NodeSet(routes)
+        return NodeSet(routes, ANYWHERE)
+
+    def _path(self, path: ast.LocationPath) -> NodeSet:
+        if path.absolute and self._in_predicate:
+            self.weaken(path, "an absolute path inside a predicate")
+        start = self.nodes(path.base) if path.base is not None else NodeSet([Route(path.absolute)])
+        walk = _Walk(self, at_document=path.absolute or not self._in_predicate)
+        if start.beyond is None:
+            return walk.over(path.steps, start.routes)
+        if start.beyond.anywhere:
+            return NodeSet(start.routes, walk.from_anywhere(path.steps))
+        return NodeSet(start.routes, walk.over(path.steps, start.beyond.routes))
+
+    def _predicates(
+        self, conditions: tuple[ast.Expr, ...], positions: bool, on_leaves: bool
+    ) -> tuple[Condition, ...]:
+        """Successive predicates; where `positions` are not counted among siblings, they are weakened."""
+        weakened = len(self.reasons)
+        kept: list[Condition] = []
+        outside, self._on_leaves = self._on_leaves, on_leaves
+        self._in_predicate += 1
+        for condition in conditions:
+            translated = self._predicate(condition)
+            if translated.positional and not positions:
+                self.weaken(condition, "a position counted otherwise than among siblings")
+            if not translated.positional or len(self.reasons) == weakened:
+                kept.append(translated)
+        self._in_predicate -= 1
+        self._on_leaves = outside
+        return predicates(kept)
+
+    def _predicate(self, expr: ast.Expr) -> Condition:
+        if ast.type_of(expr) != "number":
+            return self.boolean(expr)
+        value = _constant(expr)
+        if isinstance(value, float):
+            return Position("=", value) if value == int(value) and value >= 1 else FALSE
+        offset = _offset_from_last(expr)
+        if offset is not None:
+            return Position("=", offset, from_last=True)
+        self.weaken(expr, "a computed position")
+        return TRUE
+
+    def step_predicates(self, step: ast.Step, positions: bool) -> tuple[Condition, ...]:
+        return self._predicates(step.predicates, positions, step.axis == "attribute" or step.test == TEXT)
+
+
+class _Walk:
+    """Follows location steps from a set of routes, writing abbreviations and rarer axes out as steps."""
+
+    def __init__(self, translator: Translator, at_document: bool) -> None:
+        self._translator = translator
+        self._at_document = at_document
+
+    def over(self, steps: tuple[ast.Step, ...], routes: list[Route]) -> NodeSet:
+        deep = False  # whether `//` precedes
+        for i, step in enumerate(steps):
+            if step.test == "node()" and not step.predicates:
+                if step.axis == "descendant-or-self":
+                    deep = True
+                    continue
+                if step.axis == "self":
+                    continue
+            inner = i + 1 < len(steps) and steps[i + 1].axis in ("child", "attribute", "descendant")
+            moved = self._step(step, routes, deep, inner)
+            if moved is None:
+                return NodeSet(routes, self._beyond(step, steps[i + 1 :]))
+            routes, deep = moved, False
+        if deep:
+            self._translator.weaken(steps[-1], "all kinds of descendant nodes")
+            return NodeSet(routes, ANYWHERE)
+        return NodeSet(routes)
+
+    def _beyond(self, step: ast.Step, rest: tuple[ast.Step, ...]) -> NodeSet:
+        """What must exist somewhere: the node after the cut, and the rest of the path from it."""
+        self._translator.weaken(step, _why_cut(step))
+        if not _is_name(step.test) or step.axis == "namespace":
+            return self.from_anywhere(rest)
+        kept = self._translator.step_predicates(step, positions=False)
+        return self.over(rest, [Route(True, (Step(Axis.DESCENDANT, step.test, kept),))])
+
+    def from_anywhere(self, steps: tuple[ast.Step, ...]) -> NodeSet:
+        """The steps from nodes of which nothing is known: as if `//` preceded."""
+        if not steps or steps[0].axis not in ("child", "descendant", "attribute"):
+            return ANYWHERE
+        deep = ast.Step("descendant-or-self", "node()", (), start=steps[0].start, end=steps[0].start)
+        return self.over((deep, *steps), [Route(True)])
+
+    def _step(self, step: ast.Step, routes: list[Route], deep: bool, inner: bool) -> list[Route] | None:
+        """The routes after the step; None where the step cannot be said as a pattern."""
+        test = "*" if step.test == "node()" and inner and not step.predicates else step.test
+        match step.axis:
+            case "child" if _is_name(test) or test == TEXT:
+                kept = self._translator.step_predicates(step, positions=True)
+                move = Step(Axis.DESCENDANT if deep else Axis.CHILD, test, kept)
+                return [route.then(move) for route in routes if not route.at_leaf]
+            case "descendant" if _is_name(test) or test == TEXT:
+                kept = self._translator.step_predicates(step, positions=False)
+                return [
+                    route.then(Step(Axis.DESCENDANT, test, kept)) for route in routes if not route.at_leaf
+                ]
+            case "attribute" if _is_name(test) or test == "node()":
+                return self._attributes(step, "*" if test == "node()" else test, routes, deep)
+            case "self" | "descendant-or-self" if _is_name(test):
+                return self._self(step, routes, deep or step.axis == "descendant-or-self")
+        return None
+
+    def _attributes(self, step: ast.Step, test: str, routes: list[Route], deep: bool) -> list[Route]:
+        kept = self._translator.step_predicates(step, positions=False)
+        move = Step(Axis.ATTRIBUTE, test, kept)
+        starts = self._with_descendants(routes, Step(Axis.DESCENDANT, "*")) if deep else routes
+        return [
+            route.then(move)
+            for route in starts
+            if not route.at_leaf and (route.steps or not self._is_document(route))
+        ]
+
+    def _self(self, step: ast.Step, routes: list[Route], deep: bool) -> list[Route]:
+        kept = self._translator.step_predicates(step, positions=False)
+        named = (Named(step.test), *kept) if step.test != "*" else kept
+        staying = [
+            _filtered(route, named)
+            for route in routes
+            if not route.at_leaf and (route.steps or not self._is_document(route))
+        ]
+        if not deep:
+            return staying
+        move = Step(Axis.DESCENDANT, step.test, kept)
+        return [*staying, *(route.then(move) for route in routes if not route.at_leaf)]
+
+    def _with_descendants(self, routes: list[Route], move: Step) -> list[Route]:
+        return [further for route in routes for further in (route, route.then(move))]
+
+    def _is_document(self, route: Route) -> bool:
+        return route.absolute or self._at_document
+
+
+def _filtered(route: Route, conditions: tuple[Condition, ...]) -> Route:
+    """The route, with further conditions on the nodes it reaches."""
+    if not conditions:
+        return route
+    if not route.steps:
+        return Route(route.absolute, (), (*route.context, *conditions))
+    last = route.steps[-1]
+    narrowed = Step(last.axis, last.test, predicates((*last.conditions, *conditions)))
+    return Route(route.absolute, (*route.steps[:-1], narrowed), route.context)
+
+
+def _why_cut(step: ast.Step) -> str:
+    if step.axis in ("child", "descendant", "descendant-or-self", "self", "attribute"):
+        return f"the node test {step.test}"
+    return f"the {step.axis} axis"
+
+
+def _is_name(test: str) -> bool:
+    return not test.endswith(")")
+
+
+def _is_nodes(expr: ast.Expr) -> bool:
+    return ast.type_of(expr) == "node-set"
+
+
+def _is_call(expr: ast.Expr, *names: str) -> bool:
+    return isinstance(expr, ast.Call) and expr.name in names
+
+
+def _at_most_one(route: Route) -> bool:
+    """Whether a route reaches at most one node from its context, so that `first` says nothing."""
+    if not route.steps:
+        return True
+    only = route.steps[0]
+    return len(route.steps) == 1 and only.axis is Axis.ATTRIBUTE and "*" not in only.test
+
+
+def _constant(expr: ast.Expr) -> str | float | None:
+    match expr:
+        case ast.Text(value=text):
+            return text
+        case ast.Number(value=number):
+            return number
+        case ast.Negate(operand=ast.Number(value=number)):
+            return -number
+    return None
+
+
+def _offset_from_last(expr: ast.Expr) -> float | None:
+    match expr:
+        case ast.Call(name="last"):
+            return 0.0
+        case ast.Binary(op="+" | "-" as op, left=ast.Call(name="last"), right=ast.Number(value=n)):
+            return n if op == "+" else -n
+    return None
+
+
+def _flattened(expr: ast.Expr, op: str) -> list[ast.Expr]:
+    """The operands of a chain of one operator; a loop, because chains may be thousands long."""
+    parts: list[ast.Expr] = []
+    while isinstance(expr, ast.Binary) and expr.op == op:
+        parts.append(expr.right)
+        expr = expr.left
+    return [expr, *reversed(parts)]
+
+
+COMPARE: dict[str, Callable[[float, float], bool]] = {
+    "=": float.__eq__,
+    "!=": float.__ne__,
+    "<": float.__lt__,
+    "<=": float.__le__,
+    ">": float.__gt__,
+    ">=": float.__ge__,
+}

@@ -1,0 +1,45 @@
+"""DTDs, and generators of messages and queries that follow them.
+
+    dtd = load_dtd("news")
+    messages = MessageGenerator(dtd, seed=1).take(200)
+    queries = QueryGenerator(dtd, seed=1, predicates=1).take(10_000)
+
+The same seed gives the same bytes, in any process and on any machine. The parameters and their defaults are
+those of the YFilter experiments: depth 6, three repeats, twenty values, P(*) = P(//) = 0.2.
+"""
+
+from sapwood.workload.dtd import (
+    Attribute,
+    Choice,
+    Content,
+    Default,
+    Dtd,
+    DtdError,
+    Element,
+    Occurs,
+    Particle,
+    Ref,
+    Seq,
+)
+from sapwood.workload.messages import MessageGenerator
+from sapwood.workload.queries import QueriesExhausted, QueryGenerator
+from sapwood.workload.reader import dtds, load_dtd
+
+__all__ = [
+    "Attribute",
+    "Choice",
+    "Content",
+    "Default",
+    "Dtd",
+    "DtdError",
+    "Element",
+    "MessageGenerator",
+    "Occurs",
+    "Particle",
+    "QueriesExhausted",
+    "QueryGenerator",
+    "Ref",
+    "Seq",
+    "dtds",
+    "load_dtd",
+]
