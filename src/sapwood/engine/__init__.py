@@ -1,0 +1,9 @@
+"""The shared matcher: all queries in one automaton, every message read once."""
+
+from sapwood.engine.explain import Explanation
+from sapwood.engine.limits import Limits, Tuning
+from sapwood.engine.matcher import Matcher
+from sapwood.engine.matches import Matches, Node
+from sapwood.engine.why import Why
+
+__all__ = ["Explanation", "Limits", "Matcher", "Matches", "Node", "Tuning", "Why"]

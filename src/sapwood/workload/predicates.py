@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from sapwood.workload.dtd import Dtd, Element
+from sapwood.workload.dtd import Default, Dtd, Element
 from sapwood.workload.values import Pool, Values, pick
 
 TARGETS = ("attribute", "text", "element")
@@ -66,6 +66,8 @@ def _menu(dtd: Dtd, element: Element, values: Values, kinds: Sequence[str]) -> M
 def _targets(dtd: Dtd, element: Element, values: Values, kind: str) -> Iterator[Target]:
     if kind == "attribute":
         for attribute in element.attributes:
+            if attribute.default is Default.FIXED:
+                continue  # tells no message from another
             if (pool := values.attribute(attribute)) is not None and pool.quotable:
                 yield Target(f"@{attribute.name}", pool)
     elif kind == "text":

@@ -24,7 +24,7 @@ from sapwood.workload.predicates import OPERATORS, TARGETS, Predicates
 from sapwood.workload.values import Values, pick
 from sapwood.workload.walks import Walker
 
-TRIES = 50_000  # in a row without a new query, before the space counts as exhausted (about half a second)
+TRIES = 2_000  # in a row without a new query: then what is left is too rare to look for
 _REDRAWS = 5  # for a second predicate on one target, which is hard to satisfy together with the first
 
 
@@ -60,15 +60,17 @@ class QueryGenerator:
     """An endless iterator of XPath 1.0 queries.
 
     Each follows a walk from the root to a leaf or to level `max_depth`; with `min_depth` the walk's length is
-    drawn uniformly from `min_depth` to `max_depth` (a leaf may end it in between). `wildcard` and `descendant`
-    are P(*) and P(//) of a step, `name_skew` the Zipf exponent over the children of an element. `predicates`
-    value predicates and `nested` nested paths are spread uniformly over the steps that can take one. A
-    predicate compares, with one of `operators`, one of `predicate_targets` ("attribute", "text", or "element"
-    for a child of text alone) with a value that a `MessageGenerator` of the same `values`, `value_skew` and
-    `numeric` writes; order operators compare numbers only.
+    drawn uniformly from `min_depth` to `max_depth` (a leaf may end it in between). `wildcard` is P(*) and
+    `descendant` P(//) of a step, `name_skew` the Zipf exponent over the children of an element.
 
-    If `distinct`, no query comes twice: `QueriesExhausted` is raised when no new one can be found. It is
-    raised too if no walk can take the predicates or nested paths asked for.
+    `predicates` value predicates and `nested` nested paths are spread uniformly over the steps that can take
+    one. A predicate compares, with one of `operators`, one of `predicate_targets` ("attribute", "text", or
+    "element" for a child of text alone) with a value that a `MessageGenerator` of the same `values`,
+    `value_skew` and `numeric` writes; order operators compare numbers only.
+
+    If `distinct`, no query comes twice: one that did is drawn again, now with all walks equally likely, and
+    `QueriesExhausted` is raised when that finds no new one. It is raised too, distinct or not, if no walk can
+    take the predicates or nested paths asked for.
     """
 
     def __init__(
@@ -109,8 +111,8 @@ class QueryGenerator:
 
     def query(self) -> str:
         """The next query."""
-        for _ in range(TRIES):
-            query = self._attempt()
+        for attempt in range(TRIES):
+            query = self._attempt(even=attempt > 0)
             if query is None:
                 continue
             if self._seen is None:
@@ -140,38 +142,43 @@ class QueryGenerator:
                 f"{self._max_depth} allow: the longest path has {longest} levels"
             )
 
-    def _attempt(self) -> str | None:
+    def _attempt(self, even: bool) -> str | None:
         """A query, or None if its steps cannot take all predicates or nested paths."""
-        steps = self._steps(self._walk(), level=1)
+        walk = self._walk(even)
+        tests, places = self._tests(walk)
+        if not self._predicate_count and not self._nested_count:
+            return "".join(tests)  # the common case, and the one that is tried a million times
+        steps = [_Step(test, walk[place], place + 1) for test, place in zip(tests, places, strict=True)]
         if self._add_predicates(steps) and self._add_nested(steps):
             return "".join(map(str, steps))
         return None
 
-    def _walk(self) -> list[str]:
+    def _walk(self, even: bool) -> list[str]:
         if self._min_depth is None:
-            return self._walker.walk(self.dtd.root, self._max_depth)
+            return self._walker.walk(self.dtd.root, self._max_depth, even=even)
         lengths = range(self._min_depth, self._max_depth + 1)
-        return self._walker.walk(self.dtd.root, pick(lengths, self._random()), self._min_depth)
+        return self._walker.walk(self.dtd.root, pick(lengths, self._random()), self._min_depth, even)
 
-    def _steps(self, walk: Sequence[str], level: int) -> list[_Step]:
-        """Steps along a walk whose first element stands at `level`."""
-        steps: list[_Step] = []
-        place, left = 0, len(walk)  # the next element of the walk, and how many there are from it on
+    def _tests(self, walk: Sequence[str]) -> tuple[list[str], list[int]]:
+        """Steps along a walk, as axis and name test, and the place of each in the walk."""
+        tests: list[str] = []
+        places: list[int] = []
+        random, place, end = self._random, 0, len(walk)
         carried = False  # a // that a * has handed on
-        while left:
-            deep = carried or self._random() < self._descendant
+        while place < end:
+            deep = carried or random() < self._descendant
             carried = False
-            if self._random() < self._wildcard:
+            if random() < self._wildcard:
                 test, carried = "/*", deep
             elif deep:
-                place += int(self._random() * left)
-                test = f"//{walk[place]}"
+                place += int(random() * (end - place))
+                test = "//" + walk[place]
             else:
-                test = f"/{walk[place]}"
-            steps.append(_Step(test, walk[place], level + place))
+                test = "/" + walk[place]
+            tests.append(test)
+            places.append(place)
             place += 1
-            left = len(walk) - place
-        return steps
+        return tests, places
 
     def _add_predicates(self, steps: Sequence[_Step]) -> bool:
         for _ in range(self._predicate_count):
@@ -200,5 +207,5 @@ class QueryGenerator:
     def _nested_path(self, step: _Step) -> str:
         """A path from below the step's element to a leaf or the maximal depth, relative to it."""
         below = self._walker.walk(step.element, self._max_depth - step.level + 1)[1:]
-        path = "".join(map(str, self._steps(below, step.level + 1)))
+        path = "".join(self._tests(below)[0])
         return f".{path}" if path.startswith("//") else path[1:]

@@ -24,13 +24,7 @@ _NEEDS_AN_ENTITY = ("ENTITY", "ENTITIES")
 _ESCAPES = {'"': "&quot;", "\t": "&#9;", "\n": "&#10;", "\r": "&#13;"}
 _SPECIAL = {"&", "<", ">", *_ESCAPES}
 
-_WORDS = (
-    "alder apple ash aspen bark beech birch bough bramble branch broom burr cedar cherry cone cork crown cypress "
-    "elder elm fern fir fork fruit furze grain grove hazel heath holly hornbeam ivy juniper knot larch leaf lime "
-    "log maple moss needle nut oak olive osier palm pear pine pith plane plum poplar resin ring root rowan sap "
-    "seed shoot spruce stem sycamore thorn timber trunk twig vine walnut willow yew"
-).split()
-
+_SYLLABLES = [consonant + vowel for consonant in "bdfgklmnprstvz" for vowel in "aeiou"]
 
 T = TypeVar("T")
 
@@ -40,16 +34,15 @@ def pick(options: Sequence[T], draw: float) -> T:
     return options[int(draw * len(options))]
 
 
-class Zipf:
-    """Ranks 0 to `count` - 1 with probability ∝ 1 / (rank + 1)^skew; skew 0 is uniform."""
+class Distribution:
+    """Ranks 0 to `count` - 1 with probability proportional to their weights, or uniform without any."""
 
     __slots__ = ("_bounds", "count")
 
-    def __init__(self, count: int, skew: float) -> None:
+    def __init__(self, count: int, weights: Sequence[float] | None = None) -> None:
         self.count = count
-        self._bounds: list[float] | None = None  # not needed when uniform: saves 8 MB for a million values
-        if skew > 0:
-            weights = [(rank + 1) ** -skew for rank in range(count)]
+        self._bounds: list[float] | None = None
+        if weights is not None:
             total = sum(weights)
             self._bounds = [bound / total for bound in accumulate(weights)]
 
@@ -61,12 +54,17 @@ class Zipf:
         return min(bisect(self._bounds, draw), self.count - 1)
 
 
+def zipf(count: int, skew: float) -> list[float]:
+    """Zipf's weights, 1 / (rank + 1)^skew: the higher the skew, the more the first ranks prevail."""
+    return [(rank + 1) ** -skew for rank in range(count)]
+
+
 class Pool:
     """The values of one text or attribute, the most frequent first."""
 
     def __init__(self, values: Sequence[str], skew: float) -> None:
         self.values = values
-        self.distribution = Zipf(len(values), skew)
+        self.distribution = Distribution(len(values), zipf(len(values), skew) if skew else None)
 
     @cached_property
     def numeric(self) -> bool:
@@ -131,5 +129,9 @@ def _number(index: int) -> str:
 
 
 def _word(index: int) -> str:
-    turn, position = divmod(index, len(_WORDS))
-    return _WORDS[position] + (str(turn + 1) if turn else "")
+    """A word of two or more syllables, another for each index: baba, babe, babi, ..."""
+    syllables: list[str] = []
+    while index or len(syllables) < 2:
+        index, position = divmod(index, len(_SYLLABLES))
+        syllables.append(_SYLLABLES[position])
+    return "".join(reversed(syllables))

@@ -1,0 +1,33 @@
+"""Bytes of an XML message → text, by byte order mark, declaration, or UTF-8."""
+
+from __future__ import annotations
+
+import codecs
+import re
+
+from sapwood.errors import MessageError
+
+_DECLARED = re.compile(rb"""<\?xml[^>]*?encoding\s*=\s*["']([A-Za-z0-9._\-]+)["']""")
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+
+
+def decoded(data: bytes, encoding: str | None = None) -> str:
+    """The text of a message; its XML declaration, which would now be wrong, is left in place."""
+    try:
+        return data.decode(encoding or _encoding_of(data))
+    except (UnicodeDecodeError, LookupError) as error:
+        raise MessageError(f"the encoding cannot be read: {error}") from None
+
+
+def _encoding_of(data: bytes) -> str:
+    for mark, name in _MARKS:
+        if data.startswith(mark):
+            return name
+    if data.startswith((b"<\x00", b"\x00<")):
+        return "utf-16-le" if data[0] else "utf-16-be"
+    declared = _DECLARED.match(data)
+    return declared[1].decode("ascii") if declared else "utf-8"

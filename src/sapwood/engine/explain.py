@@ -1,0 +1,81 @@
+"""How a query is evaluated, and why so."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sapwood.engine.leaves import ELEMENT, VALUE, Leaf, Plan
+from sapwood.engine.nfa import DEEP
+from sapwood.lang.pattern import clark
+from sapwood.lang.query import Query
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """How a query is evaluated; `str()` of it is for people."""
+
+    query: str
+    pattern: str
+    """the tree pattern every match must meet"""
+    paths: tuple[tuple[str, ...], ...]
+    """the leaves by which messages are found: any group, all of its leaves"""
+    decided_by: str
+    """`leaves`, `pattern` or `xpath`"""
+    refined: tuple[str, ...] = ()
+    """the parts left to the XPath processor, and why"""
+    shared_with: int = 0
+    """how many other subscriptions ask exactly the same"""
+
+    def __str__(self) -> str:
+        lines = [f"query     {self.query}", f"pattern   {self.pattern}"]
+        for i, group in enumerate(self.paths):
+            lines.append(f"{'found by' if not i else '      or'}  {' and '.join(group)}")
+        lines.append(f"decided   {_DECISIONS[self.decided_by]}")
+        lines += [f"refined   {part}" for part in self.refined]
+        if self.shared_with:
+            lines.append(f"shared    with {self.shared_with:,} subscriptions that ask the same")
+        return "\n".join(lines)
+
+
+_DECISIONS = {
+    "leaves": "natively, by these paths alone",
+    "pattern": "natively: the paths find candidates, the pattern is evaluated on them",
+    "xpath": "by lxml, on the messages that meet the pattern",
+}
+
+
+def explain(query: Query, found_by: Plan, subscriptions: int = 1) -> Explanation:
+    """Explains a query found by this plan, to which so many are subscribed."""
+    decided = "xpath" if not query.exact else "leaves" if found_by.exact else "pattern"
+    return Explanation(
+        query=query.text,
+        pattern=_pattern(query),
+        paths=_groups(found_by),
+        decided_by=decided,
+        refined=tuple(f"{query.text[r.start : r.end]}: {r.why}" for r in query.reasons),
+        shared_with=subscriptions - 1,
+    )
+
+
+def _pattern(query: Query) -> str:
+    if query.paths:
+        return " | ".join(str(path) or "/" for path in query.paths)
+    return str(query.condition)
+
+
+def _groups(found_by: Plan) -> tuple[tuple[str, ...], ...]:
+    return tuple(tuple(map(written, bundle.leaves)) for bundle in found_by.bundles)
+
+
+def written(leaf: Leaf) -> str:
+    """A leaf as XPath."""
+    path = ""
+    for symbol in leaf.path:
+        path += "//" if symbol == DEEP else clark(symbol) if path.endswith("//") else f"/{clark(symbol)}"
+    if leaf.target not in (ELEMENT, VALUE):
+        path += f"/{leaf.target}"
+    if leaf.test is None:
+        return path or "every message"
+    if leaf.test.op in ("contains", "starts-with"):
+        return f"{path}[{leaf.test.op}(., {str(leaf.test).partition(' ')[2]})]"
+    return f"{path} {leaf.test}"

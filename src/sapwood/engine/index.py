@@ -1,0 +1,274 @@
+"""Distinct queries, indexed by their leaves, and the matching of a message against all of them.
+
+Each distinct query has a *slot*, a small number. A slot is found by the leaves of its plan (see `leaves`),
+and how it is decided depends on what the plan says:
+
+    BY_LEAVES     the leaves are the whole truth
+    BY_PATTERN    they are necessary; the evaluator decides on the message's nodes
+    BY_XPATH      the pattern itself is only necessary; lxml decides
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sapwood.engine.dfa import Machine, State, Stop
+from sapwood.engine.document import Document
+from sapwood.engine.evaluate import Evaluator
+from sapwood.engine.join import BundleJoin
+from sapwood.engine.leaves import ELEMENT, VALUE, Bundle, Leaf, Plan, plan
+from sapwood.engine.limits import Limits, Tuning
+from sapwood.engine.nfa import DEEP, PathTree
+from sapwood.engine.reader import Message, read_document, read_structure
+from sapwood.engine.refine import Refiner
+from sapwood.engine.values import NOTHING, Ints, TestByTest, ValueIndex
+from sapwood.lang.pattern import TEXT, Axis, Has
+from sapwood.lang.query import Query
+
+BY_LEAVES, BY_PATTERN, BY_XPATH = 0, 1, 2
+
+
+@dataclass(slots=True)
+class Found:
+    """What a message was found to match: slots, or the states from which to read them."""
+
+    states: set[State] | None
+    slots: Ints
+
+
+class Index:
+    """All distinct queries of a population."""
+
+    def __init__(self, limits: Limits, tuning: Tuning) -> None:
+        self._limits = limits
+        self._tuning = tuning
+        self.tree = PathTree()
+        self.machine = Machine(self.tree, tuning.cache)
+        self._join = BundleJoin()
+        self._refiner = Refiner()
+        self.queries: list[Query | None] = []
+        self._decided: NDArray[np.int8] = np.zeros(16, np.int8)
+        self._parts: list[int | list[Leaf | int]] = []  # a plain path's tree state, or leaves and bundles
+        self._unused: list[int] = []
+        self._targets = 0  # leaves that test text or a string-value
+        self._probing = 0  # leaves that need more than the structure
+        self._deciding = 0  # slots not decided by their leaves
+
+    # -- the population --------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self.queries) - len(self._unused)
+
+    def plan(self, query: Query) -> Plan:
+        """How messages for the query are found."""
+        if not self._tuning.prefilter:
+            return Plan((Bundle((Leaf(()),), 0),), False)
+        return plan(query.condition)
+
+    def decision(self, slot: int) -> int:
+        return int(self._decided[slot])
+
+    def add(self, query: Query) -> int:
+        """Indexes a query that is not there yet: its slot."""
+        slot = self._new_slot(query)
+        path = _plain_path(query) if self._tuning.prefilter else None
+        if path is not None:
+            self._decided[slot] = BY_LEAVES
+            self._parts[slot] = self._mark(path, "slots", slot)
+            return slot
+        found_by = self.plan(query)
+        how = BY_XPATH if not query.exact else BY_LEAVES if found_by.exact else BY_PATTERN
+        if how == BY_XPATH:
+            self._refiner.compile(slot, query)
+        self._decided[slot] = how
+        self._deciding += how != BY_LEAVES
+        self._parts[slot] = [self._add_bundle(bundle, slot) for bundle in found_by.bundles]
+        return slot
+
+    def remove(self, slot: int) -> None:
+        """Takes a query out and frees all that only it used."""
+        parts = self._parts[slot]
+        if isinstance(parts, int):
+            self._unmark(parts, "slots", slot)
+        else:
+            for part in parts:
+                self._remove_part(part, slot)
+        self._deciding -= int(self._decided[slot] != BY_LEAVES)
+        self._refiner.forget(slot)
+        self.queries[slot] = None
+        self._parts[slot] = 0
+        self._unused.append(slot)
+
+    def _new_slot(self, query: Query) -> int:
+        if self._unused:
+            slot = self._unused.pop()
+            self.queries[slot] = query
+            return slot
+        slot = len(self.queries)
+        self.queries.append(query)
+        self._parts.append(0)
+        if slot == len(self._decided):
+            self._decided = np.concatenate((self._decided, np.zeros_like(self._decided)))
+        return slot
+
+    def _add_bundle(self, bundle: Bundle, slot: int) -> Leaf | int:
+        if len(bundle.leaves) == 1:
+            self._add_leaf(bundle.leaves[0], "slots", slot)
+            return bundle.leaves[0]
+        number, new = self._join.add(bundle, slot)
+        for anchoring in new:
+            self._add_leaf(self._join.anchorings.key(anchoring)[0], "anchors", anchoring)
+            self._probing += 1
+        return number
+
+    def _remove_part(self, part: Leaf | int, slot: int) -> None:
+        if isinstance(part, Leaf):
+            self._remove_leaf(part, "slots", slot)
+            return
+        for anchoring, leaf in self._join.remove(part, slot):
+            self._remove_leaf(leaf, "anchors", anchoring)
+            self._probing -= 1
+
+    def _add_leaf(self, leaf: Leaf, kind: str, number: int) -> None:
+        """Files a mark under a leaf."""
+        if leaf.target == ELEMENT:
+            self._mark(leaf.path, kind, number)
+            return
+        state = self._enter(leaf.path)
+        stop = self.machine.stops.setdefault(state, Stop())
+        values = stop.targets.get(leaf.target)
+        if values is None:
+            values = stop.targets[leaf.target] = ValueIndex() if self._tuning.index_values else TestByTest()
+        values.add(leaf.test, kind, number)
+        self.machine.target_changed(state, leaf.target)
+        self._probing += 1
+        self._targets += leaf.target in (TEXT, VALUE)
+
+    def _remove_leaf(self, leaf: Leaf, kind: str, number: int) -> None:
+        state = self.tree.find(leaf.path)
+        assert state is not None
+        if leaf.target == ELEMENT:
+            self._unmark(state, kind, number)
+            return
+        stop = self.machine.stops[state]
+        values = stop.targets[leaf.target]
+        values.remove(leaf.test, kind, number)
+        if not len(values):
+            del stop.targets[leaf.target]
+        self.machine.target_changed(state, leaf.target)
+        self._probing -= 1
+        self._targets -= leaf.target in (TEXT, VALUE)
+        self.machine.pruned(self.tree.release(state))
+
+    def _enter(self, path: tuple[str, ...]) -> int:
+        state, grown = self.tree.insert(path)
+        if grown is not None:
+            self.machine.grown(grown, self._edge_towards(grown, state))
+        return state
+
+    def _edge_towards(self, ancestor: int, state: int) -> str:
+        """The first symbol on the way from a tree state down to another."""
+        parent = self.tree.parent
+        while parent[state] != ancestor:
+            state = parent[state]
+        return self.tree.symbol[state]
+
+    def _mark(self, path: tuple[str, ...], kind: str, number: int) -> int:
+        state = self._enter(path)
+        self.machine.mark(state, kind, number)
+        return state
+
+    def _unmark(self, state: int, kind: str, number: int) -> None:
+        self.machine.unmark(state, kind, number)
+        self.machine.pruned(self.tree.release(state))
+
+    # -- matching --------------------------------------------------------------------------------------
+
+    def find(self, message: Message) -> Found:
+        """What the message matches."""
+        root = self.machine.settle()
+        if not (self._probing or self._deciding):
+            return Found(set(read_structure(message, self._limits, root)), NOTHING)
+        document = self.read(message, root)
+        evaluator = Evaluator(document)
+        slots = self._candidates(document, evaluator)
+        return Found(None, self._decide(message, evaluator, slots) if self._deciding else slots)
+
+    def read(self, message: Message, root: State | None = None, all_text: bool = False) -> Document:
+        with_text = all_text or bool(self._targets or self._deciding)
+        return read_document(message, self._limits, root or self.machine.settle(), with_text)
+
+    def slots_of(self, states: set[State]) -> Ints:
+        """The slots of all the paths that end in any of the states, without repetition."""
+        return self._distinct([_slots(state) for state in states])
+
+    def _candidates(self, document: Document, evaluator: Evaluator) -> Ints:
+        runs = [_slots(state) for state in set(document.states)]
+        runs += [hit.slots for hit in document.hits]
+        if self._probing:
+            runs.append(self._joined(document, evaluator))
+        return self._distinct(runs)
+
+    def _joined(self, document: Document, evaluator: Evaluator) -> Ints:
+        """The slots of the bundles met; one by one where joining is switched off or takes too much memory."""
+        if self._tuning.join_bundles and self._join.fits(document):
+            return self._join.met(document)
+        slots = self._join.met(document, anchored=False)
+        met = [slot for slot in slots.tolist() if evaluator.holds(self.query(slot).condition)]
+        return np.array(met, np.int32)
+
+    def _distinct(self, runs: list[Ints]) -> Ints:
+        mask = np.zeros(len(self.queries), np.bool_)
+        for_all = np.concatenate(runs) if runs else NOTHING
+        mask[for_all] = True
+        return np.flatnonzero(mask)  # type: ignore[return-value]
+
+    def _decide(self, message: Message, evaluator: Evaluator, slots: Ints) -> Ints:
+        """Drops the candidates that turn out not to match."""
+        how = self._decided[slots]
+        undecided = slots[how != BY_LEAVES].tolist()
+        right = [slot for slot in undecided if evaluator.holds(self.query(slot).condition)]
+        refined = [slot for slot in right if self._decided[slot] == BY_XPATH]
+        wrong = set(undecided).difference(right)
+        if refined:
+            wrong |= set(refined).difference(self._refiner.holding(message, refined))
+        return slots[~np.isin(slots, list(wrong))] if wrong else slots
+
+    def query(self, slot: int) -> Query:
+        query = self.queries[slot]
+        assert query is not None
+        return query
+
+    @property
+    def refiner(self) -> Refiner:
+        return self._refiner
+
+    def close(self) -> None:
+        self._refiner.close()
+
+
+def _slots(state: State) -> Ints:
+    if state.slots is None:
+        state.machine.read(state)
+    assert state.slots is not None
+    return state.slots
+
+
+def _plain_path(query: Query) -> tuple[str, ...] | None:
+    """The symbols of a query that is one path without conditions, the frequent case."""
+    if not isinstance(query.condition, Has) or len(query.paths) != 1 or query.condition.test is not None:
+        return None
+    symbols: list[str] = []
+    for step in query.condition.path.steps:
+        if step.conditions or step.axis is Axis.ATTRIBUTE or step.test == TEXT:
+            return None
+        if step.axis is Axis.DESCENDANT:
+            symbols.append(DEEP)
+        symbols.append(step.test)
+    return tuple(symbols)
+
+
+__all__ = ["BY_LEAVES", "BY_PATTERN", "BY_XPATH", "Found", "Index"]

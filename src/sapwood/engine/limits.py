@@ -1,0 +1,40 @@
+"""How much of a message Sapwood is willing to take, and how it tunes itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds on one message. What exceeds one is refused with a MessageError that names it."""
+
+    bytes: int = 16 * 1024 * 1024
+    depth: int = 500
+    attributes: int = 1_000
+    """on one element"""
+    name_length: int = 1_000
+    """in characters, with the namespace"""
+    entity_expansion: int = 100_000
+    """characters that all references to entities of the internal subset may expand to"""
+
+    def __post_init__(self) -> None:
+        for name in self.__slots__:
+            if getattr(self, name) < 0:
+                raise ValueError(f"Limits.{name} must not be negative")
+        if self.depth > 2_000:
+            raise ValueError("Limits.depth must not exceed 2000, the deepest tree that lxml reads")
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """Every optimisation by name, so that each can be switched off and the answers compared."""
+
+    cache: int = 8_000_000
+    """cells, of some twenty bytes, that determinised states and remembered values may take; 0: no caching"""
+    index_values: bool = True
+    """find the tests that a value passes by index; False: try each test"""
+    join_bundles: bool = True
+    """bring leaves together by joining arrays; False: evaluate each candidate's pattern on the message"""
+    prefilter: bool = True
+    """find candidates by their leaves; False: evaluate every query on every message"""

@@ -1,0 +1,228 @@
+"""The public face of the engine: subscriptions in, messages through, matches out."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from types import TracebackType
+from weakref import WeakSet
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sapwood.engine.dfa import State
+from sapwood.engine.explain import Explanation, explain
+from sapwood.engine.index import BY_XPATH, Index
+from sapwood.engine.limits import Limits, Tuning
+from sapwood.engine.matches import Matches, Node
+from sapwood.engine.reader import Message
+from sapwood.engine.rows import Rows
+from sapwood.engine.select import Selection
+from sapwood.engine.values import Ints
+from sapwood.engine.why import Why, why
+from sapwood.lang.query import Query, compile_query
+
+Source = bytes | bytearray | memoryview | str
+_MANY = 500
+"""From so many new queries at once, dropping the machine's cache is cheaper than keeping it in step."""
+
+
+class _Subscription:
+    __slots__ = ("id", "number", "slot", "text")
+
+    def __init__(self, id: Hashable, number: int, slot: int, text: str) -> None:
+        self.id = id
+        self.number = number
+        self.slot = slot
+        self.text = text
+
+
+class Matcher:
+    """Matches messages against all subscriptions at once.
+
+    Subscriptions may come and go between messages at any time. Not for use by several threads at once.
+    """
+
+    def __init__(
+        self,
+        namespaces: Mapping[str, str] | None = None,
+        limits: Limits | None = None,
+        tuning: Tuning | None = None,
+    ) -> None:
+        self._namespaces = dict(namespaces or {})
+        self._limits = limits or Limits()
+        self._tuning = tuning or Tuning()
+        self._index = Index(self._limits, self._tuning)
+        self._subscriptions: dict[Hashable, _Subscription] = {}
+        self._by_number: dict[int, Hashable] = {}
+        self._next_number = 0
+        self._slot_of: dict[object, int] = {}
+        self._numbers_of = Rows(np.int64)  # slot → numbers of its subscriptions
+        self._unread: WeakSet[Matches] = WeakSet()
+
+    # -- subscriptions ---------------------------------------------------------------------------------
+
+    def add(self, id: Hashable, query: str) -> None:
+        """Subscribes `id` to a query. QueryError says where and why a query is not XPath 1.0."""
+        if id in self._subscriptions:
+            raise ValueError(f"{id!r} is subscribed already; replace() changes its query")
+        compiled = compile_query(query, self._namespaces)
+        self._freeze_unread()
+        self._enrol(id, compiled, self._next_number)
+        self._next_number += 1
+
+    def add_many(self, pairs: Iterable[tuple[Hashable, str]]) -> None:
+        """Subscribes many at once, in order; an error tells which one it is about, and those before it stay."""
+        self._freeze_unread()
+        pairs = list(pairs)
+        if len(pairs) >= _MANY:
+            self._index.machine.forget()
+        for id, query in pairs:
+            try:
+                self.add(id, query)
+            except ValueError as error:
+                error.add_note(f"in the query of subscription {id!r}")
+                raise
+
+    def remove(self, id: Hashable) -> None:
+        """Ends a subscription; KeyError if there is none."""
+        subscription = self._subscriptions[id]
+        self._freeze_unread()
+        self._withdraw(subscription)
+
+    def replace(self, id: Hashable, query: str) -> None:
+        """Changes the query of a subscription, which keeps its place in the order."""
+        subscription = self._subscriptions[id]
+        compiled = compile_query(query, self._namespaces)
+        self._freeze_unread()
+        self._withdraw(subscription)
+        self._enrol(id, compiled, subscription.number)
+
+    def query(self, id: Hashable) -> str:
+        """The query that `id` is subscribed to."""
+        return self._subscriptions[id].text
+
+    def number(self, id: Hashable) -> int:
+        """The number by which `Matches.numbers` calls a subscription: they ascend in the order added."""
+        return self._subscriptions[id].number
+
+    def __contains__(self, id: Hashable) -> bool:
+        return id in self._subscriptions
+
+    def __len__(self) -> int:
+        return len(self._subscriptions)
+
+    def __iter__(self) -> Iterator[Hashable]:
+        """The ids, in the order added."""
+        return iter(sorted(self._subscriptions, key=self.number))
+
+    def _enrol(self, id: Hashable, query: Query, number: int) -> None:
+        key = query.key
+        slot = self._slot_of.get(key)
+        if slot is None:
+            slot = self._slot_of[key] = self._index.add(query)
+        elif self._index.query(slot).text == query.text:
+            query = self._index.query(slot)  # so that equal texts are kept once
+        self._numbers_of.append(slot, number)
+        self._subscriptions[id] = _Subscription(id, number, slot, query.text)
+        self._by_number[number] = id
+
+    def _withdraw(self, subscription: _Subscription) -> None:
+        slot = subscription.slot
+        del self._subscriptions[subscription.id]
+        del self._by_number[subscription.number]
+        self._numbers_of.remove(slot, subscription.number)
+        if not self._numbers_of.lengths[slot]:
+            del self._slot_of[self._index.query(slot).key]
+            self._index.remove(slot)
+
+    def _freeze_unread(self) -> None:
+        """Matches that nobody has read yet refer to slots, whose meaning is about to change."""
+        if self._unread:
+            for matches in list(self._unread):
+                matches.freeze()
+            self._unread.clear()
+
+    # -- messages --------------------------------------------------------------------------------------
+
+    def match(self, message: Source) -> Matches:
+        """The subscriptions that a message matches; MessageError says where and why it is refused."""
+        found = self._index.find(Message(message))
+        matches = Matches(self, found.states, found.slots)
+        self._unread.add(matches)
+        return matches
+
+    def match_many(self, messages: Iterable[Source]) -> Iterator[Matches]:
+        """The matches of each message, as they are asked for."""
+        for message in messages:
+            yield self.match(message)
+
+    def select(self, message: Source) -> dict[Hashable, list[Node]]:
+        """For each subscription that the message matches, the nodes its query selects, in document order."""
+        source = Message(message)
+        slots = self._read(source)
+        selection = Selection(source, self._index.read(source, all_text=True))
+        refined = [slot for slot in slots if self._index.decision(slot) == BY_XPATH]
+        nodes = selection.by_xpath(refined, self._index.refiner) if refined else {}
+        for slot in slots:
+            if slot not in nodes:
+                nodes[slot] = selection.by_pattern(self._index.query(slot))
+        ids = self.ids(self.numbers(np.array(slots, np.int32)))
+        return {id: nodes[self._subscriptions[id].slot] for id in ids}
+
+    def _read(self, source: Message) -> list[int]:
+        found = self._index.find(source)
+        slots = found.slots if found.states is None else self._index.slots_of(found.states)
+        return slots.tolist()
+
+    # -- explanations ----------------------------------------------------------------------------------
+
+    def explain(self, id: Hashable) -> Explanation:
+        """How a subscription is evaluated: its pattern, its leaves, what is shared, what is refined and why."""
+        slot = self._subscriptions[id].slot
+        query = self._index.query(slot)
+        return explain(query, self._index.plan(query), int(self._numbers_of.lengths[slot]))
+
+    def why(self, id: Hashable, message: Source) -> Why:
+        """Why a message matches a subscription, step by step and node by node, or how far it gets."""
+        slot = self._subscriptions[id].slot
+        source = Message(message)
+        matched = slot in self._read(source)
+        query = self._index.query(slot)
+        selection = Selection(source, self._index.read(source, all_text=True))
+        refined = matched and not query.exact
+        nodes = selection.by_xpath([slot], self._index.refiner)[slot] if refined else []
+        return why(query, matched, selection, nodes)
+
+    # -- what Matches asks -----------------------------------------------------------------------------
+
+    def slots_of(self, states: set[State]) -> Ints:
+        return self._index.slots_of(states)
+
+    def count(self, slots: Ints) -> int:
+        return int(self._numbers_of.lengths[slots].sum())
+
+    def numbers(self, slots: Ints) -> NDArray[np.int64]:
+        numbers = self._numbers_of.gather(slots)[0].astype(np.int64)
+        numbers.sort()
+        return numbers
+
+    def ids(self, numbers: NDArray[np.int64]) -> Sequence[Hashable]:
+        return [self._by_number[number] for number in numbers.tolist()]
+
+    def slot(self, id: Hashable) -> int | None:
+        subscription = self._subscriptions.get(id)
+        return subscription.slot if subscription is not None else None
+
+    # -- the end ---------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Ends the thread that refines queries, if there is one."""
+        self._index.close()
+
+    def __enter__(self) -> Matcher:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

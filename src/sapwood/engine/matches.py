@@ -1,0 +1,95 @@
+"""What a message matched, and nodes that a query selected."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sapwood.engine.dfa import State
+from sapwood.engine.values import Ints
+
+
+class Subscribers(Protocol):
+    """Who stands behind the slots; the matcher's side of `Matches`."""
+
+    def slots_of(self, states: set[State]) -> Ints: ...
+    def count(self, slots: Ints) -> int: ...
+    def numbers(self, slots: Ints) -> NDArray[np.int64]: ...
+    def ids(self, numbers: NDArray[np.int64]) -> Sequence[Hashable]: ...
+    def slot(self, id: Hashable) -> int | None: ...
+
+
+class Matches:
+    """The subscriptions that a message matched.
+
+    Counting and testing membership build no list; ids come in the order in which they were added. What was
+    matched is what was subscribed when the message was: later changes do not show.
+    """
+
+    __slots__ = ("__weakref__", "_numbers", "_slots", "_states", "_subscribers")
+
+    def __init__(self, subscribers: Subscribers, states: set[State] | None, slots: Ints) -> None:
+        self._subscribers = subscribers
+        self._states = states
+        self._slots = slots
+        self._numbers: tuple[NDArray[np.int64], Sequence[Hashable]] | None = None
+
+    def _read(self) -> Ints:
+        if self._states is not None:
+            self._slots = self._subscribers.slots_of(self._states)
+            self._states = None
+        return self._slots
+
+    def freeze(self) -> None:
+        """Lists everything now, because the subscriptions are about to change."""
+        if self._numbers is None:
+            numbers = self._subscribers.numbers(self._read())
+            self._numbers = numbers, self._subscribers.ids(numbers)
+
+    @property
+    def numbers(self) -> NDArray[np.int64]:
+        """The subscriptions' numbers (see `Matcher.number`), ascending."""
+        if self._numbers is not None:
+            return self._numbers[0]
+        return self._subscribers.numbers(self._read())
+
+    def __len__(self) -> int:
+        return len(self._numbers[0]) if self._numbers is not None else self._subscribers.count(self._read())
+
+    def __bool__(self) -> bool:
+        return len(self) > 0
+
+    def __iter__(self) -> Iterator[Hashable]:
+        return iter(self._numbers[1] if self._numbers is not None else self._subscribers.ids(self.numbers))
+
+    def __contains__(self, id: Hashable) -> bool:
+        if self._numbers is not None:
+            return id in self._numbers[1]
+        slot = self._subscribers.slot(id)
+        return slot is not None and bool(np.isin(slot, self._read()))
+
+    def __repr__(self) -> str:
+        return f"<Matches: {len(self)} subscriptions>"
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node that a query selected.
+
+    `index` numbers the elements of a message in document order, the root element being 1; for attributes,
+    text, comments and processing instructions it is their element's, for the document node 0. A query whose
+    result is no node-set selects one Node of kind `string`, `number` or `boolean`, with index 0.
+    """
+
+    index: int
+    kind: str
+    value: str
+    """the string-value"""
+    xml: str
+    """the slice of the message"""
+    name: str = ""
+    """the name of an element or attribute, `{uri}local` if it has a namespace"""

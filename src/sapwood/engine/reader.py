@@ -1,0 +1,303 @@
+"""The hot loop: a message's bytes → states of the machine, with expat.
+
+Everything that runs once per element is in this module. `read_structure` serves populations of plain paths
+and only walks the machine; `read_document` also probes values and keeps the message's nodes.
+
+Nothing outside the message is ever fetched. A document type declaration is read, since its internal subset
+may declare entities and default attributes, but its expansion is computed before anything is expanded.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NoReturn
+from xml.parsers import expat
+
+from sapwood.engine.dfa import State
+from sapwood.engine.document import Document
+from sapwood.engine.encoding import decoded
+from sapwood.engine.limits import Limits
+from sapwood.errors import MessageError
+
+SEPARATOR = "}"
+_REFERENCE = re.compile(r"&([^\s#;&<]+);")
+
+
+class _Refused(Exception):
+    """Raised inside a callback; the caller adds the place."""
+
+
+class Message:
+    """Bytes to be parsed; `encoding` overrides what they declare (a str has been encoded already)."""
+
+    __slots__ = ("data", "encoding")
+
+    def __init__(self, source: bytes | bytearray | memoryview | str) -> None:
+        if isinstance(source, str):
+            self.data, self.encoding = source.encode("utf-8", "surrogatepass"), "utf-8"
+        elif isinstance(source, bytes | bytearray | memoryview):
+            self.data, self.encoding = bytes(source), None
+        else:
+            raise TypeError(f"a message is bytes or str, not {type(source).__name__}")
+
+    encoding: str | None
+    data: bytes
+
+
+def read_structure(message: Message, limits: Limits, root: State) -> list[State]:
+    """The states that a message passes through, the root's first."""
+    parser, names = _parser(message, limits)
+    stack = [root]
+    seen = [root]
+    push, pop, see = stack.append, stack.pop, seen.append
+    deepest, most = limits.depth, 2 * limits.attributes
+
+    def start(name: str, attributes: list[str]) -> None:
+        state = stack[-1][name]
+        push(state)
+        see(state)
+        if len(stack) > deepest + 1 or len(attributes) > most:
+            _refuse(len(stack) - 1, len(attributes) // 2, limits)
+
+    def end(name: str) -> None:
+        pop()
+
+    parser.StartElementHandler = start
+    parser.EndElementHandler = end
+    _run(parser, message, limits, names)
+    return seen
+
+
+def read_document(message: Message, limits: Limits, root: State, with_text: bool) -> Document:
+    """The message's nodes, and the hits of its values in the states it passes through."""
+    parser, names_seen = _parser(message, limits)
+    document = Document(root)
+    states, names, parents, ends = document.states, document.names, document.parents, document.ends
+    attributes_of, hits, hit_at = document.attributes, document.hits, document.hit_at
+    texts, text_parents, text_after = document.texts, document.text_parents, document.text_after
+    text_starts, text_ends = document.text_starts, document.text_ends
+    deepest, most = limits.depth, 2 * limits.attributes
+    stack = [root]
+    open_elements = [0]
+    pending: list[str] = []
+
+    def start(name: str, attributes: list[str]) -> None:
+        if pending:
+            flush()
+        state = stack[-1][name]
+        element = len(states)
+        stack.append(state)
+        states.append(state)
+        names.append(name)
+        parents.append(open_elements[-1])
+        open_elements.append(element)
+        ends.append(0)
+        attributes_of.append(attributes)
+        text_starts.append(len(texts))
+        text_ends.append(0)
+        if attributes:
+            probes = state.attributes
+            if probes is not None:
+                for i in range(0, len(attributes), 2):
+                    probe = probes[attributes[i]]
+                    if probe is not None:
+                        hit = probe[attributes[i + 1]]
+                        if hit is not None:
+                            hits.append(hit)
+                            hit_at.append(element)
+        if len(stack) > deepest + 1 or len(attributes) > most:
+            _refuse(len(stack) - 1, len(attributes) // 2, limits)
+
+    def end(name: str) -> None:
+        if pending:
+            flush()
+        element = open_elements.pop()
+        state = stack.pop()
+        ends[element] = len(states)
+        text_ends[element] = len(texts)
+        if state.value is not None:
+            hit = state.value["".join(texts[text_starts[element] :])]
+            if hit is not None:
+                hits.append(hit)
+                hit_at.append(element)
+
+    def flush(*_: object) -> None:
+        """Ends a text node: at a tag, and at a comment or processing instruction, too."""
+        if not pending:
+            return
+        text = pending[0] if len(pending) == 1 else "".join(pending)
+        pending.clear()
+        element = open_elements[-1]
+        texts.append(text)
+        text_parents.append(element)
+        text_after.append(len(states) - 1)
+        probe = stack[-1].text
+        if probe is not None:
+            hit = probe[text]
+            if hit is not None:
+                hits.append(hit)
+                hit_at.append(element)
+
+    parser.StartElementHandler = start
+    parser.EndElementHandler = end
+    if with_text:
+        parser.buffer_text = True
+        parser.CharacterDataHandler = pending.append
+        parser.CommentHandler = flush
+        parser.ProcessingInstructionHandler = flush
+    _run(parser, message, limits, names_seen)
+    ends[0] = len(states)
+    text_ends[0] = len(texts)
+    return document
+
+
+def element_slices(message: Message) -> tuple[str, list[tuple[int, int]]] | None:
+    """The message as text and, for each element, where it starts and ends there; entry 0 is all of it.
+
+    None if entities were expanded, since an element may then come from a declaration. The message must have
+    been read before: limits are not checked again.
+    """
+    data = decoded(message.data, message.encoding).encode("utf-8", "surrogatepass")
+    parser = expat.ParserCreate("utf-8", SEPARATOR)
+    starts: list[int] = [0]
+    slices: list[tuple[int, int]] = [(0, len(data))]
+    stack: list[int] = [0]
+    bare = [False]  # whether the innermost open element has had neither child nor text
+    expanded = [False]
+
+    def start(name: str, attributes: object) -> None:
+        bare[0] = True
+        stack.append(len(slices))
+        starts.append(parser.CurrentByteIndex)
+        slices.append((0, 0))
+
+    def end(name: str) -> None:
+        element = stack.pop()
+        at = parser.CurrentByteIndex
+        # For <a/> expat reports the place after the tag, for <a></a> that of the end tag.
+        if not (bare[0] and data[at - 2 : at] == b"/>"):
+            at = data.find(b">", at) + 1
+        slices[element] = starts[element], at
+        bare[0] = False
+
+    def text(data: str) -> None:
+        bare[0] = False
+
+    def entity(*_: object) -> None:
+        expanded[0] = True
+
+    parser.StartElementHandler, parser.EndElementHandler = start, end
+    parser.CharacterDataHandler, parser.EntityDeclHandler = text, entity
+    parser.Parse(data, True)
+    # The callbacks refer to the parser and it to them: without this, only the garbage collector frees them.
+    parser.StartElementHandler = parser.EndElementHandler = None
+    if expanded[0]:
+        return None
+    return _as_characters(data, slices)
+
+
+def _as_characters(data: bytes, slices: list[tuple[int, int]]) -> tuple[str, list[tuple[int, int]]]:
+    text = data.decode("utf-8", "surrogatepass")
+    if len(text) == len(data):
+        return text, slices
+    places = sorted({place for piece in slices for place in piece})
+    characters: dict[int, int] = {}
+    before = count = 0
+    for place in places:
+        count += len(data[before:place].decode("utf-8", "surrogatepass"))
+        characters[place] = count
+        before = place
+    return text, [(characters[start], characters[end]) for start, end in slices]
+
+
+# -- parsers, and what they refuse ---------------------------------------------------------------------
+
+
+def _parser(message: Message, limits: Limits) -> tuple[expat.XMLParserType, dict[str, str]]:
+    if len(message.data) > limits.bytes:
+        raise MessageError(f"the message has {len(message.data):,} bytes; the limit is {limits.bytes:,}")
+    names: dict[str, str] = {}
+    parser = expat.ParserCreate(message.encoding, SEPARATOR, names)
+    parser.ordered_attributes = True
+    if b"<!DOCTYPE" in message.data or b"\x00" in message.data[:4]:  # the latter: UTF-16
+        _DoctypeGuard(message, limits).watch(parser)
+    return parser, names
+
+
+def _run(parser: expat.XMLParserType, message: Message, limits: Limits, names: dict[str, str]) -> None:
+    try:
+        parser.Parse(message.data, True)
+    except expat.ExpatError as error:
+        reason = expat.ErrorString(error.code) or str(error)
+        raise MessageError(reason, error.lineno, error.offset + 1) from None
+    except _Refused as refusal:
+        line, column = parser.CurrentLineNumber, parser.CurrentColumnNumber + 1
+        raise MessageError(str(refusal), line, column) from None
+    except (UnicodeDecodeError, LookupError) as error:
+        raise MessageError(f"the encoding cannot be read: {error}") from None
+    if max(map(len, names)) > limits.name_length:
+        longest = max(map(len, names))
+        raise MessageError(f"a name has {longest:,} characters; the limit is {limits.name_length:,}")
+
+
+def _refuse(depth: int, attributes: int, limits: Limits) -> NoReturn:
+    if attributes > limits.attributes:
+        raise _Refused(f"an element has {attributes:,} attributes; the limit is {limits.attributes:,}")
+    raise _Refused(f"elements are nested {depth:,} deep; the limit is {limits.depth:,}")
+
+
+class _DoctypeGuard:
+    """Watches a document type declaration for what it would make the parser do."""
+
+    def __init__(self, message: Message, limits: Limits) -> None:
+        self._message = message
+        self._limits = limits
+        self._entities: dict[str, str] = {}
+
+    def watch(self, parser: expat.XMLParserType) -> None:
+        parser.EntityDeclHandler = self._entity
+        parser.EndDoctypeDeclHandler = self._end
+        parser.ExternalEntityRefHandler = self._external
+        parser.SkippedEntityHandler = self._skipped
+
+    def _entity(
+        self, name: str, parameter: bool, value: str | None, base: object, system: object, *_: object
+    ) -> None:
+        if not parameter and value is not None:
+            self._entities.setdefault(name, value)
+
+    def _external(self, context: object, base: object, system: str | None, public: str | None) -> int:
+        raise _Refused(f"a reference to the external entity {system!r}, which is never fetched")
+
+    def _skipped(self, name: str, parameter: bool) -> None:
+        if not parameter:
+            raise _Refused(f"the entity {name!r} is not declared in the message itself")
+
+    def _end(self) -> None:
+        """Computes, before the body is parsed, how much its references would expand to."""
+        if not self._entities:
+            return
+        sizes: dict[str, int] = {}
+        for name in self._entities:
+            self._size(name, sizes)
+        text = decoded(self._message.data, self._message.encoding)
+        total = sum(sizes.get(match[1], 0) for match in _REFERENCE.finditer(text))
+        if total > self._limits.entity_expansion:
+            limit = f"the limit is {self._limits.entity_expansion:,}"
+            raise _Refused(f"entities expand to some {total:,} characters; {limit}")
+
+    def _size(self, name: str, sizes: dict[str, int]) -> int:
+        """How long an entity is, fully expanded; a loop, since declarations may be chained for long."""
+        stack = [name]
+        while stack:
+            entity = stack[-1]
+            inner = [m for m in _REFERENCE.findall(self._entities[entity]) if m in self._entities]
+            missing = [m for m in inner if m not in sizes]
+            if any(m in stack for m in missing):
+                raise _Refused(f"the entity {entity!r} refers to itself")
+            if missing:
+                stack.append(missing[0])
+                continue
+            sizes[entity] = len(self._entities[entity]) + sum(sizes[m] for m in inner)
+            stack.pop()
+        return sizes[name]

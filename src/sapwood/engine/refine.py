@@ -1,0 +1,101 @@
+"""The part of XPath 1.0 that has no pattern, decided by lxml on the messages that reach it.
+
+lxml keeps every name it ever saw in a dictionary of the thread that parsed it. A process that reads
+strangers' messages for months would grow for ever, so parsing happens in a thread that is replaced now and
+then; its dictionary goes with it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from lxml import etree
+
+from sapwood.engine.reader import Message
+from sapwood.errors import MessageError, QueryError
+from sapwood.lang.query import Query
+
+T = TypeVar("T")
+_MESSAGES_PER_THREAD = 5_000
+
+
+class Refiner:
+    """Compiled queries by key of use, and the thread that evaluates them."""
+
+    def __init__(self) -> None:
+        self._compiled: dict[int, etree.XPath] = {}
+        self._executor: ThreadPoolExecutor | None = None
+        self._messages = 0
+        self._process = 0
+
+    def compile(self, slot: int, query: Query) -> None:
+        self._compiled[slot] = _compiled(query.text, query.namespaces)
+
+    def forget(self, slot: int) -> None:
+        self._compiled.pop(slot, None)
+
+    def holding(self, message: Message, slots: list[int]) -> list[int]:
+        """Those of the slots whose query is true of the message."""
+
+        def evaluate() -> list[int]:
+            tree = parsed(message)
+            return [slot for slot in slots if _true(self.value(slot, tree))]
+
+        return self._in_thread(evaluate)
+
+    def on_tree(self, message: Message, use: Callable[[Any], T]) -> T:
+        """What `use` makes of the message's tree; nothing of the tree may be kept."""
+        return self._in_thread(lambda: use(parsed(message)))
+
+    def value(self, slot: int, tree: Any) -> Any:
+        """The slot's query evaluated on a tree, as lxml returns it."""
+        try:
+            return self._compiled[slot](tree)
+        except etree.XPathEvalError as error:
+            raise MessageError(f"a query could not be evaluated on this message: {error}") from None
+
+    def _in_thread(self, work: Callable[[], T]) -> T:
+        self._messages += 1
+        if self._process != os.getpid():  # threads do not survive a fork
+            self._executor, self._process = None, os.getpid()
+        if self._executor is None or self._messages > _MESSAGES_PER_THREAD:
+            self.close()
+            self._executor = ThreadPoolExecutor(1, "sapwood-lxml")
+        return self._executor.submit(work).result()
+
+    def close(self) -> None:
+        if self._executor is not None:
+            self._executor.shutdown()
+            self._executor = None
+        self._messages = 0
+
+
+def parsed(message: Message) -> Any:
+    """The message as an lxml tree. It has passed the limits already, so lxml's own may be lifted."""
+    parser = etree.XMLParser(
+        resolve_entities="internal",  # type: ignore[arg-type]  # the stubs know only True and False
+        no_network=True,
+        load_dtd=False,
+        huge_tree=True,
+        encoding=message.encoding,
+    )
+    try:
+        return etree.fromstring(message.data, parser).getroottree()
+    except etree.XMLSyntaxError as error:
+        line, column = error.position
+        raise MessageError(error.msg or "not well-formed", line, column) from None
+
+
+def _compiled(text: str, namespaces: Mapping[str, str]) -> etree.XPath:
+    try:
+        return etree.XPath(text, namespaces=dict(namespaces) or None, smart_strings=True)
+    except etree.XPathSyntaxError as error:
+        raise QueryError(f"lxml cannot compile the query: {error}", text, 0) from None
+
+
+def _true(value: Any) -> bool:
+    """boolean() of an XPath result; NaN is false."""
+    return bool(value) and value == value

@@ -1,0 +1,119 @@
+"""The nodes that queries select in one message, as slices of its source."""
+
+from __future__ import annotations
+
+from typing import Any
+from xml.sax.saxutils import escape, quoteattr
+
+from lxml import etree
+
+from sapwood.engine.document import ContextNode, Document
+from sapwood.engine.evaluate import Evaluator
+from sapwood.engine.matches import Node
+from sapwood.engine.reader import Message, element_slices
+from sapwood.engine.refine import Refiner
+from sapwood.lang.pattern import clark
+from sapwood.lang.query import Query
+
+
+class Selection:
+    """Selects in one message, for any number of queries."""
+
+    def __init__(self, message: Message, document: Document) -> None:
+        self._message = message
+        self._document = document
+        self.evaluator = Evaluator(document)
+        self._source: tuple[str, list[tuple[int, int]]] | None = None
+        self._sliced = False
+
+    def by_pattern(self, query: Query) -> list[Node]:
+        """The nodes of an exact query that the message matches."""
+        if query.type != "node-set":
+            return [Node(0, "boolean", "true", "")]
+        return [self.node(node) for node in self.evaluator.select_any(query.paths)]
+
+    def by_xpath(self, slots: list[int], refiner: Refiner) -> dict[int, list[Node]]:
+        """The nodes of refined queries that the message matches."""
+
+        def select(tree: Any) -> dict[int, list[Node]]:
+            index = {element: i for i, element in enumerate(tree.getroot().iter("*"), 1)}
+            return {slot: self._converted(refiner.value(slot, tree), index) for slot in slots}
+
+        return refiner.on_tree(self._message, select)
+
+    def node(self, node: ContextNode) -> Node:
+        document = self._document
+        value = document.string_value(node)
+        if isinstance(node, int):
+            kind = "element" if node else "document"
+            return Node(node, kind, value, self._xml(node), clark(document.names[node]))
+        if node.kind == "text":
+            return Node(node.element, "text", value, escape(value))
+        name = document.attributes[node.element][2 * node.number]
+        return _attribute(node.element, clark(name), value)
+
+    # -- results of lxml -------------------------------------------------------------------------------
+
+    def _converted(self, value: Any, index: dict[Any, int]) -> list[Node]:
+        if isinstance(value, list):
+            return [self._from_lxml(item, index) for item in value]
+        if isinstance(value, bool):
+            return [Node(0, "boolean", "true" if value else "false", "")]
+        if isinstance(value, float):
+            return [Node(0, "number", format_number(value), "")]
+        return [Node(0, "string", str(value), "")]
+
+    def _from_lxml(self, item: Any, index: dict[Any, int]) -> Node:
+        if isinstance(item, tuple):  # the namespace axis: (prefix, uri)
+            return Node(0, "namespace", item[1] or "", "", item[0] or "")
+        if isinstance(item, str):
+            return self._string_from_lxml(item, index)
+        if item in index:
+            return self.node(index[item])
+        kind = "comment" if item.tag is etree.Comment else "processing-instruction"
+        owner = item.getparent()
+        xml = etree.tostring(item, encoding="unicode", with_tail=False)
+        return Node(0 if owner is None else index[owner], kind, item.text or "", xml)
+
+    def _string_from_lxml(self, item: Any, index: dict[Any, int]) -> Node:
+        parent = item.getparent()
+        if item.is_tail:
+            parent = parent.getparent()
+        if item.is_attribute:
+            return _attribute(index[parent], str(item.attrname), str(item))
+        return Node(index[parent], "text", str(item), escape(item))
+
+    # -- source ----------------------------------------------------------------------------------------
+
+    def _xml(self, element: int) -> str:
+        if not self._sliced:
+            self._source = element_slices(self._message)
+            self._sliced = True
+        if self._source is None:
+            return self._serialized(element)
+        text, slices = self._source
+        start, end = slices[element]
+        return text[start:end]
+
+    def _serialized(self, element: int) -> str:
+        """The element written anew: where entities were expanded, there is no slice of the source to show."""
+
+        def nodes(tree: Any) -> str:
+            elements = [tree.getroot(), *tree.getroot().iter("*")]
+            return str(etree.tostring(elements[element], encoding="unicode", with_tail=False))
+
+        return Refiner().on_tree(self._message, nodes)
+
+
+def _attribute(element: int, name: str, value: str) -> Node:
+    local = name.rpartition("}")[2]
+    return Node(element, "attribute", value, f"{local}={quoteattr(value)}", name)
+
+
+def format_number(value: float) -> str:
+    """XPath's string() of a number."""
+    if value != value:
+        return "NaN"
+    if value in (float("inf"), float("-inf")):
+        return "Infinity" if value > 0 else "-Infinity"
+    return str(int(value)) if value == int(value) else repr(value)

@@ -1,0 +1,111 @@
+"""Why a message matches a query: one way through its pattern, step by step and node by node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from sapwood.engine.document import ContextNode
+from sapwood.engine.evaluate import DOCUMENT, Evaluator
+from sapwood.engine.matches import Node
+from sapwood.engine.select import Selection
+from sapwood.lang.pattern import And, Condition, Has, Path, Step
+from sapwood.lang.query import Query
+
+
+@dataclass(frozen=True, slots=True)
+class StepTaken:
+    """A step or a condition of the pattern, and a node that it took."""
+
+    step: str
+    node: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Why:
+    """Why a message matches a query, or how far the pattern gets; `str()` of it is for people."""
+
+    query: str
+    matched: bool
+    reason: str
+    steps: tuple[StepTaken, ...]
+
+    def __str__(self) -> str:
+        lines = [f"query     {self.query}", f"matched   {'yes' if self.matched else 'no'}: {self.reason}"]
+        for taken in self.steps:
+            shown = " ".join(taken.node.xml.split())
+            shown = shown if len(shown) <= 60 else shown[:59] + "…"
+            lines.append(f"  {taken.step:<40} {taken.node.kind} {taken.node.index}: {shown}")
+        return "\n".join(lines)
+
+
+def why(query: Query, matched: bool, selection: Selection, refined: list[Node]) -> Why:
+    """Explains an answer; `refined` are the nodes that lxml selected, if it had to."""
+    if matched and not query.exact:
+        steps = tuple(StepTaken("selected by lxml", node) for node in refined[:10])
+        return Why(query.text, True, "the pattern is met, and lxml confirms", steps)
+    evaluator = selection.evaluator
+    paths = query.paths or tuple(_paths(query.condition))
+    if not paths:
+        return Why(query.text, matched, "decided on the message as a whole", ())
+    routes = [_route(path, evaluator) for path in paths]
+    reached = [path for path, route in zip(paths, routes, strict=True) if len(route) == len(path.steps)]
+    if matched:
+        steps = tuple(
+            taken
+            for path in (reached[:1] if query.paths else reached)
+            for taken in _taken(path, _route(path, evaluator), evaluator, selection)
+        )
+        return Why(query.text, True, "each step has its node", steps)
+    path, route = max(zip(paths, routes, strict=True), key=lambda pair: len(pair[1]) / len(pair[0].steps))
+    steps = tuple(_taken(path, route, evaluator, selection))
+    if len(route) < len(path.steps):
+        reason = f"nothing passes the step {path.steps[len(route)]}"
+    else:
+        reason = "the pattern is met, but lxml says no" if not query.exact else "other conditions fail"
+    return Why(query.text, False, reason, steps)
+
+
+def _paths(condition: Condition) -> Iterator[Path]:
+    """The paths that a condition on the message asks for."""
+    for item in condition.items if isinstance(condition, And) else (condition,):
+        if isinstance(item, Has) and item.path.steps:
+            yield item.path
+
+
+def _route(path: Path, evaluator: Evaluator) -> list[ContextNode]:
+    """One node for each step, each reached from the one before, as far as the path gets."""
+    frontiers: list[list[ContextNode]] = [[DOCUMENT]]
+    for step in path.steps:
+        following = evaluator.follow(frontiers[-1], step)
+        if not following:
+            break
+        frontiers.append(following)
+    route = [frontiers[-1][0]]
+    for i in range(len(frontiers) - 1, 1, -1):
+        step = path.steps[i - 1]
+        route.append(next(n for n in frontiers[i - 1] if route[-1] in evaluator.follow([n], step)))
+    return list(reversed(route)) if len(frontiers) > 1 else []
+
+
+def _taken(
+    path: Path, route: list[ContextNode], evaluator: Evaluator, selection: Selection
+) -> Iterator[StepTaken]:
+    for step, node in zip(path.steps, route, strict=False):
+        yield StepTaken(str(Step(step.axis, step.test)), selection.node(node))
+        for condition in step.conditions:
+            yield from _witnesses(condition, node, evaluator, selection)
+
+
+def _witnesses(
+    condition: Condition, node: ContextNode, evaluator: Evaluator, selection: Selection
+) -> Iterator[StepTaken]:
+    """Nodes by which the positive parts of a condition hold."""
+    for item in condition.items if isinstance(condition, And) else (condition,):
+        if isinstance(item, Has) and item.path.steps:
+            for found in evaluator.select(item.path, node):
+                if item.test is None or evaluator.holds(Has(Path(()), item.test), found):
+                    yield StepTaken(f"  [{item}]", selection.node(found))
+                    break
+        else:
+            yield StepTaken(f"  [{item}]", selection.node(node))
