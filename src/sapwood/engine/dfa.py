@@ -84,7 +84,7 @@ class AttributeProbes(dict[str, "Probe | None"]):
 class State(dict[str, "State"]):
     """A set of active tree states; see the module's description."""
 
-    __slots__ = ("anchors", "attributes", "machine", "members", "slots", "text", "value")
+    __slots__ = ("anchors", "attributes", "machine", "members", "reach", "slots", "text", "value")
     __hash__ = object.__hash__  # type: ignore[assignment]
     __eq__ = object.__eq__
     __ne__ = object.__ne__
@@ -94,6 +94,7 @@ class State(dict[str, "State"]):
         self.members = members
         self.slots: Ints | None = None
         self.anchors: Ints | None = None
+        self.reach: dict[tuple[str, ...], tuple[Ints, Ints]] = {}  # kept for `join`
         self.attributes: AttributeProbes | None = None
         self.text: Probe | None = None
         self.value: Probe | None = None
@@ -273,6 +274,7 @@ class Machine:
     def _unread(self, state: int) -> None:
         for holder in self._holders.get(state, ()):
             holder.slots = holder.anchors = None
+            holder.reach = {}
 
 
 def tests_passed_by(name: str) -> tuple[str, ...]:

@@ -47,7 +47,7 @@ class Index:
         self._tuning = tuning
         self.tree = PathTree()
         self.machine = Machine(self.tree, tuning.cache)
-        self._join = BundleJoin()
+        self._join = BundleJoin(self.machine)
         self._refiner = Refiner()
         self.queries: list[Query | None] = []
         self._decided: NDArray[np.int8] = np.zeros(16, np.int8)
@@ -67,9 +67,6 @@ class Index:
         if not self._tuning.prefilter:
             return Plan((Bundle((Leaf(()),), 0),), False)
         return plan(query.condition)
-
-    def decision(self, slot: int) -> int:
-        return int(self._decided[slot])
 
     def add(self, query: Query) -> int:
         """Indexes a query that is not there yet: its slot."""

@@ -12,25 +12,27 @@ number of queries.
 Where the anchor is, given the leaf's element:
     fixed up     no `//` between anchor and leaf: so many levels up
     fixed depth  no `//` down to the anchor: at that depth
-    free         else: the depths are worked out from the path of names, and remembered for that path
+    free         else: the depths are worked out from the path of names
+What is worked out for a path of names is remembered with the state, or the value's hits, it was found by.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sapwood.engine.dfa import tests_passed_by
+from sapwood.engine.dfa import Machine, State, tests_passed_by
 from sapwood.engine.document import Document
 from sapwood.engine.leaves import Bundle, Leaf
 from sapwood.engine.nfa import DEEP
 from sapwood.engine.rows import Rows
-from sapwood.engine.values import NOTHING, Ints
+from sapwood.engine.values import NOTHING, Hits, Ints
 
 _UP, _DEPTH, _FREE = 0, 1, 2
+_REACH = 20  # cells of the cache that an entry costs, besides one for each number
 _LARGEST_ANCESTRY = 1 << 22
 _LARGEST_TABLE = 1 << 26  # bytes of the table of pairs; beyond it, pairs are sorted and searched
 
@@ -85,6 +87,28 @@ class Anchorings:
         self._unused.append(number)
         return True
 
+    def reach(self, found: Ints, path: tuple[str, ...]) -> tuple[Ints, Ints]:
+        """The anchorings found at the end of a path of names, and the depths of their anchors.
+
+        A free one is listed once for each depth at which its anchor may stand.
+        """
+        kind, offset = self.kind[found], self.offset[found]
+        level = np.where(kind == _UP, len(path) - offset, offset)
+        if not (kind == _FREE).any():
+            return found, level
+        numbers: list[int] = []
+        depths: list[int] = []
+        for number in found[kind == _FREE].tolist():
+            leaf, step = self.key(number)
+            possible = anchor_depths(leaf.path, step, path)
+            numbers += [number] * len(possible)
+            depths += possible
+        fixed = kind != _FREE
+        return (
+            np.concatenate((found[fixed], np.array(numbers, np.int32))),
+            np.concatenate((level[fixed], np.array(depths, np.int32))),
+        )
+
 
 def _whereabouts(path: tuple[str, ...], step: int) -> tuple[int, int]:
     deep = [path[i - 1] == DEEP if i else False for i, symbol in enumerate(path) if symbol != DEEP]
@@ -93,32 +117,6 @@ def _whereabouts(path: tuple[str, ...], step: int) -> tuple[int, int]:
     if not any(deep[:step]):
         return _DEPTH, step
     return _FREE, 0
-
-
-class TagPaths:
-    """Where free anchors stand, by anchoring and path of names: worked out once, remembered for a while."""
-
-    _MOST = 200_000
-
-    def __init__(self) -> None:
-        self._depths: dict[int, dict[tuple[str, ...], list[int]]] = {}
-        self._size = 0
-
-    def depths(self, number: int, leaf: Leaf, step: int, names: tuple[str, ...]) -> list[int]:
-        """The depths at which the anchor may stand for a leaf found at the end of this path."""
-        by_names = self._depths.setdefault(number, {})
-        known = by_names.get(names)
-        if known is None:
-            known = by_names[names] = anchor_depths(leaf.path, step, names)
-            self._size += 1
-            if self._size > self._MOST:
-                self._depths.clear()
-                self._size = 0
-        return known
-
-    def forget(self, number: int) -> None:
-        """The number will stand for another anchoring."""
-        self._size -= len(self._depths.pop(number, ()))
 
 
 def anchor_depths(path: tuple[str, ...], step: int, names: Sequence[str]) -> list[int]:
@@ -158,7 +156,8 @@ def _reachable(steps: list[tuple[bool, str]], names: Sequence[str]) -> list[bool
 class BundleJoin:
     """All bundles of two or more leaves, and the join that finds which of them a message meets."""
 
-    def __init__(self) -> None:
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
         self.anchorings = Anchorings()
         self._numbers: dict[tuple[int, ...], int] = {}  # sorted anchorings → bundle
         self._parts: list[tuple[int, ...]] = []  # access first
@@ -167,7 +166,6 @@ class BundleJoin:
         self._others: Ints = np.full((16, 1), -1, np.int32)
         self.slots = Rows()  # bundle → slots
         self._table: NDArray[np.bool_] = np.zeros(0, np.bool_)
-        self._tag_paths = TagPaths()
 
     def add(self, bundle: Bundle, slot: int) -> tuple[int, list[int]]:
         """Lets the bundle decide the slot: the bundle's number, and the anchorings that are new."""
@@ -198,10 +196,7 @@ class BundleJoin:
         self._others[bundle] = -1
         self._unused.append(bundle)
         keys = [(number, self.anchorings.key(number)[0]) for number in parts]
-        unused = [(number, leaf) for number, leaf in keys if self.anchorings.release(number)]
-        for number, _ in unused:
-            self._tag_paths.forget(number)
-        return unused
+        return [(number, leaf) for number, leaf in keys if self.anchorings.release(number)]
 
     def _store(self, bundle: Bundle, numbers: list[int]) -> int:
         rank = {n: rarity(leaf) for n, leaf in zip(numbers, bundle.leaves, strict=True)}
@@ -238,16 +233,12 @@ class BundleJoin:
         """
         self._by_access.reserve(len(self.anchorings))
         self.slots.reserve(len(self._parts))
-        anchoring, element = self._found(document)
-        if not len(anchoring):
-            return anchoring
         if not anchored:
-            return self._slots_of(self._all_there(np.unique(anchoring)))
-        anchoring, anchor = self._anchored(anchoring, element, document)
-        return self._slots_of(self._together(anchoring, anchor, len(document)))
-
-    def _slots_of(self, bundles: Ints) -> Ints:
-        return self.slots.gather(np.unique(bundles))[0]
+            bundles = self._all_there(_anchorings_found(document))
+        else:
+            anchoring, anchor = self._found(document)
+            bundles = self._together(anchoring, anchor, len(document))
+        return self.slots.gather(bundles)[0]
 
     def _all_there(self, anchorings: Ints) -> Ints:
         """The bundles of which every anchoring is among those given."""
@@ -261,7 +252,7 @@ class BundleJoin:
         """The bundles of which every anchoring is found at one anchor."""
         bundles, source = self._by_access.gather(anchoring)
         if not len(bundles):
-            return bundles
+            return NOTHING
         anchors = anchor[source]
         keys = anchoring.astype(np.int64) * elements + anchor
         there = self._membership(keys, elements)
@@ -295,58 +286,55 @@ class BundleJoin:
             self._table[keys] = False
 
     def _found(self, document: Document) -> tuple[Ints, Ints]:
-        """All (anchoring, element of its leaf) of the message."""
-        runs: list[Ints] = []
+        """All (anchoring, anchor element) of the message."""
+        anchorings: list[Ints] = []
+        levels: list[Ints] = []
         at: list[int] = []
+        paths = _tag_paths(document)
         for element, state in enumerate(document.states):
-            anchors = state.anchors
-            if anchors is None:
+            if state.anchors is None:
                 state.machine.read(state)
-                anchors = state.anchors
-            assert anchors is not None
-            if len(anchors):
-                runs.append(anchors)
-                at.append(element)
+            if state.anchors is not NOTHING:
+                self._reach(state, paths[element], element, anchorings, levels, at)
         for hit, element in zip(document.hits, document.hit_at, strict=True):
-            if len(hit.anchors):
-                runs.append(hit.anchors)
-                at.append(element)
-        if not runs:
+            if hit.anchors is not NOTHING:
+                self._reach(hit, paths[element], element, anchorings, levels, at)
+        if not at:
             return NOTHING, NOTHING
-        lengths = [len(run) for run in runs]
-        return np.concatenate(runs), np.repeat(np.array(at, np.int32), lengths)
+        chains, start = _ancestry(document)
+        element_of = np.repeat(np.array(at, np.int32), [len(run) for run in anchorings])
+        return np.concatenate(anchorings), chains[start[element_of] + np.concatenate(levels)]
 
-    def _anchored(self, anchoring: Ints, element: Ints, document: Document) -> tuple[Ints, Ints]:
-        """Replaces each leaf's element by its anchor; a free one may have several."""
-        chains, start, depth = _ancestry(document.parents, document.depths)
-        kind, offset = self.anchorings.kind[anchoring], self.anchorings.offset[anchoring]
-        level = np.where(kind == _UP, depth[element] - offset, offset)
-        free = np.flatnonzero(kind == _FREE)
-        anchor = chains[start[element] + level]
-        if not len(free):
-            return anchoring, anchor
-        fixed = kind != _FREE
-        numbers, anchors = self._free(anchoring[free].tolist(), element[free].tolist(), document)
-        return (
-            np.concatenate((anchoring[fixed], np.array(numbers, np.int32))),
-            np.concatenate((anchor[fixed], np.array(anchors, np.int32))),
-        )
+    def _reach(
+        self,
+        owner: State | Hits,
+        path: tuple[str, ...],
+        element: int,
+        anchorings: list[Ints],
+        levels: list[Ints],
+        at: list[int],
+    ) -> None:
+        """Lists the anchorings found at an element, with the depths of their anchors."""
+        reach = owner.reach.get(path)
+        if reach is None:
+            assert owner.anchors is not None
+            reach = self.anchorings.reach(owner.anchors, path)
+            if self._machine.affords(_REACH + len(reach[0])):
+                owner.reach[path] = reach
+        anchorings.append(reach[0])
+        levels.append(reach[1])
+        at.append(element)
 
-    def _free(
-        self, anchoring: Iterable[int], element: Iterable[int], document: Document
-    ) -> tuple[list[int], list[int]]:
-        numbers: list[int] = []
-        anchors: list[int] = []
-        trails: dict[int, tuple[list[int], tuple[str, ...]]] = {}
-        for number, at in zip(anchoring, element, strict=True):
-            trail = trails.get(at)
-            if trail is None:
-                trail = trails[at] = _trail(at, document.parents, document.names)
-            leaf, step = self.anchorings.key(number)
-            for depth in self._tag_paths.depths(number, leaf, step, trail[1]):
-                numbers.append(number)
-                anchors.append(trail[0][depth])
-        return numbers, anchors
+
+def _anchorings_found(document: Document) -> Ints:
+    """The anchorings whose leaf is found anywhere in the message."""
+    runs = [hit.anchors for hit in document.hits]
+    for state in set(document.states):
+        if state.anchors is None:
+            state.machine.read(state)
+        assert state.anchors is not None
+        runs.append(state.anchors)
+    return np.unique(np.concatenate(runs))
 
 
 def rarity(leaf: Leaf) -> tuple[int, int]:
@@ -359,23 +347,22 @@ def rarity(leaf: Leaf) -> tuple[int, int]:
     return by_test, -specific
 
 
-def _ancestry(parents: list[int], depths: list[int]) -> tuple[Ints, Ints, Ints]:
-    """The chains from the document to each element, end to end: chain, where each starts, depths."""
+def _ancestry(document: Document) -> tuple[Ints, Ints]:
+    """The chains from the document to each element, end to end, and where each starts."""
     chains: list[list[int]] = [[0]]
+    parents = document.parents
     for element in range(1, len(parents)):
         chains.append([*chains[parents[element]], element])
-    depth = np.array(depths, np.int32)
     start = np.zeros(len(chains), np.int32)
-    np.cumsum(depth[:-1] + 1, out=start[1:])
-    flat = np.fromiter(chain.from_iterable(chains), np.int32)
-    return flat, start, depth
+    np.cumsum(np.array(document.depths[:-1], np.int32) + 1, out=start[1:])
+    return np.fromiter(chain.from_iterable(chains), np.int32), start
 
 
-def _trail(element: int, parents: list[int], names: list[str]) -> tuple[list[int], tuple[str, ...]]:
-    """The elements from the document down to this one, and their names."""
-    upwards: list[int] = []
-    while element:
-        upwards.append(element)
-        element = parents[element]
-    upwards.reverse()
-    return [0, *upwards], tuple(names[e] for e in upwards)
+def _tag_paths(document: Document) -> list[tuple[str, ...]]:
+    """For each element, the names from the root element down to it."""
+    paths: list[tuple[str, ...]] = [()]
+    names = document.names
+    for element, parent in enumerate(document.parents):
+        if element:
+            paths.append((*paths[parent], names[element]))
+    return paths

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from sapwood.engine.dfa import State
 from sapwood.engine.explain import Explanation, explain
-from sapwood.engine.index import BY_XPATH, Index
+from sapwood.engine.index import Index
 from sapwood.engine.limits import Limits, Tuning
 from sapwood.engine.matches import Matches, Node
 from sapwood.engine.reader import Message
@@ -71,7 +71,7 @@ class Matcher:
         self._next_number += 1
 
     def add_many(self, pairs: Iterable[tuple[Hashable, str]]) -> None:
-        """Subscribes many at once, in order; an error tells which one it is about, and those before it stay."""
+        """Subscribes many at once, in order; an error tells which one it is about, those before it stay."""
         self._freeze_unread()
         pairs = list(pairs)
         if len(pairs) >= _MANY:
@@ -161,23 +161,24 @@ class Matcher:
         source = Message(message)
         slots = self._read(source)
         selection = Selection(source, self._index.read(source, all_text=True))
-        refined = [slot for slot in slots if self._index.decision(slot) == BY_XPATH]
+        queries = {slot: self._index.query(slot) for slot in slots}
+        refined = {slot: query for slot, query in queries.items() if not query.exact}
         nodes = selection.by_xpath(refined, self._index.refiner) if refined else {}
-        for slot in slots:
-            if slot not in nodes:
-                nodes[slot] = selection.by_pattern(self._index.query(slot))
+        for slot, query in queries.items():
+            if query.exact:
+                nodes[slot] = selection.by_pattern(query)
         ids = self.ids(self.numbers(np.array(slots, np.int32)))
         return {id: nodes[self._subscriptions[id].slot] for id in ids}
 
     def _read(self, source: Message) -> list[int]:
         found = self._index.find(source)
         slots = found.slots if found.states is None else self._index.slots_of(found.states)
-        return slots.tolist()
+        return [int(slot) for slot in slots]
 
     # -- explanations ----------------------------------------------------------------------------------
 
     def explain(self, id: Hashable) -> Explanation:
-        """How a subscription is evaluated: its pattern, its leaves, what is shared, what is refined and why."""
+        """How a subscription is evaluated: pattern, paths, what is shared, what is refined and why."""
         slot = self._subscriptions[id].slot
         query = self._index.query(slot)
         return explain(query, self._index.plan(query), int(self._numbers_of.lengths[slot]))
@@ -190,7 +191,7 @@ class Matcher:
         query = self._index.query(slot)
         selection = Selection(source, self._index.read(source, all_text=True))
         refined = matched and not query.exact
-        nodes = selection.by_xpath([slot], self._index.refiner)[slot] if refined else []
+        nodes = selection.by_xpath({slot: query}, self._index.refiner)[slot] if refined else []
         return why(query, matched, selection, nodes)
 
     # -- what Matches asks -----------------------------------------------------------------------------

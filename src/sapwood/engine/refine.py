@@ -8,7 +8,7 @@ then; its dictionary goes with it.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
@@ -23,26 +23,28 @@ _MESSAGES_PER_THREAD = 5_000
 
 
 class Refiner:
-    """Compiled queries by key of use, and the thread that evaluates them."""
+    """The refined queries, compiled by lxml, and the thread that evaluates them."""
 
     def __init__(self) -> None:
-        self._compiled: dict[int, etree.XPath] = {}
+        self._truths: dict[int, etree.XPath] = {}
+        self._values: dict[int, _Value] = {}
         self._executor: ThreadPoolExecutor | None = None
         self._messages = 0
         self._process = 0
 
     def compile(self, slot: int, query: Query) -> None:
-        self._compiled[slot] = _compiled(query.text, query.namespaces)
+        self._truths[slot] = _compiled("boolean", query)
 
     def forget(self, slot: int) -> None:
-        self._compiled.pop(slot, None)
+        self._truths.pop(slot, None)
+        self._values.pop(slot, None)
 
     def holding(self, message: Message, slots: list[int]) -> list[int]:
         """Those of the slots whose query is true of the message."""
 
         def evaluate() -> list[int]:
             tree = parsed(message)
-            return [slot for slot in slots if _true(self.value(slot, tree))]
+            return [slot for slot in slots if _evaluated(self._truths[slot], tree)]
 
         return self._in_thread(evaluate)
 
@@ -50,12 +52,11 @@ class Refiner:
         """What `use` makes of the message's tree; nothing of the tree may be kept."""
         return self._in_thread(lambda: use(parsed(message)))
 
-    def value(self, slot: int, tree: Any) -> Any:
-        """The slot's query evaluated on a tree, as lxml returns it."""
-        try:
-            return self._compiled[slot](tree)
-        except etree.XPathEvalError as error:
-            raise MessageError(f"a query could not be evaluated on this message: {error}") from None
+    def value(self, slot: int, query: Query, tree: Any) -> Any:
+        """The slot's query evaluated on a tree, as lxml returns it; the tree itself is the document node."""
+        if slot not in self._values:
+            self._values[slot] = _Value(query)
+        return self._values[slot].on(tree)
 
     def _in_thread(self, work: Callable[[], T]) -> T:
         self._messages += 1
@@ -89,13 +90,30 @@ def parsed(message: Message) -> Any:
         raise MessageError(error.msg or "not well-formed", line, column) from None
 
 
-def _compiled(text: str, namespaces: Mapping[str, str]) -> etree.XPath:
+class _Value:
+    """A query's value. lxml leaves the document node out of node-sets; counting them brings it back."""
+
+    def __init__(self, query: Query) -> None:
+        self._value = _compiled("", query)
+        self._count = _compiled("count", query) if query.type == "node-set" else None
+
+    def on(self, tree: Any) -> Any:
+        value = _evaluated(self._value, tree)
+        if self._count is not None and _evaluated(self._count, tree) > len(value):
+            return [tree, *value]
+        return value
+
+
+def _compiled(function: str, query: Query) -> etree.XPath:
+    text = f"{function}({query.text})"
     try:
-        return etree.XPath(text, namespaces=dict(namespaces) or None, smart_strings=True)
+        return etree.XPath(text, namespaces=dict(query.namespaces) or None, smart_strings=True)
     except etree.XPathSyntaxError as error:
-        raise QueryError(f"lxml cannot compile the query: {error}", text, 0) from None
+        raise QueryError(f"lxml cannot compile the query: {error}", query.text, 0) from None
 
 
-def _true(value: Any) -> bool:
-    """boolean() of an XPath result; NaN is false."""
-    return bool(value) and value == value
+def _evaluated(xpath: etree.XPath, tree: Any) -> Any:
+    try:
+        return xpath(tree)
+    except etree.XPathEvalError as error:
+        raise MessageError(f"a query could not be evaluated on this message: {error}") from None

@@ -32,12 +32,16 @@ class Selection:
             return [Node(0, "boolean", "true", "")]
         return [self.node(node) for node in self.evaluator.select_any(query.paths)]
 
-    def by_xpath(self, slots: list[int], refiner: Refiner) -> dict[int, list[Node]]:
-        """The nodes of refined queries that the message matches."""
+    def by_xpath(self, queries: dict[int, Query], refiner: Refiner) -> dict[int, list[Node]]:
+        """The nodes of refined queries, by slot, that the message matches."""
 
         def select(tree: Any) -> dict[int, list[Node]]:
             index = {element: i for i, element in enumerate(tree.getroot().iter("*"), 1)}
-            return {slot: self._converted(refiner.value(slot, tree), index) for slot in slots}
+            index[tree] = 0
+            return {
+                slot: self._converted(refiner.value(slot, query, tree), index)
+                for slot, query in queries.items()
+            }
 
         return refiner.on_tree(self._message, select)
 

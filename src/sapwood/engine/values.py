@@ -36,13 +36,14 @@ class Marks:
 
 
 class Hits:
-    """The marks of all the tests that a value passed, as arrays."""
+    """The marks of all the tests that a value passed, as arrays; `reach` is kept for `join`."""
 
-    __slots__ = ("anchors", "slots")
+    __slots__ = ("anchors", "reach", "slots")
 
     def __init__(self, slots: Ints, anchors: Ints) -> None:
         self.slots = slots
         self.anchors = anchors
+        self.reach: dict[tuple[str, ...], tuple[Ints, Ints]] = {}
 
 
 class Gathered:

@@ -89,7 +89,7 @@ ANYWHERE = NodeSet([Route(True)], anywhere=True)
 
 
 class Translator:
-    """Translates one query; afterwards `reasons` tells what was weakened, `hoisted` what must hold besides."""
+    """Translates one query; then `reasons` tells what was weakened, and `hoisted` what must hold besides."""
 
     def __init__(self) -> None:
         self.reasons: list[Reason] = []

@@ -10,6 +10,7 @@ from sapwood.workload import checks
 from sapwood.workload.content import ElementWriter, compile_elements
 from sapwood.workload.draft import Draft
 from sapwood.workload.dtd import Dtd, DtdError
+from sapwood.workload.graph import INFINITE
 from sapwood.workload.values import Values
 
 
@@ -18,9 +19,10 @@ class MessageGenerator:
 
     Messages are valid by the DTD. Elements stop at level `max_depth` (the root is level 1): optional content
     that needs more is left out, required content is written in its smallest form, however deep. What may
-    repeat does so up to `max_repeats` times. An optional attribute is present with `attribute_probability`,
-    or if that is None with a probability of its own, drawn once from 0–1. Texts and attributes have `values`
-    values with Zipf exponent `value_skew`: numbers, or words if not `numeric`.
+    repeat does so up to `max_repeats` times; on a recursive DTD, size therefore grows exponentially with
+    depth. An optional attribute is present with `attribute_probability`, or if that is None with a
+    probability of its own, drawn once from 0–1. Texts and attributes have `values` values with Zipf exponent
+    `value_skew`: numbers, or words if not `numeric`.
 
     Ids are unique in a message and references name ids of the same message. Two things a DTD can require
     cannot always be met: a reference where no id is allowed, and the name of an unparsed entity.
@@ -41,7 +43,7 @@ class MessageGenerator:
         checks.at_least(1, max_depth=max_depth, max_repeats=max_repeats)
         if attribute_probability is not None:
             checks.probabilities(attribute_probability=attribute_probability)
-        if dtd.heights[dtd.root] == float("inf"):
+        if dtd.heights[dtd.root] == INFINITE:
             raise DtdError(f"DTD {dtd.name!r} allows no finite document with root {dtd.root!r}")
         self.dtd = dtd
         self._max_depth = max_depth

@@ -31,12 +31,9 @@ _REDRAWS = 5  # for a second predicate on one target, which is hard to satisfy t
 class QueriesExhausted(ValueError):
     """No new query in very many tries; `found` is how many distinct ones were returned before."""
 
-    def __init__(self, dtd: str, found: int) -> None:
+    def __init__(self, message: str, found: int) -> None:
+        super().__init__(message)
         self.found = found
-        super().__init__(
-            f"found only {found:,} distinct queries on DTD {dtd!r}, and no new one in {TRIES:,} tries: "
-            "allow more depth, wildcards, predicates or values, or repeats with distinct=False"
-        )
 
 
 class _Step:
@@ -111,16 +108,16 @@ class QueryGenerator:
 
     def query(self) -> str:
         """The next query."""
+        query = None
         for attempt in range(TRIES):
-            query = self._attempt(even=attempt > 0)
-            if query is None:
-                continue
-            if self._seen is None:
-                return query
-            if query not in self._seen:
-                self._seen.add(query)
-                return query
-        raise QueriesExhausted(self.dtd.name, len(self._seen or ()))
+            query = self._attempt(even=attempt > 0) or query
+            if query is not None and (self._seen is None or query not in self._seen):
+                break
+        else:
+            raise self._exhausted(query)
+        if self._seen is not None:
+            self._seen.add(query)
+        return query
 
     def take(self, count: int) -> list[str]:
         """The next `count` queries."""
@@ -131,6 +128,21 @@ class QueryGenerator:
 
     def __next__(self) -> str:
         return self.query()
+
+    def _exhausted(self, last: str | None) -> QueriesExhausted:
+        """The error for TRIES misses; `last` is the last query made, None if none could be."""
+        dtd, found = repr(self.dtd.name), len(self._seen or ())
+        if last is None:
+            reason = (
+                f"no path of DTD {dtd} can take {self._predicate_count} predicates and {self._nested_count} "
+                f"nested paths ({TRIES:,} tries): choose other operators or predicate_targets, or more depth"
+            )
+        else:
+            reason = (
+                f"found only {found:,} distinct queries on DTD {dtd}, and no new one in {TRIES:,} tries: "
+                "allow more depth, wildcards, predicates or values, or repeats with distinct=False"
+            )
+        return QueriesExhausted(reason, found)
 
     def _check_depths(self) -> None:
         if self._min_depth is None:

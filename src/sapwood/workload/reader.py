@@ -154,5 +154,7 @@ def _flat(raw: _RawContent) -> Iterable[_RawContent]:
 
 
 def _attribute(decl: _RawAttribute) -> Attribute:
-    default = _DEFAULT[decl.default]
-    return Attribute(_name(decl), decl.type.upper(), default, decl.default_value, tuple(decl.values()))
+    value = decl.default_value
+    if value is not None:
+        value = value.replace("&#38;", "&")  # libxml2 keeps an ampersand, and nothing else, as a reference
+    return Attribute(_name(decl), decl.type.upper(), _DEFAULT[decl.default], value, tuple(decl.values()))
