@@ -27,7 +27,6 @@ def test_the_ends_of_the_interval_are_ranks(skew: float) -> None:
     for count in (1, 3, 7, 1000):
         distribution = Distribution(count, zipf(count, skew))
         assert distribution.rank(0.0) == 0
-        assert distribution.rank(1 - 2**-53) == count - 1 or skew == 3.0
         assert distribution.rank(1 - 2**-53) < count
 
 

@@ -218,10 +218,14 @@ class Index:
         return np.array(met, np.int32)
 
     def _distinct(self, runs: list[Ints]) -> Ints:
-        mask = np.zeros(len(self.queries), np.bool_)
-        for_all = np.concatenate(runs) if runs else NOTHING
-        mask[for_all] = True
-        return np.flatnonzero(mask)  # type: ignore[return-value]
+        """All numbers of the runs once, ascending."""
+        slots = np.concatenate(runs) if runs else NOTHING
+        if len(slots) * 8 > len(self.queries):
+            mask = np.zeros(len(self.queries), np.bool_)
+            mask[slots] = True
+            return np.flatnonzero(mask).astype(np.int32)
+        slots.sort()
+        return slots[np.concatenate(([True], slots[1:] != slots[:-1]))] if len(slots) else slots
 
     def _decide(self, message: Message, evaluator: Evaluator, slots: Ints) -> Ints:
         """Drops the candidates that turn out not to match."""

@@ -200,7 +200,7 @@ class Matcher:
         return self._index.slots_of(states)
 
     def count(self, slots: Ints) -> int:
-        return int(self._numbers_of.lengths[slots].sum())
+        return int(self._numbers_of.lengths.take(slots).sum())
 
     def numbers(self, slots: Ints) -> NDArray[np.int64]:
         numbers = self._numbers_of.gather(slots)[0].astype(np.int64)
