@@ -1,0 +1,10 @@
+"""Experiments of the papers, side by side with baselines; nobody else imports this room.
+
+    from sapwood.bench.filter import Options, run
+    report = run(Options(quick=True))
+    report.to_json()                       # the figures
+    sapwood.bench.tables.tables(report)    # for a terminal; charts are in Options.out
+
+Costs are multiples of raw expat parsing, measured in the same run: a machine's speed cancels out, and so does
+most of what else it is doing at the time.
+"""

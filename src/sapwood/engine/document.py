@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from sapwood.engine.dfa import State, tests_passed_by
+from sapwood.engine.machine import Place, tests_passed_by
 from sapwood.engine.values import Hits
 
 
@@ -35,7 +35,7 @@ class Document:
         "hits",
         "names",
         "parents",
-        "states",
+        "places",
         "text_after",
         "text_ends",
         "text_parents",
@@ -43,8 +43,8 @@ class Document:
         "texts",
     )
 
-    def __init__(self, root: State) -> None:
-        self.states: list[State] = [root]
+    def __init__(self, root: Place) -> None:
+        self.places: list[Place] = [root]
         self.names: list[str] = [""]
         self.parents: list[int] = [-1]
         self.ends: list[int] = [0]  # one past the last descendant

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import assert_never
 
-from sapwood.engine.dfa import tests_passed_by
 from sapwood.engine.document import ContextNode, Document, Leafnode
+from sapwood.engine.machine import tests_passed_by
 from sapwood.engine.values import passes
 from sapwood.lang.pattern import (
     TEXT,

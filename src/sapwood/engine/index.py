@@ -15,12 +15,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sapwood.engine.dfa import Machine, State, Stop
 from sapwood.engine.document import Document
 from sapwood.engine.evaluate import Evaluator
 from sapwood.engine.join import BundleJoin
 from sapwood.engine.leaves import ELEMENT, VALUE, Bundle, Leaf, Plan, plan
 from sapwood.engine.limits import Limits, Tuning
+from sapwood.engine.machine import Machine, Place, Stop
 from sapwood.engine.nfa import DEEP, PathTree
 from sapwood.engine.reader import Message, read_document, read_structure
 from sapwood.engine.refine import Refiner
@@ -33,9 +33,9 @@ BY_LEAVES, BY_PATTERN, BY_XPATH = 0, 1, 2
 
 @dataclass(slots=True)
 class Found:
-    """What a message was found to match: slots, or the states from which to read them."""
+    """What a message was found to match: slots, or the places from which to read them."""
 
-    states: set[State] | None
+    places: set[Place] | None
     slots: Ints
 
 
@@ -47,7 +47,7 @@ class Index:
         self._tuning = tuning
         self.tree = PathTree()
         self.machine = Machine(self.tree, tuning.cache)
-        self._join = BundleJoin(self.machine)
+        self._join = BundleJoin()
         self._refiner = Refiner()
         self.queries: list[Query | None] = []
         self._decided: NDArray[np.int8] = np.zeros(16, np.int8)
@@ -194,16 +194,16 @@ class Index:
         slots = self._candidates(document, evaluator)
         return Found(None, self._decide(message, evaluator, slots) if self._deciding else slots)
 
-    def read(self, message: Message, root: State | None = None, all_text: bool = False) -> Document:
+    def read(self, message: Message, root: Place | None = None, all_text: bool = False) -> Document:
         with_text = all_text or bool(self._targets or self._deciding)
         return read_document(message, self._limits, root or self.machine.settle(), with_text)
 
-    def slots_of(self, states: set[State]) -> Ints:
-        """The slots of all the paths that end in any of the states, without repetition."""
-        return self._distinct([_slots(state) for state in states])
+    def slots_of(self, places: set[Place]) -> Ints:
+        """The slots of all the paths that end in any of the places, without repetition."""
+        return self._distinct([place.read_slots() for place in places])
 
     def _candidates(self, document: Document, evaluator: Evaluator) -> Ints:
-        runs = [_slots(state) for state in set(document.states)]
+        runs = [place.read_slots() for place in set(document.places)]
         runs += [hit.slots for hit in document.hits]
         if self._probing:
             runs.append(self._joined(document, evaluator))
@@ -249,13 +249,6 @@ class Index:
 
     def close(self) -> None:
         self._refiner.close()
-
-
-def _slots(state: State) -> Ints:
-    if state.slots is None:
-        state.machine.read(state)
-    assert state.slots is not None
-    return state.slots
 
 
 def _plain_path(query: Query) -> tuple[str, ...] | None:

@@ -13,7 +13,7 @@ Where the anchor is, given the leaf's element:
     fixed up     no `//` between anchor and leaf: so many levels up
     fixed depth  no `//` down to the anchor: at that depth
     free         else: the depths are worked out from the path of names
-What is worked out for a path of names is remembered with the state, or the value's hits, it was found by.
+Since a Place, and the Hits of a value there, belong to one path of names, what is worked out is kept there.
 """
 
 from __future__ import annotations
@@ -24,15 +24,14 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from sapwood.engine.dfa import Machine, State, tests_passed_by
 from sapwood.engine.document import Document
 from sapwood.engine.leaves import Bundle, Leaf
+from sapwood.engine.machine import Place, tests_passed_by
 from sapwood.engine.nfa import DEEP
 from sapwood.engine.rows import Rows
 from sapwood.engine.values import NOTHING, Hits, Ints
 
 _UP, _DEPTH, _FREE = 0, 1, 2
-_REACH = 20  # cells of the cache that an entry costs, besides one for each number
 _LARGEST_ANCESTRY = 1 << 22
 _LARGEST_TABLE = 1 << 26  # bytes of the table of pairs; beyond it, pairs are sorted and searched
 
@@ -156,8 +155,7 @@ def _reachable(steps: list[tuple[bool, str]], names: Sequence[str]) -> list[bool
 class BundleJoin:
     """All bundles of two or more leaves, and the join that finds which of them a message meets."""
 
-    def __init__(self, machine: Machine) -> None:
-        self._machine = machine
+    def __init__(self) -> None:
         self.anchorings = Anchorings()
         self._numbers: dict[tuple[int, ...], int] = {}  # sorted anchorings → bundle
         self._parts: list[tuple[int, ...]] = []  # access first
@@ -291,11 +289,9 @@ class BundleJoin:
         levels: list[Ints] = []
         at: list[int] = []
         paths = _tag_paths(document)
-        for element, state in enumerate(document.states):
-            if state.anchors is None:
-                state.machine.read(state)
-            if state.anchors is not NOTHING:
-                self._reach(state, paths[element], element, anchorings, levels, at)
+        for element, place in enumerate(document.places):
+            if place.read_anchors() is not NOTHING:
+                self._reach(place, paths[element], element, anchorings, levels, at)
         for hit, element in zip(document.hits, document.hit_at, strict=True):
             if hit.anchors is not NOTHING:
                 self._reach(hit, paths[element], element, anchorings, levels, at)
@@ -307,7 +303,7 @@ class BundleJoin:
 
     def _reach(
         self,
-        owner: State | Hits,
+        owner: Place | Hits,
         path: tuple[str, ...],
         element: int,
         anchorings: list[Ints],
@@ -315,12 +311,10 @@ class BundleJoin:
         at: list[int],
     ) -> None:
         """Lists the anchorings found at an element, with the depths of their anchors."""
-        reach = owner.reach.get(path)
+        reach = owner.reach
         if reach is None:
             assert owner.anchors is not None
-            reach = self.anchorings.reach(owner.anchors, path)
-            if self._machine.affords(_REACH + len(reach[0])):
-                owner.reach[path] = reach
+            reach = owner.reach = self.anchorings.reach(owner.anchors, path)
         anchorings.append(reach[0])
         levels.append(reach[1])
         at.append(element)
@@ -329,11 +323,8 @@ class BundleJoin:
 def _anchorings_found(document: Document) -> Ints:
     """The anchorings whose leaf is found anywhere in the message."""
     runs = [hit.anchors for hit in document.hits]
-    for state in set(document.states):
-        if state.anchors is None:
-            state.machine.read(state)
-        assert state.anchors is not None
-        runs.append(state.anchors)
+    for place in set(document.places):
+        runs.append(place.read_anchors())
     return np.unique(np.concatenate(runs))
 
 

@@ -162,6 +162,9 @@ class _Planner:
 
     def _step(self, start: _Way, step: Step) -> list[_Way]:
         """The step taken once for every combination of alternatives in its conditions."""
+        if not step.conditions:
+            symbols = (DEEP, step.test) if step.axis is Axis.DESCENDANT else (step.test,)
+            return [start.enter(symbols, self._new_step())]
         ways: list[_Way] = []
         for test, conditions in self._names_resolved(step):
             symbols = (DEEP, test) if step.axis is Axis.DESCENDANT else (test,)

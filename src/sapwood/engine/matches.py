@@ -9,14 +9,14 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from sapwood.engine.dfa import State
+from sapwood.engine.machine import Place
 from sapwood.engine.values import Ints
 
 
 class Subscribers(Protocol):
     """Who stands behind the slots; the matcher's side of `Matches`."""
 
-    def slots_of(self, states: set[State]) -> Ints: ...
+    def slots_of(self, places: set[Place]) -> Ints: ...
     def count(self, slots: Ints) -> int: ...
     def numbers(self, slots: Ints) -> NDArray[np.int64]: ...
     def ids(self, numbers: NDArray[np.int64]) -> Sequence[Hashable]: ...
@@ -30,18 +30,18 @@ class Matches:
     matched is what was subscribed when the message was: later changes do not show.
     """
 
-    __slots__ = ("__weakref__", "_numbers", "_slots", "_states", "_subscribers")
+    __slots__ = ("__weakref__", "_numbers", "_places", "_slots", "_subscribers")
 
-    def __init__(self, subscribers: Subscribers, states: set[State] | None, slots: Ints) -> None:
+    def __init__(self, subscribers: Subscribers, places: set[Place] | None, slots: Ints) -> None:
         self._subscribers = subscribers
-        self._states = states
+        self._places = places
         self._slots = slots
         self._numbers: tuple[NDArray[np.int64], Sequence[Hashable]] | None = None
 
     def _read(self) -> Ints:
-        if self._states is not None:
-            self._slots = self._subscribers.slots_of(self._states)
-            self._states = None
+        if self._places is not None:
+            self._slots = self._subscribers.slots_of(self._places)
+            self._places = None
         return self._slots
 
     def freeze(self) -> None:

@@ -14,6 +14,7 @@ The tree is kept in parallel lists, so that half a million states cost what half
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
 DEEP = "//"
@@ -28,6 +29,7 @@ class PathTree:
         self.parent: list[int] = [-1]
         self.symbol: list[str] = [""]
         self.uses: list[int] = [1]
+        self.symbols: Counter[str] = Counter()  # how many edges carry each symbol
         self._free: list[int] = []
 
     def __len__(self) -> int:
@@ -74,7 +76,11 @@ class PathTree:
             parent = self.parent[state]
             row = self.edges[parent]
             assert row is not None
-            del row[self.symbol[state]]
+            symbol = self.symbol[state]
+            del row[symbol]
+            self.symbols[symbol] -= 1
+            if not self.symbols[symbol]:
+                del self.symbols[symbol]
             if not row:
                 self.edges[parent] = None
             self._free.append(state)
@@ -98,5 +104,6 @@ class PathTree:
             self.symbol.append(symbol)
             self.uses.append(0)
         row[symbol] = target
+        self.symbols[symbol] += 1
         self.uses[state] += 1
         return target

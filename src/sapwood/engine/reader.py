@@ -1,4 +1,4 @@
-"""The hot loop: a message's bytes → states of the machine, with expat.
+"""The hot loop: a message's bytes → places of the machine, with expat.
 
 Everything that runs once per element is in this module. `read_structure` serves populations of plain paths
 and only walks the machine; `read_document` also probes values and keeps the message's nodes.
@@ -13,10 +13,10 @@ import re
 from typing import NoReturn
 from xml.parsers import expat
 
-from sapwood.engine.dfa import State
 from sapwood.engine.document import Document
 from sapwood.engine.encoding import decoded
 from sapwood.engine.limits import Limits
+from sapwood.engine.machine import Place
 from sapwood.errors import MessageError
 
 SEPARATOR = "}"
@@ -44,8 +44,8 @@ class Message:
     data: bytes
 
 
-def read_structure(message: Message, limits: Limits, root: State) -> list[State]:
-    """The states that a message passes through, the root's first."""
+def read_structure(message: Message, limits: Limits, root: Place) -> list[Place]:
+    """The places that a message passes through, the root's first."""
     parser, names = _parser(message, limits)
     stack = [root]
     seen = [root]
@@ -53,9 +53,9 @@ def read_structure(message: Message, limits: Limits, root: State) -> list[State]
     deepest, most = limits.depth, 2 * limits.attributes
 
     def start(name: str, attributes: list[str]) -> None:
-        state = stack[-1][name]
-        push(state)
-        see(state)
+        place = stack[-1][name]
+        push(place)
+        see(place)
         if len(stack) > deepest + 1 or len(attributes) > most:
             _refuse(len(stack) - 1, len(attributes) // 2, limits)
 
@@ -68,11 +68,11 @@ def read_structure(message: Message, limits: Limits, root: State) -> list[State]
     return seen
 
 
-def read_document(message: Message, limits: Limits, root: State, with_text: bool) -> Document:
-    """The message's nodes, and the hits of its values in the states it passes through."""
+def read_document(message: Message, limits: Limits, root: Place, with_text: bool) -> Document:
+    """The message's nodes, and the hits of its values in the places it passes through."""
     parser, names_seen = _parser(message, limits)
     document = Document(root)
-    states, names, parents, ends = document.states, document.names, document.parents, document.ends
+    places, names, parents, ends = document.places, document.names, document.parents, document.ends
     attributes_of, hits, hit_at = document.attributes, document.hits, document.hit_at
     texts, text_parents, text_after = document.texts, document.text_parents, document.text_after
     text_starts, text_ends = document.text_starts, document.text_ends
@@ -84,10 +84,10 @@ def read_document(message: Message, limits: Limits, root: State, with_text: bool
     def start(name: str, attributes: list[str]) -> None:
         if pending:
             flush()
-        state = stack[-1][name]
-        element = len(states)
-        stack.append(state)
-        states.append(state)
+        place = stack[-1][name]
+        element = len(places)
+        stack.append(place)
+        places.append(place)
         names.append(name)
         parents.append(open_elements[-1])
         open_elements.append(element)
@@ -96,7 +96,7 @@ def read_document(message: Message, limits: Limits, root: State, with_text: bool
         text_starts.append(len(texts))
         text_ends.append(0)
         if attributes:
-            probes = state.attributes
+            probes = place.attributes
             if probes is not None:
                 for i in range(0, len(attributes), 2):
                     probe = probes[attributes[i]]
@@ -112,11 +112,11 @@ def read_document(message: Message, limits: Limits, root: State, with_text: bool
         if pending:
             flush()
         element = open_elements.pop()
-        state = stack.pop()
-        ends[element] = len(states)
+        place = stack.pop()
+        ends[element] = len(places)
         text_ends[element] = len(texts)
-        if state.value is not None:
-            hit = state.value["".join(texts[text_starts[element] :])]
+        if place.value is not None:
+            hit = place.value["".join(texts[text_starts[element] :])]
             if hit is not None:
                 hits.append(hit)
                 hit_at.append(element)
@@ -130,7 +130,7 @@ def read_document(message: Message, limits: Limits, root: State, with_text: bool
         element = open_elements[-1]
         texts.append(text)
         text_parents.append(element)
-        text_after.append(len(states) - 1)
+        text_after.append(len(places) - 1)
         probe = stack[-1].text
         if probe is not None:
             hit = probe[text]
@@ -146,7 +146,7 @@ def read_document(message: Message, limits: Limits, root: State, with_text: bool
         parser.CommentHandler = flush
         parser.ProcessingInstructionHandler = flush
     _run(parser, message, limits, names_seen)
-    ends[0] = len(states)
+    ends[0] = len(places)
     text_ends[0] = len(texts)
     return document
 

@@ -43,7 +43,7 @@ class Hits:
     def __init__(self, slots: Ints, anchors: Ints) -> None:
         self.slots = slots
         self.anchors = anchors
-        self.reach: dict[tuple[str, ...], tuple[Ints, Ints]] = {}
+        self.reach: tuple[Ints, Ints] | None = None
 
 
 class Gathered:

@@ -6,7 +6,7 @@ and that a path step or a union is applied to nodes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from sapwood.errors import QueryError
 from sapwood.lang import hints
@@ -34,6 +34,11 @@ _ARITY: dict[str, tuple[int, int | None]] = {
     "string-length": (0, 1), "normalize-space": (0, 1),
     "starts-with": (2, 2), "contains": (2, 2), "substring-before": (2, 2), "substring-after": (2, 2),
     "translate": (3, 3), "substring": (2, 3), "concat": (2, None),
+}  # fmt: skip
+# How strongly binary operators bind; all are left-associative.
+_STRENGTH = {
+    "or": 1, "and": 2, "=": 3, "!=": 3, "<": 4, "<=": 4, ">": 4, ">=": 4, "+": 5, "-": 5,
+    "*": 6, "div": 6, "mod": 6,
 }  # fmt: skip
 _NODE_SET_ARGUMENT = frozenset({"count", "sum", "local-name", "namespace-uri", "name"})
 _NODE_TYPES = frozenset({"node", "text", "comment", "processing-instruction"})
@@ -66,11 +71,15 @@ class _Parser:
         return token
 
     def _is(self, *texts: str) -> bool:
-        token = self._next
-        return token.kind in ("symbol", "operator") and token.text in texts
+        token = self._tokens[self._at]
+        return token.text in texts and (token.kind == "symbol" or token.kind == "operator")
 
     def _accept(self, *texts: str) -> Token | None:
-        return self._take() if self._is(*texts) else None
+        token = self._tokens[self._at]
+        if token.text in texts and (token.kind == "symbol" or token.kind == "operator"):
+            self._at += 1
+            return token
+        return None
 
     def _expect(self, text: str, opened: Token) -> Token:
         token = self._accept(text)
@@ -114,35 +123,22 @@ class _Parser:
         self._depth += 1
         if self._depth > _DEEPEST_NESTING:
             raise self._error(f"nested more than {_DEEPEST_NESTING} levels deep", self._next.start)
-        expr = self._or()
+        expr = self._binary(1)
         self._depth -= 1
         return expr
 
-    def _left_associative(self, operand: Callable[[], Expr], *operators: str) -> Expr:
-        left = operand()
-        while self._next.kind == "operator" and self._next.text in operators:
-            operator = self._take().text
-            right = operand()
+    def _binary(self, weakest: int) -> Expr:
+        """Operands joined by operators that bind at least as strongly as the weakest wanted."""
+        left = self._unary()
+        while self._next.kind == "operator":
+            operator = self._next.text
+            strength = _STRENGTH.get(operator, 0)
+            if strength < weakest:
+                break
+            self._at += 1
+            right = self._binary(strength + 1)
             left = Binary(operator, left, right, start=left.start, end=right.end)
         return left
-
-    def _or(self) -> Expr:
-        return self._left_associative(self._and, "or")
-
-    def _and(self) -> Expr:
-        return self._left_associative(self._equality, "and")
-
-    def _equality(self) -> Expr:
-        return self._left_associative(self._relational, "=", "!=")
-
-    def _relational(self) -> Expr:
-        return self._left_associative(self._additive, "<", "<=", ">", ">=")
-
-    def _additive(self) -> Expr:
-        return self._left_associative(self._multiplicative, "+", "-")
-
-    def _multiplicative(self) -> Expr:
-        return self._left_associative(self._unary, "*", "div", "mod")
 
     def _unary(self) -> Expr:
         minus = self._accept("-")
@@ -261,12 +257,13 @@ class _Parser:
 
     def _step(self) -> Step:
         start = self._next.start
-        for text, axis in ((".", "self"), ("..", "parent")):
-            if self._accept(text):
-                if self._is("["):
-                    hint = f"write {axis}::node()[…] instead of {text}[…]"
-                    raise self._error(f"a predicate cannot follow {text!r}", self._next.start, hint)
-                return Step(axis, "node()", (), start=start, end=self._end())
+        dots = self._accept(".", "..")
+        if dots is not None:
+            axis = "self" if dots.text == "." else "parent"
+            if self._is("["):
+                hint = f"write {axis}::node()[…] instead of {dots.text}[…]"
+                raise self._error(f"a predicate cannot follow {dots.text!r}", self._next.start, hint)
+            return Step(axis, "node()", (), start=start, end=dots.end)
         axis = self._axis()
         test = self._node_test(axis)
         predicates = self._predicates()
@@ -291,8 +288,6 @@ class _Parser:
         token = self._next
         if self._accept("*"):
             return "*"
-        if token.kind == "operator" and token.text in ("and", "or", "mod", "div"):
-            raise self._unexpected("expected an element name, '*', '@' or a node test")
         if token.kind != "name":
             raise self._unexpected("expected an element name, '*', '@' or a node test")
         self._take()

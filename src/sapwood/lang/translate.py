@@ -368,6 +368,8 @@ class Translator:
         return TRUE
 
     def step_predicates(self, step: ast.Step, positions: bool) -> tuple[Condition, ...]:
+        if not step.predicates:
+            return ()
         return self._predicates(step.predicates, positions, step.axis == "attribute" or step.test == TEXT)
 
 

@@ -1,0 +1,117 @@
+"""Measuring on machines that are never quiet.
+
+Everything is measured in rounds, each a pass of raw parsing and right after it a pass of what is measured,
+over the same messages. A slow moment of the machine then slows both, and the ratio of the two stays. The
+median of the rounds' ratios is reported.
+
+Garbage is collected before measuring starts and as Python pleases while it runs, as for any user.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import median
+from time import perf_counter
+from xml.parsers import expat
+
+from sapwood import Matcher
+
+MOST_ROUNDS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Seconds of each round's pass over `messages` messages, and of the raw parsing beside it."""
+
+    own: tuple[float, ...]
+    raw: tuple[float, ...]
+    messages: int
+
+    @property
+    def multiple(self) -> float:
+        """The cost as a multiple of raw parsing: the median of the rounds."""
+        return median(self._ratios())
+
+    @property
+    def spread(self) -> tuple[float, float]:
+        """The lowest and the highest multiple of any round."""
+        ratios = self._ratios()
+        return min(ratios), max(ratios)
+
+    @property
+    def microseconds(self) -> float:
+        """The median time of one message."""
+        return median(self.own) / self.messages * 1e6
+
+    @property
+    def raw_microseconds(self) -> float:
+        """The median time of parsing one message."""
+        return median(self.raw) / self.messages * 1e6
+
+    def _ratios(self) -> list[float]:
+        return [own / raw for own, raw in zip(self.own, self.raw, strict=True)]
+
+
+def raw_pass(messages: Sequence[bytes]) -> float:
+    """The seconds that expat takes to parse all messages and tell nobody."""
+    start = perf_counter()
+    for message in messages:
+        expat.ParserCreate().Parse(message, True)
+    return perf_counter() - start
+
+
+def match_pass(matcher: Matcher, messages: Sequence[bytes]) -> float:
+    """The seconds that matching all messages takes; the matches are counted, not listed."""
+    match = matcher.match
+    start = perf_counter()
+    for message in messages:
+        len(match(message))
+    return perf_counter() - start
+
+
+def count(matcher: Matcher, messages: Sequence[bytes]) -> float:
+    """How many subscriptions a message matches on average."""
+    return sum(len(matcher.match(message)) for message in messages) / len(messages)
+
+
+def once(own_pass: Callable[[], float], messages: Sequence[bytes]) -> Timing:
+    """Times what cannot be repeated; raw parsing is measured just before and just after it."""
+    gc.collect()
+    before = [raw_pass(messages) for _ in range(3)]
+    own = own_pass()
+    after = [raw_pass(messages) for _ in range(3)]
+    return Timing((own,), (median(before + after),), len(messages))
+
+
+def rounds(
+    own_pass: Callable[[], float],
+    messages: Sequence[bytes],
+    *,
+    least: int,
+    seconds: float = 0.0,
+    warm_up: int = 0,
+) -> Timing:
+    """Times a pass in `least` rounds or more, until the rounds have taken `seconds` in all.
+
+    `own_pass` tells the seconds that its own work took. `warm_up` passes come first and do not count.
+    """
+    for _ in range(warm_up):
+        own_pass()
+    gc.collect()
+    own: list[float] = []
+    raw: list[float] = []
+    while len(own) < least or (sum(own) + sum(raw) < seconds and len(own) < MOST_ROUNDS):
+        raw.append(raw_pass(messages))
+        own.append(own_pass())
+    return Timing(tuple(own), tuple(raw), len(messages))
+
+
+def warm(
+    matcher: Matcher, messages: Sequence[bytes], *, least: int, seconds: float = 0.0, warm_up: int = 2
+) -> Timing:
+    """Times matching when the messages have been seen before."""
+    return rounds(
+        lambda: match_pass(matcher, messages), messages, least=least, seconds=seconds, warm_up=warm_up
+    )
