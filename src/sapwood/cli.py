@@ -56,7 +56,7 @@ def main() -> None:
 
 
 def _fail(text: str) -> NoReturn:
-    errors.print(f"[bold red]error:[/] {escape(text)}")
+    errors.print(f"[bold red]error:[/] {escape(text)}", soft_wrap=True)
     sys.exit(2)
 
 
@@ -117,7 +117,7 @@ def _load(matcher: Matcher, path: str) -> int:
     def report(id: Hashable, error: ValueError) -> None:
         nonlocal refused
         refused += 1
-        errors.print(f"[bold red]{escape(path)}:{line}:[/] {escape(str(error))}")
+        errors.print(f"[bold red]{escape(path)}:{line}:[/] {escape(str(error))}", soft_wrap=True)
 
     def pairs() -> Iterator[tuple[Hashable, str]]:
         nonlocal line
@@ -242,6 +242,19 @@ def generate_queries(
     with _progress() as progress:
         for _ in progress.track(range(count), description="queries"):
             print(generator.query())
+
+
+# -- demo ----------------------------------------------------------------------------------------------
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="The folder for the chart.")] = Path("demo-output"),
+) -> None:
+    """Make up news messages and subscriptions, match them, and show a table and a chart."""
+    from sapwood.demo import run  # here, because drawing takes a second to import
+
+    run(Console(), out)
 
 
 if __name__ == "__main__":

@@ -70,7 +70,7 @@ def _churn(setting: Setting, matcher: Matcher, messages: Sequence[bytes], querie
     Every added query is new to the matcher. By turns, the one that goes is the oldest of those loaded or one
     that came not long ago.
     """
-    kept = min(setting.scale.churned, len(queries) * 9 // 10)
+    kept = min(setting.scale.churned, len(queries) * 99 // 100)
     for number in range(kept, len(queries)):
         matcher.remove(number)
     arriving = iter(enumerate(queries[kept:], start=kept))
@@ -94,7 +94,7 @@ def _churn(setting: Setting, matcher: Matcher, messages: Sequence[bytes], querie
         one_pass, messages, least=min(setting.scale.rounds, (len(queries) - kept) // len(messages))
     )
     setting.figure(
-        "churn, an add and a remove before every message",
+        "churn, an add and a remove per message",
         f"{kept:,} distinct paths",
         churned.multiple / warm.multiple,
         WARM,

@@ -30,7 +30,6 @@ _LINE: dict[Role, tuple[str, str, str]] = {  # colour, dashes, marker
 }
 _DPI = 150
 _WIDTH, _HEIGHT = 7.2, 4.6
-_COLUMNS = 3
 _MOST = 2.2
 """times the bar: a longer one is cut there, its number says the rest"""
 
@@ -61,7 +60,7 @@ def _drawings(report: Report) -> dict[str, Drawing]:
 
 
 def _overview(report: Report, drawings: Sequence[Drawing], file: Path) -> Path:
-    columns = min(_COLUMNS, len(drawings))
+    columns = min(len(drawings), 3 if len(drawings) <= 9 else 4)
     rows = ceil(len(drawings) / columns)
     canvas = _canvas(_WIDTH * columns, _HEIGHT * rows + 0.7)
     for place, panel in enumerate(canvas.subfigures(rows, columns, squeeze=False).flat):
@@ -127,20 +126,26 @@ def _draw_series(axes: Axes, series: Series) -> None:
 
 
 def _name_ends(axes: Axes, drawn: Sequence[Series]) -> None:
-    """Writes the last value beside each curve, moved up where it would cover the one below."""
+    """Writes the last value beside each curve, moved up where it would cover the one below.
+
+    Above the curve, if it ends before others do.
+    """
     low, high = (log10(bound) for bound in axes.get_ylim())
     room = (high - low) * 0.05
-    taken: dict[float, float] = {}
     ends = [max(series.points, key=lambda point: point.x) for series in drawn]
+    right = max(end.x for end in ends)
+    lowest = low
     for series, end in sorted(zip(drawn, ends, strict=True), key=lambda pair: pair[1].y):
-        height = max(log10(end.y), taken.get(end.x, low) + room)
-        taken[end.x] = height
+        height, aside = log10(end.y), end.x == right
+        if aside:
+            height = lowest = max(height, lowest + room)
         axes.annotate(
             number(end.y),
             (end.x, 10**height),
-            xytext=(7, 0),
+            xytext=(7, 0) if aside else (0, 6),
             textcoords="offset points",
-            va="center",
+            ha="left" if aside else "center",
+            va="center" if aside else "bottom",
             fontsize=8,
             color=_LINE[series.role][0],
             annotation_clip=False,
@@ -200,7 +205,7 @@ def _draw_bars(panel: FigureBase, figures: Sequence[Figure]) -> None:
     axes.set_xlabel("share of what the bar allows (less is better)", color=_INK)
     axes.grid(axis="y", visible=False)
     judged = any(figure.met is not None for figure in figures)
-    _titles(axes, "Bars", "" if judged else "for reference: promised of the published workload, in full")
+    _titles(axes, "Bars", "" if judged else "for reference only: nothing is promised of this workload")
 
 
 def _against_bar(figure: Figure) -> str:

@@ -34,7 +34,7 @@ def nested_message(levels: int) -> bytes:
 
 def plain_queries(count: int) -> list[str]:
     """`PLAIN` and distinct variations of it: some steps `/`, some `*`."""
-    return [PLAIN, *_distinct(count - 1, lambda pick: pick("// // /") + pick("a a *"), lambda pick: "//b")]
+    return _distinct(count, lambda pick: pick("// // /") + pick("a a *"), lambda pick: "//b", PLAIN)
 
 
 def predicate_queries(count: int) -> list[str]:
@@ -53,13 +53,13 @@ def nested_queries(count: int) -> list[str]:
     )
 
 
-def _distinct(count: int, step: Callable[[Pick], str], last: Callable[[Pick], str]) -> list[str]:
+def _distinct(count: int, step: Callable[[Pick], str], last: Callable[[Pick], str], *given: str) -> list[str]:
     random = Random(1)
 
     def pick(options: str) -> str:
         return random.choice(options.split())
 
-    found: dict[str, None] = {}
+    found = dict.fromkeys(given)
     while len(found) < count:
         steps = range(random.randint(3, 6))
         found["".join(step(pick) for _ in steps) + last(pick)] = None
@@ -96,9 +96,9 @@ def recursion(setting: Setting) -> Iterator[str]:
                 break
         yield f"{label}: memory"
         deepest = max(seconds)
-        workload = f"{label}, {deepest} levels"
+        workload = f"{label}, {deepest} deep"
         if len(seconds) > 1:
-            setting.figure("recursion, degree of growth", workload, degree(seconds), "", _DEGREE)
+            setting.figure("recursion, degree", workload, degree(seconds), "", _DEGREE)
         setting.figure("recursion, first sight", workload, curve.points[-1].y, RAW)
         setting.figure("recursion, peak memory", workload, _peak(queries, nested_message(deepest)), "MB")
 

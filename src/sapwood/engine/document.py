@@ -73,6 +73,14 @@ class Document:
                 depths.append(depths[parent] + 1)
         return self._depths
 
+    def tag_path(self, element: int) -> tuple[str, ...]:
+        """The names from the root element down to this one."""
+        names: list[str] = []
+        while element:
+            names.append(self.names[element])
+            element = self.parents[element]
+        return tuple(reversed(names))
+
     def children(self, element: int) -> list[int]:
         if self._children is None:
             self._children = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sapwood.engine.leaves import ELEMENT, VALUE, Leaf, Plan
+from sapwood.engine.leaves import ELEMENT, VALUE, Bundle, Leaf, Plan
 from sapwood.engine.nfa import DEEP
 from sapwood.lang.pattern import clark
 from sapwood.lang.query import Query
@@ -64,7 +64,8 @@ def _pattern(query: Query) -> str:
 
 
 def _groups(found_by: Plan) -> tuple[tuple[str, ...], ...]:
-    return tuple(tuple(map(written, bundle.leaves)) for bundle in found_by.bundles)
+    groups = [part.leaves() if isinstance(part, Bundle) else (part,) for part in found_by.parts]
+    return tuple(tuple(map(written, leaves)) for leaves in groups)
 
 
 def written(leaf: Leaf) -> str:

@@ -65,7 +65,7 @@ class Index:
     def plan(self, query: Query) -> Plan:
         """How messages for the query are found."""
         if not self._tuning.prefilter:
-            return Plan((Bundle((Leaf(()),), 0),), False)
+            return Plan((Leaf(()),), False)
         return plan(query.condition)
 
     def add(self, query: Query) -> int:
@@ -82,7 +82,7 @@ class Index:
             self._refiner.compile(slot, query)
         self._decided[slot] = how
         self._deciding += how != BY_LEAVES
-        self._parts[slot] = [self._add_bundle(bundle, slot) for bundle in found_by.bundles]
+        self._parts[slot] = [self._add_part(part, slot) for part in found_by.parts]
         return slot
 
     def remove(self, slot: int) -> None:
@@ -111,13 +111,15 @@ class Index:
             self._decided = np.concatenate((self._decided, np.zeros_like(self._decided)))
         return slot
 
-    def _add_bundle(self, bundle: Bundle, slot: int) -> Leaf | int:
-        if len(bundle.leaves) == 1:
-            self._add_leaf(bundle.leaves[0], "slots", slot)
-            return bundle.leaves[0]
-        number, new = self._join.add(bundle, slot)
+    def _add_part(self, part: Leaf | Bundle, slot: int) -> Leaf | int:
+        if isinstance(part, Leaf):
+            self._add_leaf(part, "slots", slot)
+            return part
+        number, new = self._join.add(part, slot)
         for anchoring in new:
-            self._add_leaf(self._join.anchorings.key(anchoring)[0], "anchors", anchoring)
+            leaf = self._join.anchorings.part(anchoring)
+            assert isinstance(leaf, Leaf)
+            self._add_leaf(leaf, "anchors", anchoring)
             self._probing += 1
         return number
 
@@ -213,8 +215,8 @@ class Index:
         """The slots of the bundles met; one by one where joining is switched off or takes too much memory."""
         if self._tuning.join_bundles and self._join.fits(document):
             return self._join.met(document)
-        slots = self._join.met(document, anchored=False)
-        met = [slot for slot in slots.tolist() if evaluator.holds(self.query(slot).condition)]
+        slots = self._join.candidates(document)
+        met = [slot for slot in set(slots.tolist()) if evaluator.holds(self.query(slot).condition)]
         return np.array(met, np.int32)
 
     def _distinct(self, runs: list[Ints]) -> Ints:

@@ -1,21 +1,20 @@
-"""A condition on a message → the leaves by which an index finds the messages that may meet it.
+"""A condition on a message → the leaves by which an index finds the messages that meet it.
 
 A *leaf* is a root-to-leaf path with at most one test at its end: `/nitf/body/@id = 5`, or just
 `/nitf/body/p`. A conjunctive tree pattern is a set of leaves that must be found *together*: their paths run
-through the same element at every step they have in common.
+through the same element at every step that they have in common.
 
-    /nitf/body[@id=5]/p      leaves /nitf/body/@id = 5 and /nitf/body/p, together at step 2 (body)
+    /nitf/body[@id=5]/p      leaves /nitf/body/@id = 5 and /nitf/body/p, together at /nitf/body
 
-That element is the *anchor*. Patterns become `Bundle`s: leaves, and the step of the topmost anchor. With one
-leaf there is nothing to bring together; with one branching point the leaves meeting at the anchor are the
-whole truth; otherwise (several branching points, negation, positions) the bundle is a necessary condition
-and the evaluator has the last word.
-
-Disjunctions become several bundles, any of which suffices.
+Such an element is an *anchor*, and a pattern that branches at it a `Bundle`: the path to the anchor, and the
+parts that must meet there, leaves or bundles that branch further down. Disjunctions become several bundles,
+any of which suffices. What is not said by leaves (negation, positions, the first node of several) is left
+out; then the plan is not `exact`, only necessary, and the evaluator has the last word.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 from typing import NamedTuple
@@ -53,17 +52,31 @@ class Leaf:
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """Leaves that must meet at an element of step `anchor` (0 is the document)."""
+    """Parts that must meet at an element reached by `path`; an empty path is the document."""
 
-    leaves: tuple[Leaf, ...]
-    anchor: int
+    path: tuple[str, ...]
+    parts: tuple[Leaf | Bundle, ...]
+
+    @property
+    def step(self) -> int:
+        """How many steps down the anchor is."""
+        return steps_in(self.path)
+
+    @property
+    def level(self) -> int:
+        """How many bundles are nested in this one at most."""
+        return max(part.level + 1 if isinstance(part, Bundle) else 0 for part in self.parts)
+
+    def leaves(self) -> Iterator[Leaf]:
+        for part in self.parts:
+            yield from part.leaves() if isinstance(part, Bundle) else (part,)
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Any bundle must be found; if the plan is `exact`, that is enough."""
+    """Any of the parts must be found; if the plan is `exact`, that is enough."""
 
-    bundles: tuple[Bundle, ...]
+    parts: tuple[Leaf | Bundle, ...]
     exact: bool
 
 
@@ -101,8 +114,8 @@ class _Planner:
 
     def plan(self, condition: Condition) -> Plan:
         alternatives = self._condition(condition, _Way())
-        bundles = [self._bundle(branches) for branches in alternatives]
-        return Plan(tuple(dict.fromkeys(bundles)), self._exact)
+        parts = dict.fromkeys(_assembled(_needed(branches)) for branches in alternatives)
+        return Plan(tuple(parts), self._exact)
 
     # Each method below returns alternatives: sets of branches, any of which makes the condition true.
 
@@ -188,35 +201,51 @@ class _Planner:
                     rest.append(item)
         return [(test, rest) for test in dict.fromkeys(tests)]
 
-    def _bundle(self, branches: _Branches) -> Bundle:
-        """The leaves without those that others imply, and the step at which all of them part."""
-        kept = [b for b in dict.fromkeys(branches) if not self._implied(b, branches)]
-        if not kept:
-            return Bundle((Leaf(()),), 0)
-        if len(kept) == 1:
-            return Bundle((kept[0].leaf,), 0)
-        anchor = min(_shared(kept[0].trail, other.trail) for other in kept[1:])
-        for i, one in enumerate(kept):
-            for other in kept[i + 1 :]:
-                if _shared(one.trail, other.trail) != anchor:
-                    self._exact = False
-        leaves = tuple(sorted({b.leaf for b in kept}, key=repr))
-        if len(leaves) == 1:
-            return Bundle(leaves, 0)
-        return Bundle(leaves, anchor)
 
-    @staticmethod
-    def _implied(branch: _Branch, branches: _Branches) -> bool:
-        """Mere existence of an element is implied by whatever is required further down the same trail."""
-        if branch.leaf.target != ELEMENT:
-            return False
-        n = len(branch.trail)
-        return any(
-            other is not branch
-            and other.trail[:n] == branch.trail
-            and (len(other.trail) > n or other.leaf.target != ELEMENT)
-            for other in branches
-        )
+def _needed(branches: _Branches) -> list[_Branch]:
+    """The branches without repetitions and without those that others imply."""
+    return [branch for branch in dict.fromkeys(branches) if not _implied(branch, branches)]
+
+
+def _implied(branch: _Branch, branches: _Branches) -> bool:
+    """Mere existence of an element is implied by whatever is required further down the same trail."""
+    if branch.leaf.target != ELEMENT:
+        return False
+    n = len(branch.trail)
+    return any(
+        other is not branch
+        and other.trail[:n] == branch.trail
+        and (len(other.trail) > n or other.leaf.target != ELEMENT)
+        for other in branches
+    )
+
+
+def _assembled(branches: list[_Branch]) -> Leaf | Bundle:
+    """The branches put together: at the step where they part, groups that part further down."""
+    if not branches:
+        return Leaf(())
+    if len(branches) == 1:
+        return branches[0].leaf
+    anchor = min(_shared(branches[0].trail, other.trail) for other in branches[1:])
+    groups: dict[object, list[_Branch]] = {}
+    for i, branch in enumerate(branches):
+        own = branch.trail[anchor] if len(branch.trail) > anchor else ("at the anchor", i)
+        groups.setdefault(own, []).append(branch)
+    parts = sorted({_assembled(group) for group in groups.values()}, key=repr)
+    return parts[0] if len(parts) == 1 else Bundle(_first_steps(branches[0].leaf.path, anchor), tuple(parts))
+
+
+def steps_in(path: tuple[str, ...]) -> int:
+    return len(path) - path.count(DEEP)
+
+
+def _first_steps(path: tuple[str, ...], steps: int) -> tuple[str, ...]:
+    """The symbols of the first steps of a path."""
+    end = 0
+    while steps:
+        steps -= path[end] != DEEP
+        end += 1
+    return path[:end]
 
 
 def _shared(one: tuple[int, ...], other: tuple[int, ...]) -> int:

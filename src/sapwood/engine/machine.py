@@ -388,8 +388,9 @@ def _updated(slots: Ints, changes: list[int]) -> Ints:
             del come[~change]
         else:
             gone.append(~change)
-    kept = slots[~np.isin(slots, gone)] if gone else slots
-    return np.concatenate((kept, np.array(list(come), np.int32))) if come else kept
+    for slot in gone:
+        slots = slots[slots != slot]
+    return np.concatenate((slots, np.array(list(come), np.int32))) if come else slots
 
 
 def tests_passed_by(name: str) -> tuple[str, ...]:

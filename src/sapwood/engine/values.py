@@ -45,6 +45,9 @@ class Hits:
         self.anchors = anchors
         self.reach: tuple[Ints, Ints] | None = None
 
+    def read_anchors(self) -> Ints:
+        return self.anchors
+
 
 class Gathered:
     """Collects marks of many tests, a few by the list and many by the array."""
