@@ -23,6 +23,7 @@ more all paths end in one place.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable
 
 import numpy as np
@@ -144,7 +145,7 @@ class Machine:
         self._places = 0
         self.stops: dict[int, Stop] = {}
         self._slot_at: dict[int, int] = {}  # the frequent case: one slot, nothing else, at a tree state
-        self._places_with: dict[int, list[Place]] = {}
+        self._places_with: defaultdict[int, list[Place]] = defaultdict(list)
         self.forget()
 
     def forget(self) -> None:
@@ -156,7 +157,7 @@ class Machine:
         self.root = Place(self, [ROOT])
         if ROOT in self.stops:
             self._equip(self.root, self.stops[ROOT].targets)
-        self._register(self.root, ROOT)
+        self._places_with[ROOT].append(self.root)
 
     def __len__(self) -> int:
         return self._places
@@ -203,47 +204,27 @@ class Machine:
             place[name] = child
         return child
 
-    def _entered(self, members: Iterable[int], tests: list[str]) -> set[int]:
+    def _entered(self, members: list[int], tests: list[str]) -> set[int]:
         """The states entered from these by an element whose name passes the tests."""
-        edges, symbol = self._tree.edges, self._tree.symbol
-        entered: set[int] = set()
-        for member in members:
-            if symbol[member] == DEEP:
-                entered.add(member)
-            row = edges[member]
-            if row is None:
-                continue
-            for test in tests:
-                if test in row:
-                    entered.add(row[test])
-            if DEEP in row:
-                deep = row[DEEP]
-                entered.add(deep)
-                below = edges[deep]
-                if below is not None:
-                    for test in tests:
-                        if test in below:
-                            entered.add(below[test])
+        edges = self._tree.edges
+        entered = self._tree.deep.intersection(members)
+        rows = [row for row in map(edges.__getitem__, members) if row is not None]
+        deep = [row[DEEP] for row in rows if DEEP in row]
+        entered.update(deep)
+        rows += [row for row in map(edges.__getitem__, deep) if row is not None]
+        for test in tests:
+            entered.update([row[test] for row in rows if test in row])
         return entered
 
     def _place(self, members: list[int]) -> Place:
         place = Place(self, members)
-        for member in members:
-            stop = self.stops.get(member)
-            if stop is not None:
-                self._equip(place, stop.targets)
+        for stop in [self.stops[member] for member in members if member in self.stops]:
+            self._equip(place, stop.targets)
         if self.affords(_PLACE + _MEMBER * len(members)):
             self._places += 1
             for member in members:
-                self._register(place, member)
+                self._places_with[member].append(place)
         return place
-
-    def _register(self, place: Place, member: int) -> None:
-        held = self._places_with.get(member)
-        if held is None:
-            self._places_with[member] = [place]
-        else:
-            held.append(place)
 
     def _equip(self, place: Place, targets: Iterable[str]) -> None:
         """Makes the Place probe these targets."""
@@ -259,28 +240,19 @@ class Machine:
 
     def indexes(self, place: Place, targets: Iterable[str]) -> list[ValueIndex]:
         """The indexes of all tests that the paths ending at the Place make of any of the targets."""
-        found = []
-        for member in place.members:
-            stop = self.stops.get(member)
-            if stop is not None:
-                found += [stop.targets[target] for target in targets if target in stop.targets]
-        return found
+        stops = [self.stops[member] for member in place.members if member in self.stops]
+        return [stop.targets[target] for stop in stops for target in targets if target in stop.targets]
 
     def read(self, place: Place) -> None:
         """Brings the marks of the paths that end at the Place up to date."""
         if place.slots is not None and place.anchors is not None:
             place.slots = _updated(place.slots, place.changes)
         else:
-            slots: list[int] = []
+            slots = [self._slot_at[member] for member in place.members if member in self._slot_at]
             anchors: list[int] = []
-            for member in place.members:
-                slot = self._slot_at.get(member)
-                if slot is not None:
-                    slots.append(slot)
-                stop = self.stops.get(member)
-                if stop is not None:
-                    slots += stop.here.slots
-                    anchors += stop.here.anchors
+            for stop in [self.stops[member] for member in place.members if member in self.stops]:
+                slots += stop.here.slots
+                anchors += stop.here.anchors
             place.slots = np.array(slots, np.int32) if slots else NOTHING
             place.anchors = np.array(anchors, np.int32) if anchors else NOTHING
         place.changes.clear()
@@ -309,7 +281,7 @@ class Machine:
                 elif (child, target) not in done:
                     done.add((child, target))
                     child.members.append(target)
-                    self._register(child, target)
+                    self._places_with[target].append(child)
                     self._spent += _MEMBER
                     if symbol == DEEP:
                         edges.append((child, DEEP, target))

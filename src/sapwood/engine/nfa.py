@@ -30,6 +30,7 @@ class PathTree:
         self.symbol: list[str] = [""]
         self.uses: list[int] = [1]
         self.symbols: Counter[str] = Counter()  # how many edges carry each symbol
+        self.deep: set[int] = set()  # the states entered by `//`
         self._free: list[int] = []
 
     def __len__(self) -> int:
@@ -83,6 +84,7 @@ class PathTree:
                 del self.symbols[symbol]
             if not row:
                 self.edges[parent] = None
+            self.deep.discard(state)
             self._free.append(state)
             pruned.append(state)
             self.uses[parent] -= 1
@@ -104,6 +106,8 @@ class PathTree:
             self.symbol.append(symbol)
             self.uses.append(0)
         row[symbol] = target
+        if symbol == DEEP:
+            self.deep.add(target)
         self.symbols[symbol] += 1
         self.uses[state] += 1
         return target

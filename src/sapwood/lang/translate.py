@@ -201,14 +201,35 @@ class Translator:
         if _is_call(left, "position", "last") or _is_call(right, "position", "last"):
             return self._position(expr, op, left, right)
         if value is not None:
-            return self._against_constant(expr, op, left, value)
+            return self._against_constant(expr, op, left, right, value)
         if ast.type_of(left) == ast.type_of(right) == "node-set":
             self.weaken(expr, "a comparison between paths")
             return all_of((self.boolean(left), self.boolean(right)))
+        if _is_call(right, "true", "false") and op in ("=", "!="):
+            return self._truth(left, _is_call(right, "true") == (op == "="))
         self.weaken(expr, "a comparison with a computed value")
-        return TRUE if op == "!=" else all_of((self._operands_exist(left), self._operands_exist(right)))
+        return all_of([self._needed_by(op, side, other) for side, other in ((left, right), (right, left))])
 
-    def _against_constant(self, expr: ast.Binary, op: str, left: ast.Expr, value: str | float) -> Condition:
+    def _truth(self, expr: ast.Expr, wanted: bool) -> Condition:
+        """What `boolean(expr) = wanted` requires."""
+        return self.boolean(expr) if wanted else self._negated(expr)
+
+    def _needed_by(self, op: str, side: ast.Expr, other: ast.Expr) -> Condition:
+        """What must exist for one side of a comparison, given the type of the other.
+
+        Against a boolean, nothing: an empty node-set is just false. As a number, what is missing is NaN,
+        which only `!=` passes. As a string it is empty, and may well equal another.
+        """
+        types = {ast.type_of(side), ast.type_of(other)}
+        if "boolean" in types or op == "!=":
+            return TRUE
+        if op != "=" or "number" in types or _is_nodes(side):
+            return self._operands_exist(side)
+        return self._operands_exist(side) if isinstance(other, ast.Text) and other.value else TRUE
+
+    def _against_constant(
+        self, expr: ast.Binary, op: str, left: ast.Expr, right: ast.Expr, value: str | float
+    ) -> Condition:
         if ast.type_of(left) == "node-set":
             if op not in ("=", "!="):
                 value = to_number(value)
@@ -224,7 +245,7 @@ class Translator:
             case ast.Call(name="string" | "normalize-space" as function) if op == "=" and value != "":
                 return self._string_equality(left, function, value)
         self.weaken(expr, "a comparison of a computed value")
-        return TRUE if op == "!=" else self._operands_exist(left)
+        return self._needed_by(op, left, right)
 
     def _count(self, expr: ast.Binary, op: str, call: ast.Call, n: float) -> Condition:
         if COMPARE[op](0.0, n):
