@@ -131,14 +131,13 @@ class BundleJoin:
         if not len(anchoring):
             return NOTHING
         self._pairs.start(len(self.anchorings), len(document))
-        self._pairs.add(anchoring, anchor)
+        anchoring, anchor = self._pairs.add(anchoring, anchor)
         slots = []
         for level, by_access in enumerate(self._by_access):
             bundles, anchors = self._together(by_access, anchoring, anchor)
             slots.append(self._slots.gather(bundles)[0])
             if level + 1 < len(self._by_access) and len(bundles):
-                lifted, at = self._lifted(bundles, anchors, document, ancestry)
-                self._pairs.add(lifted, at)
+                lifted, at = self._pairs.add(*self._lifted(bundles, anchors, document, ancestry))
                 anchoring, anchor = np.concatenate((anchoring, lifted)), np.concatenate((anchor, at))
         self._pairs.clear()
         return np.concatenate(slots)
@@ -210,7 +209,7 @@ class BundleJoin:
 
 
 class _Pairs:
-    """A set of (anchoring, element), as a table of bits or, if that were too large, a sorted list."""
+    """A set of (anchoring, element), as a table of flags or, if that were too large, a sorted list."""
 
     def __init__(self) -> None:
         self._table: NDArray[np.bool_] = np.zeros(0, np.bool_)
@@ -225,13 +224,18 @@ class _Pairs:
         if self._sorted is None and size > len(self._table):
             self._table = np.zeros(2 * size, np.bool_)
 
-    def add(self, anchoring: Ints, element: Ints) -> None:
+    def add(self, anchoring: Ints, element: Ints) -> tuple[Ints, Ints]:
+        """Adds pairs, and returns them without repetitions: a path with `//` often finds them twice."""
         keys = anchoring.astype(np.int64) * self._elements + element
+        keys.sort()
+        keys = keys[np.concatenate(([True], keys[1:] != keys[:-1]))] if len(keys) else keys
         if self._sorted is None:
             self._table[keys] = True
             self._keys.append(keys)
         else:
             self._sorted = np.union1d(self._sorted, keys)
+        distinct = (keys // self._elements).astype(np.int32)
+        return distinct, (keys - distinct.astype(np.int64) * self._elements).astype(np.int32)
 
     def has(self, anchoring: Ints, element: Ints) -> NDArray[np.bool_]:
         keys = anchoring.astype(np.int64) * self._elements + element
