@@ -83,22 +83,28 @@ class Anchorings:
 
         A free one is listed once for each depth at which its anchor may stand.
         """
-        kind, offset = self._kind[found], self._offset[found]
-        level = np.where(kind == _UP, len(path) - offset, offset)
-        if not (kind == _FREE).any():
-            return found, level
+        levels, free = self.levels(found, len(path))
+        if not free.any():
+            return found, levels
         numbers: list[int] = []
         depths: list[int] = []
-        for number in found[kind == _FREE].tolist():
-            part, step = self._key(number)
-            possible = anchor_depths(part.path, step, path)
+        for number in found[free].tolist():
+            possible = self.free_depths(number, path)
             numbers += [number] * len(possible)
             depths += possible
-        fixed = kind != _FREE
         return (
-            np.concatenate((found[fixed], np.array(numbers, np.int32))),
-            np.concatenate((level[fixed], np.array(depths, np.int32))),
+            np.concatenate((found[~free], np.array(numbers, np.int32))),
+            np.concatenate((levels[~free], np.array(depths, np.int32))),
         )
+
+    def levels(self, found: Ints, depths: Ints | int) -> tuple[Ints, NDArray[np.bool_]]:
+        """The depths of the anchors of anchorings found at these depths, and which of them are free."""
+        kind, offset = self._kind.take(found), self._offset.take(found)
+        return np.where(kind == _UP, depths - offset, offset), kind == _FREE
+
+    def free_depths(self, number: int, path: tuple[str, ...]) -> list[int]:
+        part, step = self._key(number)
+        return anchor_depths(part.path, step, path)
 
 
 def _whereabouts(path: tuple[str, ...], step: int) -> tuple[int, int]:

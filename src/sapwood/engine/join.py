@@ -177,13 +177,22 @@ class BundleJoin:
     ) -> tuple[Ints, Ints]:
         """The pairs that bundles met at these elements yield, as parts of others."""
         anchorings, source = self._views.gather(bundles)
-        reached: list[tuple[Ints, Ints]] = [(NOTHING, NOTHING)]
-        at = elements[source]
-        for element in np.unique(at).tolist():
-            found = np.unique(anchorings[at == element])
-            numbers, levels = self.anchorings.reach(found, document.tag_path(element))
-            reached.append((numbers, ancestry.at(np.full(len(numbers), element), levels)))
-        return np.concatenate([r[0] for r in reached]), np.concatenate([r[1] for r in reached])
+        at = elements.take(source)
+        levels, free = self.anchorings.levels(anchorings, ancestry.depths.take(at))
+        anchors = ancestry.at(at, levels)
+        if not free.any():
+            return anchorings, anchors
+        numbers: list[int] = []
+        more: list[int] = []
+        for number, element in set(zip(anchorings[free].tolist(), at[free].tolist(), strict=True)):
+            line = ancestry.line(element)
+            depths = self.anchorings.free_depths(number, document.tag_path(element))
+            numbers += [number] * len(depths)
+            more += [line[depth] for depth in depths]
+        return (
+            np.concatenate((anchorings[~free], np.array(numbers, np.int32))),
+            np.concatenate((anchors[~free], np.array(more, np.int32))),
+        )
 
     def _found(self, document: Document, ancestry: _Ancestry) -> tuple[Ints, Ints]:
         """All (anchoring, anchor element) of the message's leaves."""
@@ -260,13 +269,19 @@ class _Ancestry:
         parents = document.parents
         for element in range(1, len(parents)):
             chains.append([*chains[parents[element]], element])
+        self._lines = chains
         self._chains = np.fromiter(chain.from_iterable(chains), np.int32)
+        self.depths = np.array(document.depths, np.int32)
         self._start = np.zeros(len(chains), np.int32)
-        np.cumsum(np.array(document.depths[:-1], np.int32) + 1, out=self._start[1:])
+        np.cumsum(self.depths[:-1] + 1, out=self._start[1:])
+
+    def line(self, element: int) -> list[int]:
+        """The elements from the document down to this one."""
+        return self._lines[element]
 
     def at(self, elements: Ints, levels: Ints) -> Ints:
         """The ancestor of each element at that depth."""
-        return self._chains.take(self._start[elements] + levels)
+        return self._chains.take(self._start.take(elements) + levels)
 
 
 def rarity(part: Part) -> tuple[int, int]:

@@ -1,0 +1,137 @@
+"""The command as people use it: files in, JSON lines out, mistakes told and left out."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from lxml import etree
+
+
+def sapwood(*arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    command = [sys.executable, "-m", "sapwood.cli", *arguments]
+    return subprocess.run(command, input=stdin, capture_output=True, timeout=60, check=False)
+
+
+def records(run: subprocess.CompletedProcess[bytes]) -> list[dict[str, object]]:
+    return [json.loads(line) for line in run.stdout.splitlines()]
+
+
+@pytest.fixture
+def queries(tmp_path: Path) -> str:
+    path = tmp_path / "queries.txt"
+    path.write_text("# what we watch\n/news/title\n\n//title[@lang='en']\n//body\n")
+    return str(path)
+
+
+@pytest.fixture
+def messages(tmp_path: Path) -> str:
+    path = tmp_path / "messages.xmll"
+    path.write_text('<news><title lang="en">a</title></news>\n<news><body/></news>\n')
+    return str(path)
+
+
+def test_match_writes_a_json_line_a_message(queries: str, messages: str) -> None:
+    run = sapwood("match", queries, messages)
+    assert run.returncode == 0, run.stderr
+    assert records(run) == [
+        {"message": f"{messages}:1", "matches": [2, 4]},
+        {"message": f"{messages}:2", "matches": [5]},
+    ]
+
+
+def test_queries_and_messages_may_be_json_lines_compressed_folders_or_stdin(tmp_path: Path) -> None:
+    queries = tmp_path / "queries.jsonl.gz"
+    queries.write_bytes(gzip.compress(b'{"id": "s1", "query": "//a"}\n'))
+    folder = tmp_path / "inbox" / "today"
+    folder.mkdir(parents=True)
+    (folder / "one.xml").write_text("<a/>")
+    (folder / "two.xml").write_text("<b/>")
+    (folder / "notes.txt").write_text("not a message")
+    run = sapwood("match", str(queries), str(tmp_path / "inbox"), "-", stdin=b"<r><a/></r>\n")
+    assert records(run) == [
+        {"message": str(folder / "one.xml"), "matches": ["s1"]},
+        {"message": str(folder / "two.xml"), "matches": []},
+        {"message": "-:1", "matches": ["s1"]},
+    ]
+
+
+def test_select_tells_the_nodes_and_count_only_how_many(queries: str, messages: str) -> None:
+    first = records(sapwood("match", "--select", queries, messages))[0]
+    assert first["matches"][0]["nodes"] == [  # type: ignore[index]
+        {"index": 2, "kind": "element", "value": "a", "xml": '<title lang="en">a</title>', "name": "title"}
+    ]
+    assert [r["count"] for r in records(sapwood("match", "--count", queries, messages))] == [2, 1]
+
+
+def test_what_is_wrong_is_reported_and_the_rest_goes_on(tmp_path: Path) -> None:
+    queries = tmp_path / "queries.txt"
+    queries.write_text("//a\n//b[\n//c\n")
+    messages = tmp_path / "messages.xmll"
+    messages.write_text("<a/>\n<a><b></a>\n<c/>\n")
+    run = sapwood("match", str(queries), str(messages))
+    assert run.returncode == 1
+    assert f"{queries}:2:" in run.stderr.decode()
+    assert [record.get("matches") for record in records(run)] == [[1], None, [3]]
+    assert records(run)[1]["error"] == {"reason": "mismatched tag", "line": 1, "column": 9}
+
+
+def test_mistakes_on_the_command_line_are_one_line_without_a_traceback(queries: str, messages: str) -> None:
+    for arguments, says in [
+        (("match", "nothing-here.txt", messages), "nothing-here.txt"),
+        (("match", queries, "nothing-here.xml"), "nothing-here.xml"),
+        (("match", "-n", "p", queries, messages), "PREFIX=URI"),
+        (("explain", "//a["), "the query ends"),
+        (("generate", "messages", "--dtd", "no-such-dtd"), "no-such-dtd"),
+    ]:
+        run = sapwood(*arguments)
+        assert run.returncode == 2, arguments
+        assert says in run.stderr.decode()
+        assert "Traceback" not in run.stderr.decode()
+
+
+def test_a_closed_pipe_ends_quietly(queries: str, tmp_path: Path) -> None:
+    messages = tmp_path / "many.xmll"
+    messages.write_text("<news><title/></news>\n" * 20_000)
+    command = f"{sys.executable} -m sapwood.cli match {queries} {messages} | head -1"
+    run = subprocess.run(command, shell=True, capture_output=True, timeout=60, check=False)
+    assert len(run.stdout.splitlines()) == 1
+    assert b"Traceback" not in run.stderr
+
+
+def test_explain_shows_what_is_native_and_why_a_message_matches(tmp_path: Path) -> None:
+    message = tmp_path / "message.xml"
+    message.write_text("<a><b/><b/></a>")
+    run = sapwood("explain", "//a[count(b) > 1]", "--message", str(message))
+    text = run.stdout.decode()
+    assert "refined   count(b) > 1" in text
+    assert "matched   yes" in text
+    as_json = json.loads(sapwood("explain", "//a", "--json").stdout)
+    assert as_json["decided_by"] == "leaves"
+
+
+def test_namespaces_are_declared_on_the_command_line(tmp_path: Path) -> None:
+    queries = tmp_path / "queries.txt"
+    queries.write_text("//p:a\n")
+    run = sapwood("match", "-n", "p=urn:x", str(queries), "-", stdin=b'<a xmlns="urn:x"/>')
+    assert records(run)[0]["matches"] == [1]
+
+
+def test_generated_queries_and_messages_go_together(tmp_path: Path) -> None:
+    messages = sapwood("generate", "messages", "--dtd", "quotes", "--count", "20", "--seed", "3")
+    assert len(messages.stdout.splitlines()) == 20
+    for line in messages.stdout.splitlines():
+        etree.fromstring(line)
+    queries = sapwood("generate", "queries", "--dtd", "quotes", "--count", "30", "--predicates", "1")
+    (tmp_path / "queries.txt").write_bytes(queries.stdout)
+    (tmp_path / "messages.xmll").write_bytes(messages.stdout)
+    run = sapwood("match", "--count", str(tmp_path / "queries.txt"), str(tmp_path / "messages.xmll"))
+    assert run.returncode == 0
+    assert sum(int(str(record["count"])) for record in records(run)) > 0
+    folder = tmp_path / "files"
+    sapwood("generate", "messages", "--dtd", "book", "--count", "3", "--out", str(folder))
+    assert len(list(folder.glob("*.xml"))) == 3
