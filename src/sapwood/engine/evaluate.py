@@ -13,6 +13,7 @@ from typing import assert_never
 from sapwood.engine.document import ContextNode, Document, Leafnode
 from sapwood.engine.machine import tests_passed_by
 from sapwood.engine.values import passes
+from sapwood.lang.numbers import COMPARE
 from sapwood.lang.pattern import (
     TEXT,
     And,
@@ -26,7 +27,6 @@ from sapwood.lang.pattern import (
     Position,
     Step,
 )
-from sapwood.lang.translate import COMPARE
 
 DOCUMENT = 0
 

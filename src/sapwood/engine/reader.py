@@ -233,8 +233,9 @@ def _run(parser: expat.XMLParserType, message: Message, limits: Limits, names: d
     except _Refused as refusal:
         line, column = parser.CurrentLineNumber, parser.CurrentColumnNumber + 1
         raise MessageError(str(refusal), line, column) from None
-    except (UnicodeDecodeError, LookupError) as error:
-        raise MessageError(f"the encoding cannot be read: {error}") from None
+    except (ValueError, LookupError) as error:  # from the codec
+        hint = "send UTF-8, UTF-16 or an 8-bit encoding"
+        raise MessageError(f"the encoding cannot be read: {error}; {hint}") from None
     if max(map(len, names)) > limits.name_length:
         longest = max(map(len, names))
         raise MessageError(f"a name has {longest:,} characters; the limit is {limits.name_length:,}")

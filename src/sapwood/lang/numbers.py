@@ -1,9 +1,10 @@
-"""XPath's conversion of strings to numbers, as libxml2 does it (it accepts exponents, too)."""
+"""Numbers as XPath has them: conversion from strings as libxml2 does it, with exponents; comparisons."""
 
 from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 
 _NUMBER = re.compile(r"[ \t\r\n]*(-?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[ \t\r\n]*\Z")
 
@@ -14,3 +15,13 @@ def to_number(value: str | float) -> float:
         return value
     match = _NUMBER.match(value)
     return float(match[1]) if match else math.nan
+
+
+COMPARE: dict[str, Callable[[float, float], bool]] = {
+    "=": float.__eq__,
+    "!=": float.__ne__,
+    "<": float.__lt__,
+    "<=": float.__le__,
+    ">": float.__gt__,
+    ">=": float.__ge__,
+}

@@ -21,24 +21,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from sapwood.lang import ast
-from sapwood.lang.numbers import to_number
+from sapwood.lang.numbers import COMPARE, to_number
 from sapwood.lang.pattern import (
     FALSE,
     TEXT,
     TRUE,
-    Axis,
     Condition,
-    Has,
     Named,
-    Path,
     Position,
-    Step,
     Test,
     all_of,
     any_of,
     negation,
     predicates,
 )
+from sapwood.lang.routes import ANYWHERE, NodeSet, Route, Walk, at_most_one, filtered
 
 _FLIPPED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
@@ -50,42 +47,6 @@ class Reason:
     start: int
     end: int
     why: str
-
-
-@dataclass(frozen=True, slots=True)
-class Route:
-    """One way to reach nodes: from the document or the context, which must meet `context`, along `steps`."""
-
-    absolute: bool
-    steps: tuple[Step, ...] = ()
-    context: tuple[Condition, ...] = ()
-
-    def then(self, step: Step) -> Route:
-        return Route(self.absolute, (*self.steps, step), self.context)
-
-    def holds(self, test: Test | None, first: bool = False) -> Condition:
-        """That some (or the first) node of the route passes the test."""
-        if any(FALSE in step.conditions for step in self.steps):
-            return FALSE
-        reached = TRUE if not self.steps and test is None else Has(Path(self.steps), test, first)
-        return all_of((*self.context, reached))
-
-    @property
-    def at_leaf(self) -> bool:
-        """Whether the nodes reached are attributes or text, which have no children."""
-        return bool(self.steps) and (self.steps[-1].axis is Axis.ATTRIBUTE or self.steps[-1].test == TEXT)
-
-
-@dataclass(frozen=True, slots=True)
-class NodeSet:
-    """The union of routes. `beyond` a cut lie nodes whose routes start anywhere in the message."""
-
-    routes: list[Route]
-    beyond: NodeSet | None = None
-    anywhere: bool = False  # nothing is known of the nodes
-
-
-ANYWHERE = NodeSet([Route(True)], anywhere=True)
 
 
 class Translator:
@@ -293,7 +254,7 @@ class Translator:
         nodes = self.nodes(subject) if subject is not None else NodeSet([Route(False)])
         if nodes.beyond is None and len(nodes.routes) == 1:
             route = nodes.routes[0]
-            return self._relative(route.holds(test, first=not _at_most_one(route)), nodes)
+            return self._relative(route.holds(test, first=not at_most_one(route)), nodes)
         if nodes.beyond is None:
             self.weaken(expr, "the first node of a union")
         return self._any(nodes, lambda route: route.holds(test))
@@ -335,7 +296,7 @@ class Translator:
                 nodes = self.nodes(base)
                 on_leaves = any(route.at_leaf or not route.steps for route in nodes.routes)
                 kept = self._predicates(conditions, False, on_leaves)
-                return NodeSet([_filtered(route, kept) for route in nodes.routes], nodes.beyond)
+                return NodeSet([filtered(route, kept) for route in nodes.routes], nodes.beyond)
         self.weaken(expr, "id() needs the types a DTD declares")
         return NodeSet([Route(True)], ANYWHERE)
 
@@ -351,7 +312,7 @@ class Translator:
         if path.absolute and self._in_predicate:
             self.weaken(path, "an absolute path inside a predicate")
         start = self.nodes(path.base) if path.base is not None else NodeSet([Route(path.absolute)])
-        walk = _Walk(self, at_document=path.absolute or not self._in_predicate)
+        walk = Walk(self, at_document=path.absolute or not self._in_predicate)
         if start.beyond is None:
             return walk.over(path.steps, start.routes)
         if start.beyond.anywhere:
@@ -394,131 +355,12 @@ class Translator:
         return self._predicates(step.predicates, positions, step.axis == "attribute" or step.test == TEXT)
 
 
-class _Walk:
-    """Follows location steps from a set of routes, writing abbreviations and rarer axes out as steps."""
-
-    def __init__(self, translator: Translator, at_document: bool) -> None:
-        self._translator = translator
-        self._at_document = at_document
-
-    def over(self, steps: tuple[ast.Step, ...], routes: list[Route]) -> NodeSet:
-        deep = False  # whether `//` precedes
-        for i, step in enumerate(steps):
-            if step.test == "node()" and not step.predicates:
-                if step.axis == "descendant-or-self":
-                    deep = True
-                    continue
-                if step.axis == "self":
-                    continue
-            inner = i + 1 < len(steps) and steps[i + 1].axis in ("child", "attribute", "descendant")
-            moved = self._step(step, routes, deep, inner)
-            if moved is None:
-                return NodeSet(routes, self._beyond(step, steps[i + 1 :]))
-            routes, deep = moved, False
-        if deep:
-            self._translator.weaken(steps[-1], "all kinds of descendant nodes")
-            return NodeSet(routes, ANYWHERE)
-        return NodeSet(routes)
-
-    def _beyond(self, step: ast.Step, rest: tuple[ast.Step, ...]) -> NodeSet:
-        """What must exist somewhere: the node after the cut, and the rest of the path from it."""
-        self._translator.weaken(step, _why_cut(step))
-        if not _is_name(step.test) or step.axis == "namespace":
-            return self.from_anywhere(rest)
-        kept = self._translator.step_predicates(step, positions=False)
-        return self.over(rest, [Route(True, (Step(Axis.DESCENDANT, step.test, kept),))])
-
-    def from_anywhere(self, steps: tuple[ast.Step, ...]) -> NodeSet:
-        """The steps from nodes of which nothing is known: as if `//` preceded."""
-        if not steps or steps[0].axis not in ("child", "descendant", "attribute"):
-            return ANYWHERE
-        deep = ast.Step("descendant-or-self", "node()", (), start=steps[0].start, end=steps[0].start)
-        return self.over((deep, *steps), [Route(True)])
-
-    def _step(self, step: ast.Step, routes: list[Route], deep: bool, inner: bool) -> list[Route] | None:
-        """The routes after the step; None where the step cannot be said as a pattern."""
-        test = "*" if step.test == "node()" and inner and not step.predicates else step.test
-        match step.axis:
-            case "child" if _is_name(test) or test == TEXT:
-                kept = self._translator.step_predicates(step, positions=True)
-                move = Step(Axis.DESCENDANT if deep else Axis.CHILD, test, kept)
-                return [route.then(move) for route in routes if not route.at_leaf]
-            case "descendant" if _is_name(test) or test == TEXT:
-                kept = self._translator.step_predicates(step, positions=False)
-                return [
-                    route.then(Step(Axis.DESCENDANT, test, kept)) for route in routes if not route.at_leaf
-                ]
-            case "attribute" if _is_name(test) or test == "node()":
-                return self._attributes(step, "*" if test == "node()" else test, routes, deep)
-            case "self" | "descendant-or-self" if _is_name(test):
-                return self._self(step, routes, deep or step.axis == "descendant-or-self")
-        return None
-
-    def _attributes(self, step: ast.Step, test: str, routes: list[Route], deep: bool) -> list[Route]:
-        kept = self._translator.step_predicates(step, positions=False)
-        move = Step(Axis.ATTRIBUTE, test, kept)
-        starts = self._with_descendants(routes, Step(Axis.DESCENDANT, "*")) if deep else routes
-        return [
-            route.then(move)
-            for route in starts
-            if not route.at_leaf and (route.steps or not self._is_document(route))
-        ]
-
-    def _self(self, step: ast.Step, routes: list[Route], deep: bool) -> list[Route]:
-        kept = self._translator.step_predicates(step, positions=False)
-        named = (Named(step.test), *kept) if step.test != "*" else kept
-        staying = [
-            _filtered(route, named)
-            for route in routes
-            if not route.at_leaf and (route.steps or not self._is_document(route))
-        ]
-        if not deep:
-            return staying
-        move = Step(Axis.DESCENDANT, step.test, kept)
-        return [*staying, *(route.then(move) for route in routes if not route.at_leaf)]
-
-    def _with_descendants(self, routes: list[Route], move: Step) -> list[Route]:
-        return [further for route in routes for further in (route, route.then(move))]
-
-    def _is_document(self, route: Route) -> bool:
-        return route.absolute or self._at_document
-
-
-def _filtered(route: Route, conditions: tuple[Condition, ...]) -> Route:
-    """The route, with further conditions on the nodes it reaches."""
-    if not conditions:
-        return route
-    if not route.steps:
-        return Route(route.absolute, (), (*route.context, *conditions))
-    last = route.steps[-1]
-    narrowed = Step(last.axis, last.test, predicates((*last.conditions, *conditions)))
-    return Route(route.absolute, (*route.steps[:-1], narrowed), route.context)
-
-
-def _why_cut(step: ast.Step) -> str:
-    if step.axis in ("child", "descendant", "descendant-or-self", "self", "attribute"):
-        return f"the node test {step.test}"
-    return f"the {step.axis} axis"
-
-
-def _is_name(test: str) -> bool:
-    return not test.endswith(")")
-
-
 def _is_nodes(expr: ast.Expr) -> bool:
     return ast.type_of(expr) == "node-set"
 
 
 def _is_call(expr: ast.Expr, *names: str) -> bool:
     return isinstance(expr, ast.Call) and expr.name in names
-
-
-def _at_most_one(route: Route) -> bool:
-    """Whether a route reaches at most one node from its context, so that `first` says nothing."""
-    if not route.steps:
-        return True
-    only = route.steps[0]
-    return len(route.steps) == 1 and only.axis is Axis.ATTRIBUTE and "*" not in only.test
 
 
 def _constant(expr: ast.Expr) -> str | float | None:
@@ -548,13 +390,3 @@ def _flattened(expr: ast.Expr, op: str) -> list[ast.Expr]:
         parts.append(expr.right)
         expr = expr.left
     return [expr, *reversed(parts)]
-
-
-COMPARE: dict[str, Callable[[float, float], bool]] = {
-    "=": float.__eq__,
-    "!=": float.__ne__,
-    "<": float.__lt__,
-    "<=": float.__le__,
-    ">": float.__gt__,
-    ">=": float.__ge__,
-}
