@@ -10,12 +10,12 @@ What passes is told as arrays of two kinds of numbers: *slots*, queries decided 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sapwood.lang.numbers import to_number
+from sapwood.lang.numbers import COMPARE, to_number
 from sapwood.lang.pattern import Test
 
 Ints = NDArray[np.int32]
@@ -308,18 +308,15 @@ class TestByTest(ValueIndex):
                 into.add(marks)
 
 
-_COMPARE: dict[str, Callable[[object, object], bool]] = {
-    "=": lambda a, b: a == b,
-    "!=": lambda a, b: a != b,
-    "<": lambda a, b: a < b,  # type: ignore[operator]
-    "<=": lambda a, b: a <= b,  # type: ignore[operator]
-    ">": lambda a, b: a > b,  # type: ignore[operator]
-    ">=": lambda a, b: a >= b,  # type: ignore[operator]
-    "contains": lambda a, b: b in a,  # type: ignore[operator]
-    "starts-with": lambda a, b: a.startswith(b),  # type: ignore[attr-defined]
-}
-
-
 def passes(value: str, test: Test) -> bool:
     """Whether one string-value passes one test."""
-    return _COMPARE[test.op](to_number(value) if isinstance(test.value, float) else value, test.value)
+    if isinstance(test.value, float):
+        return COMPARE[test.op](to_number(value), test.value)
+    match test.op:
+        case "=":
+            return value == test.value
+        case "!=":
+            return value != test.value
+        case "contains":
+            return test.value in value
+    return value.startswith(test.value)

@@ -1,7 +1,7 @@
 """Location paths as routes: how nodes are reached, in steps that the pattern language has.
 
-Abbreviations and rarer axes are written out. A step on a reverse or sibling axis has no pattern: it *cuts* the
-path in two, and what is known of the nodes beyond the cut is only that their route starts somewhere.
+Abbreviations and rarer axes are written out. A step on a reverse or sibling axis has no pattern: it *cuts*
+the path in two, and all that is known of the nodes beyond the cut is that their route starts somewhere.
 """
 
 from __future__ import annotations
