@@ -28,6 +28,8 @@ app = typer.Typer(
 )
 generate = typer.Typer(help="Make messages or queries from a DTD.", no_args_is_help=True)
 app.add_typer(generate, name="generate")
+bench = typer.Typer(help="Measure, beside baselines in the same run.", no_args_is_help=True)
+app.add_typer(bench, name="bench")
 
 errors = Console(stderr=True, highlight=False)
 
@@ -242,6 +244,35 @@ def generate_queries(
     with _progress() as progress:
         for _ in progress.track(range(count), description="queries"):
             print(generator.query())
+
+
+# -- bench ---------------------------------------------------------------------------------------------
+
+
+@bench.command("filter")
+def bench_filter(
+    nitf: Annotated[Path | None, typer.Option(help="A folder with YFilter's NITF workloads.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="A minute instead of a quarter of an hour.")] = False,
+    only: Annotated[list[str] | None, typer.Option(help="An experiment by name, or bars, or growth.")] = None,
+    out: Annotated[Path, typer.Option(help="The folder for the figures and charts.")] = Path("bench-output"),
+    as_json: Annotated[bool, typer.Option("--json", help="The figures on the standard output.")] = False,
+) -> None:
+    """Matching: speed in multiples of raw parsing, growth, churn, loading, memory, recursion.
+
+    Ctrl-C ends it and keeps what is measured.
+    """
+    from sapwood.bench import filter as experiments  # here, because drawing takes a second to import
+    from sapwood.bench.tables import tables
+
+    options = experiments.Options(nitf=nitf, quick=quick, out=out, only=only or ())
+    report = experiments.run(options, errors)
+    if as_json:
+        print(report.to_json())
+    else:
+        Console().print(*tables(report))
+        Console().print(f"\nFigures and charts are in [bold]{out}[/].", highlight=False)
+    if report.interrupted:
+        raise typer.Exit(130)
 
 
 # -- demo ----------------------------------------------------------------------------------------------

@@ -73,7 +73,9 @@ def written(leaf: Leaf) -> str:
     path = ""
     for symbol in leaf.path:
         path += "//" if symbol == DEEP else clark(symbol) if path.endswith("//") else f"/{clark(symbol)}"
-    if leaf.target not in (ELEMENT, VALUE):
+    if leaf.target.startswith("@"):
+        path += f"/@{clark(leaf.target[1:])}"
+    elif leaf.target not in (ELEMENT, VALUE):
         path += f"/{leaf.target}"
     if leaf.test is None:
         return path or "every message"

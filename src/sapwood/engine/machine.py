@@ -16,9 +16,9 @@ A place stays where it is. A new path is *spread* from the places that hold its 
 an old one is crossed out, and a warm machine stays warm while queries come and go.
 
 The cache is bounded by a budget of cells, some twenty bytes each. What does not fit is made for the message
-at hand only, and before the next message all is dropped: data with ever new paths, or names, or values,
-costs stepping, not memory. Names that no query mentions are all one name, and where nothing can match any
-more all paths end in one place.
+at hand only; when as much again has been made in that way, all is dropped, since messages may have changed.
+So data with ever new paths, or names, or values, costs stepping, not memory. Names that no query mentions are
+all one name, and where nothing can match any more all paths end in one place.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from sapwood.engine.values import NOTHING, Gathered, Hits, Ints, Marks, ValueInd
 from sapwood.lang.pattern import TEXT
 
 # What things cost in cells.
-_PLACE, _MEMBER, _LINK, _VALUE = 32, 2, 8, 20
+_PLACE, _MEMBER, _LINK, _VALUE = 32, 1, 8, 20
 
 _OTHER = ""
 """Stands for all names that no query mentions: no element is called that."""
@@ -165,11 +165,11 @@ class Machine:
     @property
     def spent(self) -> int:
         """Cells in use."""
-        return self._spent
+        return min(self._spent, self._budget)
 
     def settle(self) -> Place:
-        """Where the next message starts; drops all places if they are too many."""
-        if self._spent > self._budget:
+        """Where the next message starts; drops all places if they have not been enough for long."""
+        if self._spent > 2 * self._budget:
             self.forget()
         return self.root
 
