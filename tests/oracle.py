@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from typing import Any
 
 from lxml import etree
 
 NAMESPACES = {"p": "urn:p", "q": "urn:q"}
-_NAMES = ["a", "b", "c", "d", "p:a", "p:b", "q:a"]
 _VALUES = ["1", "2", "3", "10", "1.0", " 2 ", "x", "xy", "yx", "", "-1", "abc", "NaN", "1e1"]
-_WEIGHTED_NAMES = ["a"] * 8 + ["b"] * 6 + ["c"] * 2 + ["d", "p:a", "p:b", "q:a"]
+_WEIGHTED_NAMES = [*["a"] * 8, *["b"] * 6, *["c"] * 2, "d", "p:a", "p:b", "q:a"]
+_POSITIONS = ["1", "2", "3", "1.5", "last()", "last() - 1", "position() < 3", "position() >= 2"]
+_POSITIONS += ["position() = last()", "position() != 1", "last() > 1", "2 > position()"]
+_SELF_TESTS = ["self::a", "self::a or self::b", "self::*", "self::p:*", "local-name() = 'a'", "true()"]
+_SELF_TESTS += ["namespace-uri() = 'urn:p'", "string(@x) = '1'", "descendant-or-self::b", "count(b) > 0"]
+_RARE_AXES = ["parent", "ancestor", "ancestor-or-self", "following", "following-sibling", "preceding"]
+_RARE_AXES += ["preceding-sibling", "self", "descendant-or-self"]
 
 
 # -- documents -----------------------------------------------------------------------------------------
@@ -98,18 +104,17 @@ def _relative(rng: random.Random, depth: int, native: bool) -> str:
 
 
 def _operand(rng: random.Random, depth: int, native: bool) -> str:
-    return rng.choice(
-        [
-            lambda: f"@{rng.choice(['x', 'y', 'z', 'p:x', '*'])}",
-            lambda: f"@{rng.choice(['x', 'y', 'z'])}",
-            lambda: "text()",
-            lambda: ".",
-            lambda: _relative(rng, depth, native),
-            lambda: f"{_relative(rng, depth, native)}/@x",
-            lambda: f"{_relative(rng, depth, native)}/text()",
-            lambda: f".//@{rng.choice(['x', 'y'])}",
-        ]
-    )()
+    kinds: list[Callable[[], str]] = [
+        lambda: f"@{rng.choice(['x', 'y', 'z', 'p:x', '*'])}",
+        lambda: f"@{rng.choice(['x', 'y', 'z'])}",
+        lambda: "text()",
+        lambda: ".",
+        lambda: _relative(rng, depth, native),
+        lambda: f"{_relative(rng, depth, native)}/@x",
+        lambda: f"{_relative(rng, depth, native)}/text()",
+        lambda: f".//@{rng.choice(['x', 'y'])}",
+    ]
+    return rng.choice(kinds)()
 
 
 def _constant(rng: random.Random) -> str:
@@ -134,24 +139,9 @@ def _predicate(rng: random.Random, depth: int, native: bool) -> str:
         function = rng.choice(["contains", "starts-with"])
         return f"{function}({_operand(rng, depth, native)}, '{rng.choice(['x', 'y', '1', 'ab', ''])}')"
     if kind < 0.72:
-        return rng.choice(
-            [
-                "1",
-                "2",
-                "3",
-                "last()",
-                "position() < 3",
-                "position() >= 2",
-                "last() - 1",
-                "position() = last()",
-            ]
-            + ["position() != 1", "last() > 1", "1.5", "2 > position()"]
-        )
+        return rng.choice(_POSITIONS)
     if kind < 0.78:
-        return rng.choice(
-            ["self::a", "self::a or self::b", "self::*", "local-name() = 'a'", "self::p:*", "true()"]
-            + ["namespace-uri() = 'urn:p'", "string(@x) = '1'", "descendant-or-self::b", "count(b) > 0"]
-        )
+        return rng.choice(_SELF_TESTS)
     if depth <= 0:
         return f"@{rng.choice(['x', 'y'])}"
     if kind < 0.86:
@@ -161,10 +151,7 @@ def _predicate(rng: random.Random, depth: int, native: bool) -> str:
 
 
 def _rare_step(rng: random.Random) -> str:
-    axis = rng.choice(
-        ["parent", "ancestor", "ancestor-or-self", "following-sibling", "preceding-sibling", "following"]
-        + ["preceding", "self", "descendant-or-self"]
-    )
+    axis = rng.choice(_RARE_AXES)
     test = rng.choice([_name(rng), _name(rng), "node()", "text()", "comment()"])
     tail = rng.choice(["", "", f"/{_name(rng)}", "[1]", "[@x]", "/.."])
     return rng.choice([f"{axis}::{test}{tail}", "..", "node()", "comment()", "processing-instruction()", "."])
@@ -172,26 +159,64 @@ def _rare_step(rng: random.Random) -> str:
 
 def _rare_predicate(rng: random.Random, depth: int) -> str:
     a, b = _operand(rng, depth, True), _operand(rng, depth, True)
+    near = _relative(rng, 0, True)
     return rng.choice(
         [
-            f"{a} {rng.choice(['=', '!=', '<', '>='])} {b}",
-            f"count({_relative(rng, 0, True)}) {rng.choice(['=', '>', '<', '!='])} {rng.choice('0123')}",
+            f"{a} {_compare(rng)} {b}",
+            f"{a} {_compare(rng)} {_computed(rng, b)}",
+            f"{_computed(rng, a)} {_compare(rng)} {_constant(rng)}",
+            f"{_computed(rng, a)} {_compare(rng)} {_computed(rng, b)}",
+            f"count({near}) {_compare(rng)} {rng.choice('0123')}",
             f"{a} + 1 = {rng.choice('23')}",
-            f"string-length({a}) > 1",
-            f"normalize-space({a}) = '2'",
             f"{_rare_step(rng)}",
             f"not({_rare_step(rng)})",
+            f"({near} | {_rare_step(rng)})[{rng.choice(_POSITIONS)}]",
+            f"({near})[{rng.choice(_POSITIONS)}]/{_name(rng)}",
             "position() mod 2 = 1",
-            f"sum({_relative(rng, 0, True)}) > 2",
+            "position() + 1 = last()",
             "name() = 'p:a'",
-            f"translate({a}, 'x', 'y') = 'y'",
             f"contains({a}, {b})",
+            f"starts-with('{rng.choice(_VALUES)}', {b})",
             f"/{_name(rng)}[@x]",
             f"not(/{_name(rng)}) or {b}",
-            f"concat({a}, 'x') = '1x'",
             f"boolean({a})",
-            f"{a} = true()",
             f"{a} | {b}",
+        ]
+    )
+
+
+def _compare(rng: random.Random) -> str:
+    return rng.choice(["=", "=", "!=", "<", "<=", ">", ">="])
+
+
+def _computed(rng: random.Random, of: str) -> str:
+    """A value of any type computed from a node-set, true, zero or empty where the node-set is empty."""
+    return rng.choice(
+        [
+            "true()",
+            "false()",
+            f"boolean({of})",
+            f"not({of})",
+            f"count({of})",
+            f"sum({of})",
+            f"number({of})",
+            f"-{of}",
+            f"({of} - 1)",
+            f"({of} * 0)",
+            f"({of} div 2)",
+            f"string({of})",
+            f"string-length({of})",
+            f"normalize-space({of})",
+            f"concat({of}, 'x')",
+            f"substring({of}, 2)",
+            f"substring-before({of}, 'y')",
+            f"translate({of}, 'x', 'y')",
+            f"local-name({of})",
+            f"floor({of})",
+            f"contains({of}, 'x')",
+            f"starts-with({of}, '')",
+            f"({of} = 1)",
+            f"({of} and true())",
         ]
     )
 
@@ -200,33 +225,40 @@ def _expression(rng: random.Random) -> str:
     path, other = _path(rng, 2, True), _path(rng, 2, False)
     return rng.choice(
         [
-            f"count({path}) {rng.choice(['>', '=', '<'])} {rng.randint(0, 3)}",
+            f"count({path}) {_compare(rng)} {rng.randint(0, 3)}",
             f"boolean({path}) and not({other})",
-            f"{path} = {_constant(rng)}",
-            f"{path} = {other}",
-            f"string({path})",
-            f"sum({path})",
-            f"({path})[{rng.choice(['1', 'last()', '@x'])}]",
+            f"{path} {_compare(rng)} {_constant(rng)}",
+            f"{path} {_compare(rng)} {other}",
+            f"{path} {_compare(rng)} {_computed(rng, other)}",
+            f"{_computed(rng, path)} {_compare(rng)} {_constant(rng)}",
+            f"{_computed(rng, path)} {_compare(rng)} {_computed(rng, other)}",
+            f"{_computed(rng, path)}",
+            f"not({_computed(rng, path)})",
+            f"({path})[{rng.choice(['@x', *_POSITIONS])}]",
             f"({path} | {other})/{_name(rng)}",
+            f"({path} | {other})[{rng.choice(_POSITIONS)}]",
             f"not({path}) or {other}",
-            f"string-length({path}) - 1",
             f"{other} | {path}",
             "/",
             "//.",
-            f"contains({path}, 'x')",
             f"{path} > 1 and {other}",
-            f"number({path})",
-            f"concat({path}, '')",
         ]
     )
 
 
 # -- lxml's answers ------------------------------------------------------------------------------------
 
+Described = tuple[int, str, str]
+_SCALARS: dict[type, str] = {bool: "boolean", float: "number"}
 
-def parse(document: bytes | str) -> Any:
+
+def parse(document: bytes | str, defaults: bool = False) -> Any:
+    """The document as lxml reads it; with `defaults`, attributes that a DTD declares defaults for, too."""
     data = document.encode() if isinstance(document, str) else document
-    return etree.fromstring(data, etree.XMLParser(resolve_entities=True, no_network=True)).getroottree()
+    parser = etree.XMLParser(
+        resolve_entities=True, no_network=True, huge_tree=True, attribute_defaults=defaults
+    )
+    return etree.fromstring(data, parser).getroottree()
 
 
 def compiled(query: str, namespaces: dict[str, str] | None = None) -> etree.XPath:
@@ -237,28 +269,31 @@ def matches(tree: Any, query: str, namespaces: dict[str, str] | None = None) -> 
     return bool(compiled(f"boolean({query})", namespaces)(tree))
 
 
-def selected(tree: Any, query: str) -> list[tuple[int, str, str]]:
+def selected(tree: Any, query: str, namespaces: dict[str, str] | None = None) -> list[Described]:
     """(index, kind, value) of each node selected, as `Node` tells them; a scalar is one entry.
 
     lxml leaves the document node out.
     """
-    value = compiled(query)(tree)
+    value = compiled(query, namespaces)(tree)
     if not isinstance(value, list):
-        return [(0, {bool: "boolean", float: "number"}.get(type(value), "string"), "")]
+        return [(0, _SCALARS.get(type(value), "string"), "")]
     index = {element: i for i, element in enumerate(tree.getroot().iter("*"), 1)}
     return [_described(item, index) for item in value]
 
 
-def _described(item: Any, index: dict[Any, int]) -> tuple[int, str, str]:
+def _described(item: Any, index: dict[Any, int]) -> Described:
     if isinstance(item, tuple):
         return 0, "namespace", item[1]
     if isinstance(item, str):
-        parent = item.getparent()  # type: ignore[attr-defined]
-        if item.is_tail:  # type: ignore[attr-defined]
-            parent = parent.getparent()
-        return index[parent], "attribute" if item.is_attribute else "text", str(item)  # type: ignore[attr-defined]
+        return _described_string(item, index)
     if item in index:
         return index[item], "element", str(item.xpath("string()"))
     kind = "comment" if item.tag is etree.Comment else "processing-instruction"
     owner = item.getparent()
     return 0 if owner is None else index[owner], kind, item.text or ""
+
+
+def _described_string(item: Any, index: dict[Any, int]) -> Described:
+    """An attribute or text node: lxml gives a str that knows its parent."""
+    parent = item.getparent().getparent() if item.is_tail else item.getparent()
+    return index[parent], "attribute" if item.is_attribute else "text", str(item)

@@ -15,6 +15,8 @@ from xml.parsers import expat
 
 from lxml import etree
 
+from sapwood.bench.timing import CLOCK
+
 Detail = float | int | str | list[float]
 RAW = "× raw parsing"
 
@@ -131,6 +133,7 @@ def machine() -> dict[str, str]:
         "system": f"{platform.system()} {platform.machine()}",
         "processor": _processor(),
         "cores": str(os.cpu_count() or ""),
+        "clock": CLOCK,
         "expat": expat.EXPAT_VERSION.removeprefix("expat_"),
         "lxml": version("lxml"),
         "libxml2": ".".join(map(str, etree.LIBXML_VERSION)),

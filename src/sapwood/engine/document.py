@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from sapwood.engine.machine import Place, tests_passed_by
 from sapwood.engine.values import Hits
+from sapwood.lang.pattern import is_wildcard
 
 
 class Leafnode(NamedTuple):
@@ -102,7 +103,7 @@ class Document:
             self._by_name = {}
             for element in range(1, len(self.names)):
                 self._by_name.setdefault(self.names[element], []).append(element)
-        if "*" not in test:
+        if not is_wildcard(test):
             found = self._by_name.get(test, [])
             return found[bisect_left(found, start) : bisect_left(found, end)]
         return [e for e in range(start, end) if test in tests_passed_by(self.names[e])]
@@ -117,7 +118,7 @@ class Document:
     def attributes_named(self, element: int, test: str) -> Iterator[Leafnode]:
         listed = self.attributes[element]
         for i in range(0, len(listed), 2):
-            if test == listed[i] or (test[-1] == "*" and test in tests_passed_by(listed[i])):
+            if test == listed[i] or (is_wildcard(test) and test in tests_passed_by(listed[i])):
                 yield Leafnode(element, "attribute", i // 2)
 
     def order(self, node: ContextNode) -> tuple[int, int, int]:

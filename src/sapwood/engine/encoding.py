@@ -13,6 +13,7 @@ _MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
+BYTE_ORDER_MARKS = tuple(mark for mark, _ in _MARKS)
 
 
 def decoded(data: bytes, encoding: str | None = None) -> str:

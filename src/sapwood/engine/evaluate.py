@@ -26,6 +26,7 @@ from sapwood.lang.pattern import (
     Path,
     Position,
     Step,
+    is_wildcard,
 )
 
 DOCUMENT = 0
@@ -138,7 +139,7 @@ class Evaluator:
         children = document.children(element)
         if test == "*":
             return children
-        if "*" in test:
+        if is_wildcard(test):
             return [child for child in children if test in tests_passed_by(document.names[child])]
         return [child for child in children if document.names[child] == test]
 

@@ -30,10 +30,12 @@ class Explanation:
         lines = [f"query     {self.query}", f"pattern   {self.pattern}"]
         for i, group in enumerate(self.paths):
             lines.append(f"{'found by' if not i else '      or'}  {' and '.join(group)}")
-        lines.append(f"decided   {_DECISIONS[self.decided_by]}")
+        decided = _DECISIONS[self.decided_by] if self.paths else "at once: no message can match"
+        lines.append(f"decided   {decided}")
         lines += [f"refined   {part}" for part in self.refined]
         if self.shared_with:
-            lines.append(f"shared    with {self.shared_with:,} subscriptions that ask the same")
+            others = "subscription that asks" if self.shared_with == 1 else "subscriptions that ask"
+            lines.append(f"shared    with {self.shared_with:,} {others} the same")
         return "\n".join(lines)
 
 

@@ -70,6 +70,7 @@ class Index:
 
     def add(self, query: Query) -> int:
         """Indexes a query that is not there yet: its slot."""
+        xpath = self._refiner.compiled(query) if not query.exact else None
         slot = self._new_slot(query)
         path = _plain_path(query) if self._tuning.prefilter else None
         if path is not None:
@@ -78,8 +79,8 @@ class Index:
             return slot
         found_by = self.plan(query)
         how = BY_XPATH if not query.exact else BY_LEAVES if found_by.exact else BY_PATTERN
-        if how == BY_XPATH:
-            self._refiner.compile(slot, query)
+        if xpath is not None:
+            self._refiner.keep(slot, xpath)
         self._decided[slot] = how
         self._deciding += how != BY_LEAVES
         self._parts[slot] = [self._add_part(part, slot) for part in found_by.parts]

@@ -23,7 +23,7 @@ from sapwood.engine.nfa import DEEP
 from sapwood.engine.rows import Rows
 from sapwood.engine.values import NOTHING, Hits, Ints
 
-_LARGEST_ANCESTRY = 1 << 22
+_LARGEST_ANCESTRY = 1 << 18
 _LARGEST_TABLE = 1 << 26  # bytes; beyond it, pairs are sorted and searched
 
 
@@ -36,7 +36,7 @@ class BundleJoin:
         self._bundles: list[tuple[Bundle, tuple[int, ...]] | None] = []  # with anchorings, access first
         self._unused: list[int] = []
         self._by_access: list[Rows] = []  # for each level: anchoring → bundles
-        self._others: Ints = np.full((16, 1), -1, np.int32)  # bundle → its other anchorings
+        self._others = Rows()  # bundle → its anchorings besides the access
         self._slots = Rows()  # bundle → slots that it decides
         self._views = Rows()  # bundle → anchorings of it, as part of others
         self._pairs = _Pairs()
@@ -82,20 +82,13 @@ class BundleJoin:
             self._bundles.append((bundle, ordered))
             self._slots.reserve(number + 1)
             self._views.reserve(number + 1)
-        self._fit(number, len(ordered) - 1)
-        self._others[number] = -1
-        self._others[number, : len(ordered) - 1] = ordered[1:]
+            self._others.reserve(number + 1)
+        for other in ordered[1:]:
+            self._others.append(number, other)
         while len(self._by_access) <= bundle.level:
             self._by_access.append(Rows())
         self._by_access[bundle.level].append(ordered[0], number)
         return number
-
-    def _fit(self, bundle: int, others: int) -> None:
-        rows, columns = self._others.shape
-        if bundle >= rows or others > columns:
-            larger = np.full((max(rows, 2 * bundle), max(columns, others)), -1, np.int32)
-            larger[:rows, :columns] = self._others
-            self._others = larger
 
     def _discard_unused(self, number: int, gone: list[tuple[int, Leaf]]) -> None:
         if self._slots.lengths[number] or self._views.lengths[number]:
@@ -107,6 +100,7 @@ class BundleJoin:
         self._bundles[number] = None
         self._unused.append(number)
         self._by_access[bundle.level].remove(anchorings[0], number)
+        self._others.clear(number)
         for anchoring in anchorings:
             part = self.anchorings.part(anchoring)
             if not self.anchorings.release(anchoring):
@@ -144,8 +138,7 @@ class BundleJoin:
 
     def candidates(self, document: Document) -> Ints:
         """The slots of the bundles whose leaves are all found somewhere in a message: a superset of `met`."""
-        there = np.zeros(len(self.anchorings) + 1, np.bool_)
-        there[-1] = True  # stands for "no other", number -1
+        there = np.zeros(len(self.anchorings), np.bool_)
         for place in set(document.places):
             there[place.read_anchors()] = True
         for hit in document.hits:
@@ -153,8 +146,9 @@ class BundleJoin:
         slots = [NOTHING]
         for by_access in self._by_access:
             by_access.reserve(len(self.anchorings))
-            bundles = by_access.gather(np.flatnonzero(there[:-1]))[0]
-            bundles = bundles[there[self._others[bundles]].all(axis=1)]
+            bundles = by_access.gather(np.flatnonzero(there))[0]
+            others, source = self._others.gather(bundles)
+            bundles = bundles[_all(there[others], source, len(bundles))]
             slots.append(self._slots.gather(bundles)[0])
             there[self._views.gather(bundles)[0]] = True
         return np.concatenate(slots)
@@ -163,14 +157,10 @@ class BundleJoin:
         """The bundles of which every anchoring is found at one anchor, and that anchor."""
         by_access.reserve(len(self.anchorings))
         bundles, source = by_access.gather(anchoring)
-        anchors = anchor[source]
-        for column in range(self._others.shape[1]):
-            if not len(bundles):
-                break
-            other = self._others[bundles, column]
-            met = (other < 0) | self._pairs.has(np.maximum(other, 0), anchors)
-            bundles, anchors = bundles[met], anchors[met]
-        return bundles, anchors
+        anchors = anchor.take(source)
+        others, source = self._others.gather(bundles)
+        met = _all(self._pairs.has(others, anchors.take(source)), source, len(bundles))
+        return bundles[met], anchors[met]
 
     def _lifted(
         self, bundles: Ints, elements: Ints, document: Document, ancestry: _Ancestry
@@ -282,6 +272,13 @@ class _Ancestry:
     def at(self, elements: Ints, levels: Ints) -> Ints:
         """The ancestor of each element at that depth."""
         return self._chains.take(self._start.take(elements) + levels)
+
+
+def _all(flags: NDArray[np.bool_], source: Ints, length: int) -> NDArray[np.bool_]:
+    """For each source, whether all its flags are set."""
+    every = np.ones(length, np.bool_)
+    every[source[~flags]] = False
+    return every
 
 
 def rarity(part: Part) -> tuple[int, int]:

@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 from sapwood.engine.nfa import DEEP
 from sapwood.lang.pattern import (
+    ANY_NAMESPACE,
     FALSE,
     TEXT,
     And,
@@ -265,7 +266,7 @@ def common(one: str, other: str) -> str | None:
         return other
     uri, _, local = one.rpartition("}")
     other_uri, _, other_local = other.rpartition("}")
-    wild_uri, other_wild_uri = uri == "*", other_uri == "*"
+    wild_uri, other_wild_uri = uri == ANY_NAMESPACE, other_uri == ANY_NAMESPACE
     if not (wild_uri or other_wild_uri or uri == other_uri):
         return None
     if not (local == "*" or other_local == "*" or local == other_local):

@@ -31,10 +31,13 @@ import numpy as np
 from sapwood.engine.leaves import VALUE
 from sapwood.engine.nfa import DEEP, ROOT, PathTree
 from sapwood.engine.values import NOTHING, Gathered, Hits, Ints, Marks, ValueIndex
-from sapwood.lang.pattern import TEXT
+from sapwood.lang.pattern import ANY_NAMESPACE, TEXT, is_wildcard
 
 # What things cost in cells.
 _PLACE, _MEMBER, _LINK, _VALUE = 32, 1, 8, 20
+
+_MOST_CHANGES = 64
+"""Changes noted at a Place before its slots are made anew."""
 
 _OTHER = ""
 """Stands for all names that no query mentions: no element is called that."""
@@ -292,7 +295,9 @@ class Machine:
         """The known children of a Place that an edge with this symbol leads to."""
         if symbol == DEEP or symbol == "*":
             return list(place.items())
-        names = [name for name in place if symbol in tests_passed_by(name)] if "*" in symbol else [symbol]
+        names = (
+            [name for name in place if symbol in tests_passed_by(name)] if is_wildcard(symbol) else [symbol]
+        )
         other = place.get(_OTHER)
         found = []
         for name in names:
@@ -327,10 +332,12 @@ class Machine:
 
     def _changed(self, state: int, kind: str, change: int) -> None:
         for place in self._places_with.get(state, ()):
-            if kind == "slots" and place.slots is not None and place.anchors is not None:
+            few = len(place.changes) < _MOST_CHANGES
+            if kind == "slots" and few and place.slots is not None and place.anchors is not None:
                 place.changes.append(change)
             else:
                 place.slots = place.anchors = place.reach = None
+                place.changes.clear()
 
     def target_changed(self, state: int, target: str) -> None:
         """The tests of a target at the tree state have changed."""
@@ -368,5 +375,5 @@ def _updated(slots: Ints, changes: list[int]) -> Ints:
 def tests_passed_by(name: str) -> tuple[str, ...]:
     """All name tests that a name passes: itself, any, its namespace's, any namespace's."""
     uri, brace, local = name.rpartition("}")
-    any_namespace = f"*}}{local}"
+    any_namespace = f"{ANY_NAMESPACE}}}{local}"
     return (name, "*", f"{uri}}}*", any_namespace) if brace else (name, "*", any_namespace)

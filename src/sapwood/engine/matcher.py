@@ -69,6 +69,9 @@ class Matcher:
         tuning: Tuning | None = None,
     ) -> None:
         self._namespaces = dict(namespaces or {})
+        for prefix, uri in self._namespaces.items():
+            if not prefix or not uri:
+                raise ValueError(f"a prefix and a namespace must not be empty: {prefix!r}: {uri!r}")
         self._limits = limits or Limits()
         self._tuning = tuning or Tuning()
         self._index = Index(self._limits, self._tuning)
@@ -190,10 +193,10 @@ class Matcher:
         """For each subscription that the message matches, the nodes its query selects, in document order."""
         source = Message(message)
         slots = self._read(source)
-        selection = Selection(source, self._index.read(source, all_text=True))
+        selection = Selection(source, self._index.read(source, all_text=True), self._index.refiner)
         queries = {slot: self._index.query(slot) for slot in slots}
         refined = {slot: query for slot, query in queries.items() if not query.exact}
-        nodes = selection.by_xpath(refined, self._index.refiner) if refined else {}
+        nodes = selection.by_xpath(refined) if refined else {}
         for slot, query in queries.items():
             if query.exact:
                 nodes[slot] = selection.by_pattern(query)
@@ -219,9 +222,9 @@ class Matcher:
         source = Message(message)
         matched = slot in self._read(source)
         query = self._index.query(slot)
-        selection = Selection(source, self._index.read(source, all_text=True))
+        selection = Selection(source, self._index.read(source, all_text=True), self._index.refiner)
         refined = matched and not query.exact
-        nodes = selection.by_xpath({slot: query}, self._index.refiner)[slot] if refined else []
+        nodes = selection.by_xpath({slot: query})[slot] if refined else []
         return why(query, matched, selection, nodes)
 
     # -- what Matches asks -----------------------------------------------------------------------------

@@ -3,28 +3,24 @@
 Everything that runs once per element is in this module. `read_structure` serves populations of plain paths
 and only walks the machine; `read_document` also probes values and keeps the message's nodes.
 
-Nothing outside the message is ever fetched. A document type declaration is read, since its internal subset
-may declare entities and default attributes, but its expansion is computed before anything is expanded.
+Nothing outside the message is ever fetched; see `doctype` for what is inside.
 """
 
 from __future__ import annotations
 
-import re
+from collections.abc import Callable
+from functools import cache
 from typing import NoReturn
 from xml.parsers import expat
 
+from sapwood.engine.doctype import DoctypeGuard, Refused
 from sapwood.engine.document import Document
-from sapwood.engine.encoding import decoded
+from sapwood.engine.encoding import BYTE_ORDER_MARKS, decoded
 from sapwood.engine.limits import Limits
 from sapwood.engine.machine import Place
 from sapwood.errors import MessageError
 
 SEPARATOR = "}"
-_REFERENCE = re.compile(r"&([^\s#;&<]+);")
-
-
-class _Refused(Exception):
-    """Raised inside a callback; the caller adds the place."""
 
 
 class Message:
@@ -213,92 +209,73 @@ def _as_characters(data: bytes, slices: list[tuple[int, int]]) -> tuple[str, lis
 # -- parsers, and what they refuse ---------------------------------------------------------------------
 
 
-def _parser(message: Message, limits: Limits) -> tuple[expat.XMLParserType, dict[str, str]]:
+def _parser(message: Message, limits: Limits) -> tuple[expat.XMLParserType, dict[str | None, str]]:
     if len(message.data) > limits.bytes:
         raise MessageError(f"the message has {len(message.data):,} bytes; the limit is {limits.bytes:,}")
-    names: dict[str, str] = {}
-    parser = expat.ParserCreate(message.encoding, SEPARATOR, names)
+    names: dict[str | None, str] = {}
+    parser = expat.ParserCreate(message.encoding, SEPARATOR, names)  # type: ignore[arg-type]
     parser.ordered_attributes = True
+    parser.StartNamespaceDeclHandler = _namespace_check(limits.name_length)
     if b"<!DOCTYPE" in message.data or b"\x00" in message.data[:4]:  # the latter: UTF-16
-        _DoctypeGuard(message, limits).watch(parser)
+        DoctypeGuard(message.data, message.encoding, limits).watch(parser)
     return parser, names
 
 
-def _run(parser: expat.XMLParserType, message: Message, limits: Limits, names: dict[str, str]) -> None:
+@cache
+def _namespace_check(longest: int) -> Callable[[str | None, str | None], None]:
+    """Refuses a long namespace where it is declared, since every name in it would be as long."""
+
+    def check(prefix: str | None, uri: str | None) -> None:
+        if uri is not None and len(uri) > longest:
+            raise Refused(f"a namespace has {len(uri):,} characters; the limit is {longest:,}")
+
+    return check
+
+
+def _run(parser: expat.XMLParserType, message: Message, limits: Limits, names: dict[str | None, str]) -> None:
     try:
         parser.Parse(message.data, True)
     except expat.ExpatError as error:
         reason = expat.ErrorString(error.code) or str(error)
-        raise MessageError(reason, error.lineno, error.offset + 1) from None
-    except _Refused as refusal:
-        line, column = parser.CurrentLineNumber, parser.CurrentColumnNumber + 1
-        raise MessageError(str(refusal), line, column) from None
+        raise _at(reason, error.lineno, error.offset, message) from None
+    except Refused as refusal:
+        raise _placed(refusal, parser, message) from None
     except (ValueError, LookupError) as error:  # from the codec
         hint = "send UTF-8, UTF-16 or an 8-bit encoding"
         raise MessageError(f"the encoding cannot be read: {error}; {hint}") from None
-    if max(map(len, names)) > limits.name_length:
-        longest = max(map(len, names))
-        raise MessageError(f"a name has {longest:,} characters; the limit is {limits.name_length:,}")
+    names.pop(None, None)
+    if max(map(len, names), default=0) > limits.name_length:  # type: ignore[arg-type]
+        raise _long_name(message, limits)
+
+
+def _placed(refusal: Refused, parser: expat.XMLParserType, message: Message) -> MessageError:
+    return _at(str(refusal), parser.CurrentLineNumber, parser.CurrentColumnNumber, message)
+
+
+def _at(reason: str, line: int, offset: int, message: Message) -> MessageError:
+    """expat counts columns from 0, and a byte order mark as one."""
+    marked = line == 1 and message.data.startswith(BYTE_ORDER_MARKS)
+    return MessageError(reason, line, max(1, offset + (0 if marked else 1)))
+
+
+def _long_name(message: Message, limits: Limits) -> MessageError:
+    """Finds the place of a name that is too long, by reading again and looking at each."""
+
+    def start(name: str, attributes: dict[str, str]) -> None:
+        longest = max(map(len, (name, *attributes)))
+        if longest > limits.name_length:
+            raise Refused(f"a name has {longest:,} characters; the limit is {limits.name_length:,}")
+
+    parser = expat.ParserCreate(message.encoding, SEPARATOR)
+    parser.StartElementHandler = start
+    try:
+        parser.Parse(message.data, True)
+    except Refused as refusal:
+        return _placed(refusal, parser, message)
+    return MessageError(f"a name is too long; the limit is {limits.name_length:,} characters")
 
 
 def _refuse(depth: int, attributes: int, limits: Limits) -> NoReturn:
     if attributes > limits.attributes:
-        raise _Refused(f"an element has {attributes:,} attributes; the limit is {limits.attributes:,}")
-    raise _Refused(f"elements are nested {depth:,} deep; the limit is {limits.depth:,}")
-
-
-class _DoctypeGuard:
-    """Watches a document type declaration for what it would make the parser do."""
-
-    def __init__(self, message: Message, limits: Limits) -> None:
-        self._message = message
-        self._limits = limits
-        self._entities: dict[str, str] = {}
-
-    def watch(self, parser: expat.XMLParserType) -> None:
-        parser.EntityDeclHandler = self._entity
-        parser.EndDoctypeDeclHandler = self._end
-        parser.ExternalEntityRefHandler = self._external
-        parser.SkippedEntityHandler = self._skipped
-
-    def _entity(
-        self, name: str, parameter: bool, value: str | None, base: object, system: object, *_: object
-    ) -> None:
-        if not parameter and value is not None:
-            self._entities.setdefault(name, value)
-
-    def _external(self, context: object, base: object, system: str | None, public: str | None) -> int:
-        raise _Refused(f"a reference to the external entity {system!r}, which is never fetched")
-
-    def _skipped(self, name: str, parameter: bool) -> None:
-        if not parameter:
-            raise _Refused(f"the entity {name!r} is not declared in the message itself")
-
-    def _end(self) -> None:
-        """Computes, before the body is parsed, how much its references would expand to."""
-        if not self._entities:
-            return
-        sizes: dict[str, int] = {}
-        for name in self._entities:
-            self._size(name, sizes)
-        text = decoded(self._message.data, self._message.encoding)
-        total = sum(sizes.get(match[1], 0) for match in _REFERENCE.finditer(text))
-        if total > self._limits.entity_expansion:
-            limit = f"the limit is {self._limits.entity_expansion:,}"
-            raise _Refused(f"entities expand to some {total:,} characters; {limit}")
-
-    def _size(self, name: str, sizes: dict[str, int]) -> int:
-        """How long an entity is, fully expanded; a loop, since declarations may be chained for long."""
-        stack = [name]
-        while stack:
-            entity = stack[-1]
-            inner = [m for m in _REFERENCE.findall(self._entities[entity]) if m in self._entities]
-            missing = [m for m in inner if m not in sizes]
-            if any(m in stack for m in missing):
-                raise _Refused(f"the entity {entity!r} refers to itself")
-            if missing:
-                stack.append(missing[0])
-                continue
-            sizes[entity] = len(self._entities[entity]) + sum(sizes[m] for m in inner)
-            stack.pop()
-        return sizes[name]
+        raise Refused(f"an element has {attributes:,} attributes; the limit is {limits.attributes:,}")
+    raise Refused(f"elements are nested {depth:,} deep; the limit is {limits.depth:,}")

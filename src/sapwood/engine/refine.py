@@ -7,19 +7,23 @@ then; its dictionary goes with it.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
+from xml.parsers import expat
 
 from lxml import etree
 
-from sapwood.engine.reader import Message
+from sapwood.engine.reader import SEPARATOR, Message
 from sapwood.errors import MessageError, QueryError
 from sapwood.lang.query import Query
 
 T = TypeVar("T")
+_log = logging.getLogger(__name__)
 _MESSAGES_PER_THREAD = 5_000
+_TRIAL = etree.ElementTree(etree.Element("trial"))
 
 
 class Refiner:
@@ -32,8 +36,12 @@ class Refiner:
         self._messages = 0
         self._process = 0
 
-    def compile(self, slot: int, query: Query) -> None:
-        self._truths[slot] = _compiled("boolean", query)
+    def compiled(self, query: Query) -> etree.XPath:
+        """The query's truth for lxml; QueryError if lxml cannot evaluate it."""
+        return _compiled("boolean", query)
+
+    def keep(self, slot: int, truth: etree.XPath) -> None:
+        self._truths[slot] = truth
 
     def forget(self, slot: int) -> None:
         self._truths.pop(slot, None)
@@ -49,7 +57,7 @@ class Refiner:
         return self._in_thread(evaluate)
 
     def on_tree(self, message: Message, use: Callable[[Any], T]) -> T:
-        """What `use` makes of the message's tree; nothing of the tree may be kept."""
+        """What `use` makes of the message's tree; whoever keeps nodes of it keeps all of it in memory."""
         return self._in_thread(lambda: use(parsed(message)))
 
     def value(self, slot: int, query: Query, tree: Any) -> Any:
@@ -75,19 +83,76 @@ class Refiner:
 
 
 def parsed(message: Message) -> Any:
-    """The message as an lxml tree. It has passed the limits already, so lxml's own may be lifted."""
-    parser = etree.XMLParser(
-        resolve_entities="internal",  # type: ignore[arg-type]  # the stubs know only True and False
-        no_network=True,
-        load_dtd=False,
-        huge_tree=True,
-        encoding=message.encoding,
-    )
+    """The message as an lxml tree. It has passed the limits already, so lxml's own may be lifted.
+
+    A message with a document type declaration is not shown to lxml itself, which would load what is external
+    to supply default attributes: its tree is built from what expat reads.
+    """
+    if b"<!DOCTYPE" in message.data or b"\x00" in message.data[:4]:
+        return _built(message)
+    parser = etree.XMLParser(no_network=True, huge_tree=True, encoding=message.encoding)
     try:
         return etree.fromstring(message.data, parser).getroottree()
     except etree.XMLSyntaxError as error:
         line, column = error.position
         raise MessageError(error.msg or "not well-formed", line, column) from None
+
+
+def _built(message: Message) -> Any:
+    builder = etree.TreeBuilder(insert_comments=True, insert_pis=True)
+    parser = expat.ParserCreate(message.encoding, SEPARATOR)
+    parser.namespace_prefixes = True
+    parser.SetParamEntityParsing(expat.XML_PARAM_ENTITY_PARSING_UNLESS_STANDALONE)
+    namespaces: dict[str | None, str] = {}
+    depth = 0
+
+    def declare(prefix: str | None, uri: str | None) -> None:
+        if uri:
+            namespaces[prefix] = uri
+
+    def start(name: str, attributes: dict[str, str]) -> None:
+        nonlocal depth
+        depth += 1
+        values: dict[Any, Any] = {_clark(name): value for name, value in attributes.items()}
+        builder.start(_clark(name), values, dict(namespaces))  # type: ignore[call-arg]
+        namespaces.clear()
+
+    def end(name: str) -> None:
+        nonlocal depth
+        depth -= 1
+        builder.end(_clark(name))
+
+    parser.StartNamespaceDeclHandler, parser.StartElementHandler, parser.EndElementHandler = (
+        declare,
+        start,
+        end,
+    )
+    parser.CharacterDataHandler = builder.data
+    parser.CommentHandler = lambda text: builder.comment(text) if depth else None
+    parser.ProcessingInstructionHandler = lambda target, text: builder.pi(target, text) if depth else None
+    parser.ExternalEntityRefHandler = lambda *_: 1
+    ids: list[str] = []
+    parser.AttlistDeclHandler = lambda element, name, kind, *_: (
+        ids.append(f"<!ATTLIST {element} {name} ID #IMPLIED>") if kind == "ID" else None
+    )
+    parser.Parse(message.data, True)
+    return _with_ids(builder.close(), ids)
+
+
+def _with_ids(root: Any, declarations: list[str]) -> Any:
+    """The tree, read again with these declarations if there are any: lxml learns of ids in no other way."""
+    if not declarations:
+        return root.getroottree()
+    name = f"{root.prefix}:{etree.QName(root).localname}" if root.prefix else etree.QName(root).localname
+    doctype = f"<!DOCTYPE {name} [{''.join(declarations)}]>"
+    text = doctype + str(etree.tostring(root, encoding="unicode"))
+    return etree.fromstring(text.encode(), etree.XMLParser(no_network=True, huge_tree=True)).getroottree()
+
+
+def _clark(name: str) -> str:
+    """expat's `uri}local}prefix` as lxml's `{uri}local`."""
+    uri, brace, rest = name.partition(SEPARATOR)
+    return f"{{{uri}}}{rest.partition(SEPARATOR)[0]}" if brace else name
 
 
 class _Value:
@@ -99,21 +164,26 @@ class _Value:
 
     def on(self, tree: Any) -> Any:
         value = _evaluated(self._value, tree)
+        if value is False:
+            return []
         if self._count is not None and _evaluated(self._count, tree) > len(value):
             return [tree, *value]
         return value
 
 
 def _compiled(function: str, query: Query) -> etree.XPath:
-    text = f"{function}({query.text})"
+    text = f"{function}({query.rooted})"
     try:
-        return etree.XPath(text, namespaces=dict(query.namespaces) or None, smart_strings=True)
-    except etree.XPathSyntaxError as error:
-        raise QueryError(f"lxml cannot compile the query: {error}", query.text, 0) from None
+        xpath = etree.XPath(text, namespaces=dict(query.namespaces) or None, smart_strings=True)
+        xpath(_TRIAL)  # some things, such as too deep a nesting, lxml finds out only now
+    except (etree.XPathError, ValueError) as error:
+        raise QueryError(f"lxml cannot evaluate the query: {error}", query.text, 0) from None
+    return xpath
 
 
 def _evaluated(xpath: etree.XPath, tree: Any) -> Any:
     try:
         return xpath(tree)
     except etree.XPathEvalError as error:
-        raise MessageError(f"a query could not be evaluated on this message: {error}") from None
+        _log.warning("lxml gave up on a query, which does not match: %s: %s", error, xpath.path[:200])
+        return False

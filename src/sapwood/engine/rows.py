@@ -43,6 +43,10 @@ class Rows:
         self._length[row] = length - 1
         self._used -= 1
 
+    def clear(self, row: int) -> None:
+        self._used -= int(self._length[row])
+        self._length[row] = 0
+
     def row(self, row: int) -> Numbers:
         if row >= len(self._length):
             return self._pool[:0]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from decimal import Decimal
 from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
 from lxml import etree
 
-from sapwood.engine.document import ContextNode, Document
+from sapwood.engine.document import ContextNode, Document, Leafnode
 from sapwood.engine.evaluate import Evaluator
 from sapwood.engine.matches import Node
 from sapwood.engine.reader import Message, element_slices
@@ -15,16 +17,20 @@ from sapwood.engine.refine import Refiner
 from sapwood.lang.pattern import clark
 from sapwood.lang.query import Query
 
+_START_TAG = re.compile(r"""<(?:[^'">]|"[^"]*"|'[^']*')*>""")
+_ATTRIBUTE = re.compile(r"""[^\s=<>/"']+\s*=\s*(?:"[^"]*"|'[^']*')""")
+
 
 class Selection:
     """Selects in one message, for any number of queries."""
 
-    def __init__(self, message: Message, document: Document) -> None:
+    def __init__(self, message: Message, document: Document, refiner: Refiner) -> None:
         self._message = message
+        self._refiner = refiner
         self._document = document
         self.evaluator = Evaluator(document)
-        self._source: tuple[str, list[tuple[int, int]]] | None = None
-        self._sliced = False
+        self._source: tuple[str | None, list[tuple[int, int]]] | None = None
+        self._elements: list[Any] | None = None
 
     def by_pattern(self, query: Query) -> list[Node]:
         """The nodes of an exact query that the message matches."""
@@ -32,18 +38,18 @@ class Selection:
             return [Node(0, "boolean", "true", "")]
         return [self.node(node) for node in self.evaluator.select_any(query.paths)]
 
-    def by_xpath(self, queries: dict[int, Query], refiner: Refiner) -> dict[int, list[Node]]:
+    def by_xpath(self, queries: dict[int, Query]) -> dict[int, list[Node]]:
         """The nodes of refined queries, by slot, that the message matches."""
 
         def select(tree: Any) -> dict[int, list[Node]]:
             index = {element: i for i, element in enumerate(tree.getroot().iter("*"), 1)}
             index[tree] = 0
             return {
-                slot: self._converted(refiner.value(slot, query, tree), index)
+                slot: self._converted(self._refiner.value(slot, query, tree), index)
                 for slot, query in queries.items()
             }
 
-        return refiner.on_tree(self._message, select)
+        return self._refiner.on_tree(self._message, select)
 
     def node(self, node: ContextNode) -> Node:
         document = self._document
@@ -53,8 +59,9 @@ class Selection:
             return Node(node, kind, value, self._xml(node), clark(document.names[node]))
         if node.kind == "text":
             return Node(node.element, "text", value, escape(value))
-        name = document.attributes[node.element][2 * node.number]
-        return _attribute(node.element, clark(name), value)
+        name = clark(document.attributes[node.element][2 * node.number])
+        xml = self._attribute_xml(node.element, node.number, name, value)
+        return Node(node.element, "attribute", value, xml, name)
 
     # -- results of lxml -------------------------------------------------------------------------------
 
@@ -84,34 +91,40 @@ class Selection:
         if item.is_tail:
             parent = parent.getparent()
         if item.is_attribute:
-            return _attribute(index[parent], str(item.attrname), str(item))
+            names = self._document.attributes[index[parent]][::2]
+            number = [clark(name) for name in names].index(str(item.attrname))
+            return self.node(Leafnode(index[parent], "attribute", number))
         return Node(index[parent], "text", str(item), escape(item))
 
     # -- source ----------------------------------------------------------------------------------------
 
     def _xml(self, element: int) -> str:
-        if not self._sliced:
-            self._source = element_slices(self._message)
-            self._sliced = True
-        if self._source is None:
-            return self._serialized(element)
-        text, slices = self._source
+        text, slices = self._sliced()
+        if text is None:
+            return self._written(element)
         start, end = slices[element]
         return text[start:end]
 
-    def _serialized(self, element: int) -> str:
-        """The element written anew: where entities were expanded, there is no slice of the source to show."""
+    def _attribute_xml(self, element: int, number: int, name: str, value: str) -> str:
+        """The attribute as it stands in the start tag; a default one does not stand there."""
+        text, slices = self._sliced()
+        if text is not None:
+            tag = _START_TAG.match(text, slices[element][0])
+            written = [a for a in _ATTRIBUTE.findall(tag[0] if tag else "") if not a.startswith("xmlns")]
+            if number < len(written):
+                return str(written[number])
+        return f"{name.rpartition('}')[2]}={quoteattr(value)}"
 
-        def nodes(tree: Any) -> str:
-            elements = [tree.getroot(), *tree.getroot().iter("*")]
-            return str(etree.tostring(elements[element], encoding="unicode", with_tail=False))
+    def _sliced(self) -> tuple[str | None, list[tuple[int, int]]]:
+        if self._source is None:
+            self._source = element_slices(self._message) or (None, [])
+        return self._source
 
-        return Refiner().on_tree(self._message, nodes)
-
-
-def _attribute(element: int, name: str, value: str) -> Node:
-    local = name.rpartition("}")[2]
-    return Node(element, "attribute", value, f"{local}={quoteattr(value)}", name)
+    def _written(self, element: int) -> str:
+        """An element written anew: where entities were expanded, there is no slice of the source to show."""
+        if self._elements is None:
+            self._elements = self._refiner.on_tree(self._message, lambda tree: [tree, *tree.iter("*")])
+        return str(etree.tostring(self._elements[element], encoding="unicode", with_tail=False))
 
 
 def format_number(value: float) -> str:
@@ -120,4 +133,4 @@ def format_number(value: float) -> str:
         return "NaN"
     if value in (float("inf"), float("-inf")):
         return "Infinity" if value > 0 else "-Infinity"
-    return str(int(value)) if value == int(value) else repr(value)
+    return str(int(value)) if value == int(value) else format(Decimal(repr(value)), "f")

@@ -184,6 +184,32 @@ def _trigrams(text: str) -> set[str]:
     return {text[i : i + 3] for i in range(len(text) - 2)}
 
 
+class _Codes:
+    """Numbers for the strings that `!=` compares with, so that they can be kept sorted."""
+
+    def __init__(self) -> None:
+        self._codes: dict[str, list[int]] = {}  # code, uses
+        self._next = 0
+
+    def of(self, text: str) -> float:
+        return float(self._codes[text][0]) if text in self._codes else -1.0
+
+    def use(self, text: str) -> float:
+        entry = self._codes.get(text)
+        if entry is None:
+            entry = self._codes[text] = [self._next, 0]
+            self._next += 1
+        entry[1] += 1
+        return float(entry[0])
+
+    def release(self, text: str) -> float:
+        entry = self._codes[text]
+        entry[1] -= 1
+        if not entry[1]:
+            del self._codes[text]
+        return float(entry[0])
+
+
 class ValueIndex:
     """All tests of one target of one path."""
 
@@ -193,7 +219,7 @@ class ValueIndex:
         self._equal_number: dict[float, Marks] = {}
         self._ordered: dict[str, _Ordered] = {}
         self._unequal_text = _Ordered()
-        self._text_codes: dict[str, int] = {}
+        self._codes = _Codes()
         self._prefixes: dict[str, Marks] = {}
         self._prefix_lengths: dict[int, int] = {}
         self._substrings = _Substrings()
@@ -206,16 +232,18 @@ class ValueIndex:
         """Files a number of a kind, `slots` or `anchors`, under a test; None is mere existence."""
         self._size += 1
         runs = self._runs(test, kind)
-        if runs is not None:
-            runs[0].add(runs[1], number)
-        else:
+        if test is None or runs is None:
             getattr(self._marks(test), kind).append(number)
+        else:
+            runs.add(test.value if isinstance(test.value, float) else self._codes.use(test.value), number)
 
     def remove(self, test: Test | None, kind: str, number: int) -> None:
         self._size -= 1
         runs = self._runs(test, kind)
-        if runs is not None:
-            runs[0].remove(runs[1], number)
+        if test is not None and runs is not None:
+            runs.remove(
+                test.value if isinstance(test.value, float) else self._codes.release(test.value), number
+            )
             return
         marks = self._marks(test)
         getattr(marks, kind).remove(number)
@@ -229,7 +257,7 @@ class ValueIndex:
         if self._equal_number or self._ordered:
             self._collect_numbers(to_number(value), into)
         if self._unequal_text:
-            code = float(self._text_codes.get(value, -1))
+            code = self._codes.of(value)
             into.slot_runs.extend(self._unequal_text.slots.passing("!=", code))
             into.anchor_runs.extend(self._unequal_text.anchors.passing("!=", code))
         for length in self._prefix_lengths:
@@ -245,16 +273,14 @@ class ValueIndex:
             into.slot_runs.extend(ordered.slots.passing(op, number))
             into.anchor_runs.extend(ordered.anchors.passing(op, number))
 
-    def _runs(self, test: Test | None, kind: str) -> tuple[SortedRuns, float] | None:
-        """Where a test that is kept sorted is filed, and under which key."""
+    def _runs(self, test: Test | None, kind: str) -> SortedRuns | None:
+        """Where a test that is kept sorted is filed."""
         if test is None or test.op not in ("!=", "<", "<=", ">", ">="):
             return None
-        if isinstance(test.value, float):
-            ordered, key = self._ordered.setdefault(test.op, _Ordered()), test.value
-        else:
-            ordered = self._unequal_text
-            key = float(self._text_codes.setdefault(test.value, len(self._text_codes)))
-        return getattr(ordered, kind), key
+        is_number = isinstance(test.value, float)
+        ordered = self._ordered.setdefault(test.op, _Ordered()) if is_number else self._unequal_text
+        runs: SortedRuns = getattr(ordered, kind)
+        return runs
 
     def _marks(self, test: Test | None) -> Marks:
         if test is None:

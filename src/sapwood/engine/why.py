@@ -9,7 +9,7 @@ from sapwood.engine.document import ContextNode
 from sapwood.engine.evaluate import DOCUMENT, Evaluator
 from sapwood.engine.matches import Node
 from sapwood.engine.select import Selection
-from sapwood.lang.pattern import And, Condition, Has, Path, Step
+from sapwood.lang.pattern import EMPTY, And, Condition, Has, Or, Path, Step
 from sapwood.lang.query import Query
 
 
@@ -67,10 +67,14 @@ def why(query: Query, matched: bool, selection: Selection, refined: list[Node]) 
 
 
 def _paths(condition: Condition) -> Iterator[Path]:
-    """The paths that a condition on the message asks for."""
-    for item in condition.items if isinstance(condition, And) else (condition,):
-        if isinstance(item, Has) and item.path.steps:
-            yield item.path
+    """The paths that a condition on the message asks for, with what it asks of their nodes."""
+    if isinstance(condition, And | Or):
+        for item in condition.items:
+            yield from _paths(item)
+    elif isinstance(condition, Has) and condition.path.steps:
+        *steps, last = condition.path.steps
+        tested = (Has(EMPTY, condition.test),) if condition.test is not None else ()
+        yield Path((*steps, Step(last.axis, last.test, (*last.conditions, *tested))))
 
 
 def _route(path: Path, evaluator: Evaluator) -> list[ContextNode]:
@@ -104,7 +108,7 @@ def _witnesses(
     for item in condition.items if isinstance(condition, And) else (condition,):
         if isinstance(item, Has) and item.path.steps:
             for found in evaluator.select(item.path, node):
-                if item.test is None or evaluator.holds(Has(Path(()), item.test), found):
+                if item.test is None or evaluator.holds(Has(EMPTY, item.test), found):
                     yield StepTaken(f"  [{item}]", selection.node(found))
                     break
         else:

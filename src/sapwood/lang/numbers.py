@@ -6,7 +6,9 @@ import math
 import re
 from collections.abc import Callable
 
-_NUMBER = re.compile(r"[ \t\r\n]*(-?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[ \t\r\n]*\Z")
+_NUMBER = re.compile(
+    r"[ \t\r\n]*(-?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)(?:[eE][+-]?)?[ \t\r\n]*\Z"
+)
 
 
 def to_number(value: str | float) -> float:

@@ -94,17 +94,22 @@ class _Parser:
     def _unexpected(self, expected: str) -> QueryError:
         token = self._next
         found = "the query ends" if token.kind == "end" else f"found {token.text!r}"
-        hint = None
-        if (
-            token.kind == "operator"
-            and token.text == "="
-            and self._at
-            and self._tokens[self._at - 1].text == "="
-        ):
-            hint = "XPath compares with a single ="
-        elif token.text == ")" or token.text == "]":
-            hint = f"there is a {token.text!r} too many, or an operand is missing before it"
-        return self._error(f"{expected}, but {found}", token.start, hint)
+        return self._error(f"{expected}, but {found}", token.start, self._hint_for(token))
+
+    def _hint_for(self, token: Token) -> str | None:
+        """What to write instead of a token that cannot stand where it does."""
+        before = self._tokens[self._at - 1].text if self._at else ""
+        if token.kind == "name" and token.text in hints.XPATH2_OPERATORS:
+            return f"XPath 2.0's {token.text!r} is written {hints.XPATH2_OPERATORS[token.text]} in XPath 1.0"
+        if token.kind == "variable" and before in hints.XPATH2_KEYWORDS:
+            return hints.XPATH2_KEYWORDS[before]
+        if token.text == "=" and before == "=":
+            return "XPath compares with a single ="
+        if token.text == "(" and before in ("/", "//"):
+            return "XPath 1.0 has no a/(b|c): write a/b | a/c"
+        if token.text in (")", "]"):
+            return f"there is a {token.text!r} too many, or an operand is missing before it"
+        return None
 
     # -- expressions -----------------------------------------------------------------------------------
 
@@ -141,11 +146,14 @@ class _Parser:
         return left
 
     def _unary(self) -> Expr:
-        minus = self._accept("-")
-        if minus is None:
-            return self._union()
-        operand = self._unary()
-        return Negate(operand, start=minus.start, end=operand.end)
+        signs: list[Token] = []
+        while (minus := self._accept("-")) is not None:
+            signs.append(minus)
+        operand = self._union()
+        # Two signs make a number of what they stand before; further pairs change nothing.
+        for sign in signs[: 2 - len(signs) % 2] if signs else ():
+            operand = Negate(operand, start=sign.start, end=operand.end)
+        return operand
 
     def _union(self) -> Expr:
         left = self._path()
@@ -298,6 +306,8 @@ class _Parser:
     def _kind_test(self, name: Token) -> str:
         if name.text not in _NODE_TYPES:
             hint = hints.XPATH2_KEYWORDS.get(name.text)
+            if name.text in RETURN_TYPES:
+                hint = f"write {name.text}(path) around the path"
             raise self._error(f"{name.text}() cannot stand as a path step", name.start, hint)
         opened = self._take()
         target = ""

@@ -12,7 +12,8 @@ All of them are immutable and hash-consed: two equal ones are one object, so equ
 sub-patterns shared by many queries are compiled, indexed and evaluated once. The table holds them weakly;
 what no query uses any more is freed.
 
-Names are the reader's: `local`, `uri}local`, `*`, `uri}*`, and `text()` for text nodes.
+Names are the reader's: `local`, `uri}local`, `*`, `uri}*`, ANY_NAMESPACE + `}local`, and `text()` for text
+nodes.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from weakref import WeakValueDictionary
 
 T = TypeVar("T", bound="Interned")
 TEXT = "text()"
+ANY_NAMESPACE = "\0"
+"""what stands for the URI where a local name is wanted in any namespace: no URI contains it"""
 
 
 class Axis(Enum):
@@ -135,9 +138,9 @@ class Has(Condition):
         if self.test is None:
             return path
         if self.test.op in ("contains", "starts-with"):
-            if not self.first:
-                return f"{path}[{self.test.op}(., {constant(self.test.value)})]"
-            return f"{self.test.op}({path}, {constant(self.test.value)})"
+            if self.first or at_most_one(self.path):
+                return f"{self.test.op}({path}, {constant(self.test.value)})"
+            return f"{path}[{self.test.op}(., {constant(self.test.value)})]"
         return f"{f'string({path})' if self.first else path} {self.test}"
 
 
@@ -273,13 +276,26 @@ def predicates(conditions: Iterable[Condition]) -> tuple[Condition, ...]:
 
 def clark(name: str) -> str:
     """A reader's name as people write it, `{uri}local`."""
-    return "{" + name if "}" in name else name
+    return "{" + name.replace(ANY_NAMESPACE, "*") if "}" in name else name
 
 
 def constant(value: str | float) -> str:
     if isinstance(value, str):
         return f"'{value}'" if "'" not in value else f'"{value}"'
     return str(int(value)) if value == value and abs(value) < 1e15 and value == int(value) else repr(value)
+
+
+def at_most_one(path: Path) -> bool:
+    """Whether a path reaches at most one node from its context, so that `first` says nothing."""
+    if not path.steps:
+        return True
+    only = path.steps[0]
+    return len(path.steps) == 1 and only.axis is Axis.ATTRIBUTE and not is_wildcard(only.test)
+
+
+def is_wildcard(test: str) -> bool:
+    """Whether a name test passes more than one name."""
+    return test.endswith("*") or test.startswith(ANY_NAMESPACE)
 
 
 def relative(path: Path) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from sapwood.lang.ast import ExprType, type_of
 from sapwood.lang.parser import parse
 from sapwood.lang.pattern import Axis, Condition, Has, Path, Step, all_of
+from sapwood.lang.rooted import rooted
 from sapwood.lang.translate import Reason, Translator
 
 # Plain paths, by far the most frequent queries, skip the parser: /a//b/*
@@ -30,6 +31,8 @@ class Query:
     paths: tuple[Path, ...] = ()
     reasons: tuple[Reason, ...] = ()
     namespaces: Mapping[str, str] = field(default_factory=dict)
+    rooted: str = ""
+    """the text for lxml, if it has to decide: all paths absolute"""
 
     @property
     def exact(self) -> bool:
@@ -55,11 +58,14 @@ def compile_query(text: str, namespaces: Mapping[str, str] | None = None) -> Que
     if kind == "node-set":
         nodes = translator.nodes(expr)
         condition = translator.existence(nodes)
-        paths = tuple(dict.fromkeys(Path(route.steps) for route in nodes.routes if not route.context))
+        distinct = {Path(route.steps) for route in nodes.routes if not route.context}
+        paths = tuple(sorted(distinct, key=str))
     else:
         condition = translator.boolean(expr)
         if kind != "boolean" and not translator.reasons:
             translator.weaken(expr, f"a {kind} is computed by the XPath processor")
     condition = all_of((condition, *translator.hoisted))
     reasons = tuple(translator.reasons)
-    return Query(text, kind, condition, () if reasons else paths, reasons, dict(namespaces or {}))
+    if not reasons:
+        return Query(text, kind, condition, paths)
+    return Query(text, kind, condition, (), reasons, dict(namespaces or {}), rooted(text, expr))

@@ -178,11 +178,3 @@ def _why_cut(step: ast.Step) -> str:
 
 def _is_name(test: str) -> bool:
     return not test.endswith(")")
-
-
-def at_most_one(route: Route) -> bool:
-    """Whether a route reaches at most one node from its context, so that `first` says nothing."""
-    if not route.steps:
-        return True
-    only = route.steps[0]
-    return len(route.steps) == 1 and only.axis is Axis.ATTRIBUTE and "*" not in only.test

@@ -23,19 +23,22 @@ from dataclasses import dataclass
 from sapwood.lang import ast
 from sapwood.lang.numbers import COMPARE, to_number
 from sapwood.lang.pattern import (
+    ANY_NAMESPACE,
     FALSE,
     TEXT,
     TRUE,
     Condition,
     Named,
+    Path,
     Position,
     Test,
     all_of,
     any_of,
+    at_most_one,
     negation,
     predicates,
 )
-from sapwood.lang.routes import ANYWHERE, NodeSet, Route, Walk, at_most_one, filtered
+from sapwood.lang.routes import ANYWHERE, NodeSet, Route, Walk, filtered
 
 _FLIPPED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
@@ -221,11 +224,11 @@ class Translator:
         local = value.rpartition(":")[2]
         on_element = self._in_predicate and not self._on_leaves
         if on_element and value and call.name == "local-name":
-            return Named(f"*}}{value}")
+            return Named(f"{ANY_NAMESPACE}}}{value}")
         if on_element and value and call.name == "namespace-uri":
             return Named(f"{value}}}*")
         self.weaken(call, f"{call.name}() of prefixes, or of other nodes than elements")
-        return Named(f"*}}{local}") if on_element and local and call.name == "name" else TRUE
+        return Named(f"{ANY_NAMESPACE}}}{local}") if on_element and local and call.name == "name" else TRUE
 
     def _string_equality(self, call: ast.Call, function: str, value: str | float) -> Condition:
         if function == "normalize-space" or isinstance(value, float):
@@ -254,7 +257,7 @@ class Translator:
         nodes = self.nodes(subject) if subject is not None else NodeSet([Route(False)])
         if nodes.beyond is None and len(nodes.routes) == 1:
             route = nodes.routes[0]
-            return self._relative(route.holds(test, first=not at_most_one(route)), nodes)
+            return self._relative(route.holds(test, first=not at_most_one(Path(route.steps))), nodes)
         if nodes.beyond is None:
             self.weaken(expr, "the first node of a union")
         return self._any(nodes, lambda route: route.holds(test))
@@ -274,14 +277,19 @@ class Translator:
 
     def _operands_exist(self, expr: ast.Expr) -> Condition:
         """What must exist for `expr` not to be NaN as a number, nor empty as a string."""
-        match expr:
-            case ast.Binary(op="+" | "-" | "*" | "div" | "mod", left=left, right=right):
-                return all_of((self._operands_exist(left), self._operands_exist(right)))
-            case ast.Negate(operand=operand):
-                return self._operands_exist(operand)
-            case ast.Call(name="number" | "string" | "normalize-space" | "translate", args=(argument, *_)):
-                return self._operands_exist(argument)
-        return self.boolean(expr) if _is_nodes(expr) else TRUE
+        needed: list[Condition] = []
+        parts = [expr]
+        while parts:  # a loop, because chains may be thousands long
+            match parts.pop():
+                case ast.Binary(op="+" | "-" | "*" | "div" | "mod", left=left, right=right):
+                    parts += (left, right)
+                case ast.Negate(operand=operand):
+                    parts.append(operand)
+                case ast.Call(name="number" | "string" | "normalize-space" | "translate", args=(first, *_)):
+                    parts.append(first)
+                case part if _is_nodes(part):
+                    needed.append(self.boolean(part))
+        return all_of(needed)
 
     # -- node-sets -------------------------------------------------------------------------------------
 

@@ -1,0 +1,60 @@
+"""Sizes at which all experiments together take a few seconds, and a folder like the published one."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+from sapwood.bench import sources
+from sapwood.bench.scale import Scale
+from sapwood.workload import load_dtd
+
+TINY = Scale(
+    messages=4,
+    few=10,
+    distinct=60,
+    repeated=80,
+    predicates=30,
+    nested=20,
+    churned=50,
+    loads=2,
+    growth_messages=3,
+    growth_distinct=(10, 40),
+    growth_repeated=(10, 60),
+    growth_queries=30,
+    growth_deep_queries=20,
+    growth_branching=15,
+    depths=(6, 7),
+    wildcards=(0.0, 0.5),
+    descendants=(0.0, 1.0),
+    predicate_counts=(0, 2),
+    twin_predicate_counts=(2,),
+    ranges=(10, 20),
+    twin_ranges=10,
+    nested_counts=(0, 1),
+    inserted=5,
+    insert_populations=(10, 30),
+    nestings=(5, 10),
+    recursive_queries=6,
+    rounds=2,
+    seconds=0.0,
+    sampled_queries=5,
+    sampled_messages=2,
+)
+
+
+def nitf_folder(folder: Path) -> Path:
+    """A folder with all files of the published workload, filled from the news DTD."""
+    made = sources.Generated(load_dtd("news"))
+    (folder / sources.MESSAGES).mkdir()
+    for number, message in enumerate(made.messages(6)):
+        (folder / sources.MESSAGES / f"{number}.xml").write_bytes(message)
+    for name, lines in (
+        (sources.DISTINCT, made.distinct(60)),
+        (sources.REPEATED, made.repeated(80)),
+        (sources.PREDICATES, made.predicates(30)),
+        (sources.NESTED, made.nested(20)),
+    ):
+        with gzip.open(folder / name, "wt", encoding="utf-8") as file:
+            file.writelines(f"{line}\n" for line in lines)
+    return folder

@@ -1,0 +1,285 @@
+"""What a user reads: how a query is evaluated (`explain`) and why a message matches or not (`why`)."""
+
+from __future__ import annotations
+
+import pytest
+
+from sapwood import Explanation, Matcher, Tuning, Why
+
+NAMESPACES = {"p": "urn:p"}
+REPORT = (
+    '<report><section id="intro" difficulty="easy"><title>Pub-Sub</title>'
+    '<section difficulty="easy"><figure><title>XML Processing</title></figure></section>'
+    "<figure><title>Scalability</title></figure></section></report>"
+)
+
+
+def explained(query: str) -> Explanation:
+    matcher = Matcher(NAMESPACES)
+    matcher.add("q", query)
+    return matcher.explain("q")
+
+
+def asked_why(query: str, message: str = REPORT) -> Why:
+    with Matcher(NAMESPACES) as matcher:
+        matcher.add("q", query)
+        answer = matcher.why("q", message)
+        assert answer.matched == ("q" in matcher.match(message))
+        return answer
+
+
+# -- explain ---------------------------------------------------------------------------------------------
+
+
+def test_a_query_decided_by_its_paths() -> None:
+    assert str(explained('//section[@difficulty="easy"][title="Pub-Sub"]')) == (
+        'query     //section[@difficulty="easy"][title="Pub-Sub"]\n'
+        "pattern   //section[@difficulty = 'easy' and title = 'Pub-Sub']\n"
+        "found by  //section/@difficulty = 'easy' and //section/title = 'Pub-Sub'\n"
+        "decided   natively, by these paths alone"
+    )
+
+
+def test_a_query_decided_by_its_pattern() -> None:
+    assert str(explained("//section[not(@id)]/figure[2]")) == (
+        "query     //section[not(@id)]/figure[2]\n"
+        "pattern   //section[not(@id)]/figure[position() = 2]\n"
+        "found by  //section/figure\n"
+        "decided   natively: the paths find candidates, the pattern is evaluated on them"
+    )
+
+
+def test_a_query_decided_by_lxml() -> None:
+    explanation = explained("//title/parent::*[count(*) = 2]")
+    assert explanation.decided_by == "xpath"
+    assert "//title" in explanation.paths[0]
+    text = str(explanation)
+    assert "decided   by lxml, on the messages that meet the pattern" in text
+    assert "refined   parent::*[count(*) = 2]: the parent axis" in text
+
+
+@pytest.mark.parametrize(
+    ("query", "decided_by", "paths"),
+    [
+        ("/a", "leaves", (("/a",),)),
+        ("/a//b/*", "leaves", (("/a//b/*",),)),
+        ("//@x", "leaves", (("//*/@x",),)),
+        ("/a/text()", "leaves", (("/a/text()",),)),
+        ("/a[@x = 1]", "leaves", (("/a/@x = 1",),)),
+        ("/a[b/c = 'v']", "leaves", (("/a/b/c = 'v'",),)),
+        ("/a[. = 'v']", "leaves", (("/a = 'v'",),)),
+        ("/a[contains(b, 'v')]", "pattern", (("/a/b[contains(., 'v')]",),)),
+        ("/a[starts-with(@x, 'v')]", "leaves", (("/a/@x[starts-with(., 'v')]",),)),
+        ("/a[b or c]", "leaves", (("/a/b",), ("/a/c",))),
+        ("/a | /b", "leaves", (("/a",), ("/b",))),
+        ("/a[self::a or self::b]", "leaves", (("/a",),)),
+        ("/*[self::a or self::b]/c", "leaves", (("/a/c",), ("/b/c",))),
+        ("not(/a)", "pattern", (("every message",),)),
+        ("/", "leaves", (("every message",),)),
+        ("/a[2]", "pattern", (("/a",),)),
+        ("//b/..", "xpath", (("//b",),)),
+        ("count(//b) > 2", "xpath", (("//b",),)),
+        ("/a/b[../c]", "xpath", (("//c", "/a/b"),)),
+        ("string-length('x')", "xpath", (("every message",),)),
+    ],
+)
+def test_how_a_query_is_decided_and_found(
+    query: str, decided_by: str, paths: tuple[tuple[str, ...], ...]
+) -> None:
+    explanation = explained(query)
+    assert explanation.decided_by == decided_by
+    assert {frozenset(group) for group in explanation.paths} == {frozenset(group) for group in paths}
+
+
+@pytest.mark.parametrize(
+    ("query", "path"),
+    [
+        ("/p:a/b", "/{urn:p}a/b"),
+        ("//p:*", "//{urn:p}*"),
+        ("/a/@p:x", "/a/@{urn:p}x"),
+        ("/a[@p:x = 1]", "/a/@{urn:p}x = 1"),
+        ("/a[@p:* = 1]", "/a/@{urn:p}* = 1"),
+        ("//*[local-name() = 'b']", "//{*}b"),
+    ],
+)
+def test_names_with_namespaces_are_written_in_braces(query: str, path: str) -> None:
+    assert explained(query).paths == ((path,),)
+    assert path in str(explained(query))
+
+
+@pytest.mark.parametrize(
+    ("query", "part", "why"),
+    [
+        ("//b/following::c", "following::c", "the following axis"),
+        ("//a[../b]", "..", "the parent axis"),
+        ("//a[b = c]", "b = c", "a comparison between paths"),
+        ("//a[count(b) = 2]", "count(b) = 2", "count()"),
+        ("//a[@x + 1 = 2]", "@x + 1 = 2", "computed value"),
+        ("//a[string-length(@x) > 3]", "string-length(@x) > 3", "computed value"),
+        ("(//a)[2]", "2", "position"),
+        ("//a[position() mod 2 = 1]", "position() mod 2 = 1", ""),
+        ("//a[/b]", "/b", "absolute path"),
+        ("//comment()", "comment()", "comment()"),
+        ("id('x')", "id('x')", "id()"),
+        ("//a[lang('en')]", "lang('en')", "lang()"),
+    ],
+)
+def test_what_is_refined_is_quoted_with_the_reason(query: str, part: str, why: str) -> None:
+    refined = explained(query).refined
+    assert any(text.startswith(f"{part}: ") and why in text for text in refined), refined
+
+
+def test_what_is_native_has_nothing_refined() -> None:
+    assert explained("//a[b and not(c)][2]/@x").refined == ()
+
+
+def test_sharing_is_told() -> None:
+    matcher = Matcher()
+    matcher.add_many([(1, "/a[b][c]"), (2, "/a[c and b]"), (3, "/a[b]"), (4, "/a[c][b]")])
+    assert [matcher.explain(id).shared_with for id in (1, 2, 3, 4)] == [2, 2, 0, 2]
+    assert "shared    with 2 subscriptions that ask the same" in str(matcher.explain(1))
+    assert "shared" not in str(matcher.explain(3))
+    matcher.remove(2)
+    assert matcher.explain(1).shared_with == 1
+
+
+def test_one_other_subscription_is_told_in_the_singular() -> None:
+    matcher = Matcher()
+    matcher.add_many([(1, "/a"), (2, "/a")])
+    assert "shared    with 1 subscription that asks the same" in str(matcher.explain(1))
+
+
+def test_a_query_that_can_never_match_is_told_to_be_so() -> None:
+    explanation = explained("/a[false()]")
+    assert explanation.paths == ()
+    assert "never" in str(explanation) or "no message" in str(explanation)
+
+
+def test_explanations_can_be_compared_and_kept() -> None:
+    assert explained("/a[b]") == explained("/a[b]")
+    assert len({explained("/a"), explained("/a"), explained("/b")}) == 2
+
+
+@pytest.mark.parametrize(
+    "tuning", [Tuning(cache=0), Tuning(index_values=False), Tuning(join_bundles=False)], ids=str
+)
+def test_explaining_does_not_depend_on_tuning(tuning: Tuning) -> None:
+    matcher = Matcher(tuning=tuning)
+    matcher.add("q", "//a[@x = 1][b]")
+    assert matcher.explain("q") == explained("//a[@x = 1][b]")
+
+
+# -- why -------------------------------------------------------------------------------------------------
+
+
+def steps(answer: Why) -> list[tuple[str, int]]:
+    return [(taken.step.strip(), taken.node.index) for taken in answer.steps]
+
+
+def test_why_a_path_matches_step_by_step() -> None:
+    answer = asked_why("/report//figure/title")
+    assert answer.matched
+    assert steps(answer) == [("/report", 1), ("//figure", 5), ("/title", 6)]
+    lines = str(answer).split("\n")
+    assert lines[0] == "query     /report//figure/title"
+    assert lines[1].startswith("matched   yes: ")
+    assert lines[-1].split() == ["/title", "element", "6:", "<title>XML", "Processing</title>"]
+
+
+def test_why_predicates_hold() -> None:
+    answer = asked_why('//section[@difficulty="easy"][title="Pub-Sub"]')
+    assert steps(answer) == [("//section", 2), ("[@difficulty = 'easy']", 2), ("[title = 'Pub-Sub']", 3)]
+    assert answer.steps[1].node.kind == "attribute"
+    assert answer.steps[2].node.value == "Pub-Sub"
+
+
+@pytest.mark.parametrize(
+    ("query", "witness"),
+    [
+        ("//title = 'Scalability'", 8),
+        ("//figure/title = 'Scalability'", 8),
+        ("//section[figure/title = 'Scalability']", 8),
+        ("//section[title or figure][.//title = 'XML Processing']", 6),
+        ("contains(//title, 'Pub')", 3),
+        ("//nothing or //figure[title = 'Scalability']", 7),
+        ("//section[not(@id)]", 4),
+        ("//section[last()]/figure", 5),
+        ("//title[. = 'Scalability']/text()", 8),
+    ],
+)
+def test_why_shows_a_node_that_really_passes(query: str, witness: int) -> None:
+    answer = asked_why(query)
+    assert answer.matched
+    assert witness in [taken.node.index for taken in answer.steps], str(answer)
+
+
+def test_each_step_is_reached_from_the_one_before() -> None:
+    answer = asked_why("//a/b/c", "<r><a><b/></a><x><b><c/></b></x><a><b/><b><c/></b></a></r>")
+    assert steps(answer) == [("//a", 7), ("/b", 9), ("/c", 10)]
+
+
+def test_why_a_refined_query_matches() -> None:
+    answer = asked_why("//title/..")
+    assert answer.matched
+    assert "lxml" in answer.reason
+    assert [taken.node.index for taken in answer.steps] == [2, 5, 7]
+
+
+def test_why_a_value_matches() -> None:
+    answer = asked_why("count(//figure) = 2")
+    assert answer.matched
+    assert "lxml" in answer.reason
+
+
+@pytest.mark.parametrize(
+    ("query", "reason", "reached"),
+    [
+        ("/report/figure", "/figure", [1]),
+        ("/report/section/title/b", "/b", [1, 2, 3]),
+        ("/nothing/at/all", "/nothing", []),
+        ("//section[@id = 'outro']/title", "@id = 'outro'", []),
+        ("/report/section[figure][5]", "position() = 5", [1]),
+        ("//figure[title = 'None']", "title = 'None'", []),
+        ("//title = 'None'", "'None'", None),
+        ("count(//figure) = 7", "lxml says no", None),
+        ("//figure[title = ../title]", "lxml says no", None),
+        ("//nothing/..", "//nothing", []),
+    ],
+)
+def test_why_not_says_what_nothing_passes_and_how_far_it_got(
+    query: str, reason: str, reached: list[int] | None
+) -> None:
+    answer = asked_why(query)
+    assert not answer.matched
+    assert reason in answer.reason, str(answer)
+    assert "matched   no: " in str(answer)
+    if reached is not None:
+        assert [taken.node.index for taken in answer.steps if not taken.step.startswith(" ")] == reached
+
+
+@pytest.mark.parametrize(
+    "query", ["/", "true()", "not(//nothing)", "1 = 1", "//report | /report", "/report[1]"]
+)
+def test_why_has_an_answer_for_every_query(query: str) -> None:
+    answer = asked_why(query)
+    assert answer.matched
+    assert answer.reason
+    assert str(answer).startswith(f"query     {query}\n")
+
+
+def test_long_slices_are_cut_to_a_line() -> None:
+    answer = asked_why("//a", f"<a>{'long ' * 1_000}</a>")
+    assert all(len(line) < 140 for line in str(answer).split("\n"))
+    assert "…" in str(answer)
+    assert asked_why("//a", "<a>\n\n  x\n</a>").steps[0].node.xml == "<a>\n\n  x\n</a>"
+    assert "<a> x </a>" in str(asked_why("//a", "<a>\n\n  x\n</a>"))
+
+
+def test_why_does_not_disturb_matching() -> None:
+    matcher = Matcher()
+    matcher.add_many([(1, "//a[@x = 1]"), (2, "//a/.."), (3, "//b")])
+    message = "<r><a x='1'/></r>"
+    before = list(matcher.match(message))
+    for id in (1, 2, 3):
+        matcher.why(id, message)
+    assert list(matcher.match(message)) == before == [1, 2]
