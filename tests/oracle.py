@@ -55,6 +55,28 @@ def _content(rng: random.Random, depth: int, left: list[int]) -> str:
     return rng.choice(["<?pi data?>", "&amp;", "&#120;"])
 
 
+_DOCTYPES = [
+    "<!DOCTYPE a>",
+    "<!DOCTYPE a [<!ENTITY e 'v'><!ENTITY f '<b>&e;</b>'>]>",
+    "<!DOCTYPE a [<!ATTLIST a x CDATA '1' y CDATA #IMPLIED><!ATTLIST b z CDATA 'x'>]>",
+    "<!DOCTYPE a [<!ATTLIST p:a p:x CDATA '2'><!-- note --><?pi data?>]>",
+]
+
+
+def random_message(rng: random.Random, document: str) -> bytes:
+    """The document with a prolog, a DOCTYPE that adds attributes or entities to it, in some encoding."""
+    doctype = rng.choice(["", *_DOCTYPES])
+    if "ENTITY" in doctype:
+        document = document.replace("&amp;", rng.choice(["&e;", "&f;"]))
+    around = ["", "<!-- around -->", "<?pi around?>"]
+    message = rng.choice(around) + doctype + rng.choice(around) + document + rng.choice(around)
+    encoding = rng.choice(["utf-8", "utf-8", "utf-16", "utf-8-sig", "iso-8859-1"])
+    declared = {"utf-16": "UTF-16", "iso-8859-1": "ISO-8859-1"}.get(encoding)
+    if declared is not None:
+        message = f'<?xml version="1.0" encoding="{declared}"?>{message}'
+    return message.encode(encoding)
+
+
 # -- queries -------------------------------------------------------------------------------------------
 
 

@@ -91,6 +91,35 @@ def test_a_crowd_of_queries_in_one_matcher(native: bool) -> None:
     assert tally.positive >= tally.answers * 0.05
 
 
+@pytest.mark.parametrize("native", [True, False], ids=["the native language", "all of XPath"])
+def test_messages_with_prologs_doctypes_and_encodings(native: bool) -> None:
+    """DOCTYPEs supply attributes and entities, whoever decides a query."""
+    tally = Tally()
+
+    @settings(max_examples=25, deadline=None, print_blob=True, suppress_health_check=list(HealthCheck))
+    @given(st.integers(0, 2**32))
+    def compare(seed: int) -> None:
+        rng = random.Random(seed)
+        queries = [oracle.random_query(rng, native) for _ in range(30)]
+        queries += [
+            "/comment()",
+            "/processing-instruction('pi')",
+            "//comment()[. = ' around ']/..",
+            "//p:*/@*",
+        ]
+        with Matcher(oracle.NAMESPACES) as matcher:
+            matcher.add_many(enumerate(queries))
+            for _ in range(5):
+                message = oracle.random_message(rng, oracle.random_document(rng, budget=20))
+                tree = oracle.parse(message, defaults=True)
+                answers = [_answer(tree, query) for query in queries]
+                _compare(matcher, "everything on", message, queries, answers, tally)
+
+    compare()
+    assert tally.answers >= 4_000
+    assert tally.positive >= tally.answers * 0.05
+
+
 Answer = list[oracle.Described] | None
 """the nodes that lxml selects; None: the document does not match"""
 
@@ -100,12 +129,17 @@ def _answer(tree: Any, query: str) -> Answer:
 
 
 def _compare(
-    matcher: Matcher, tuning: str, document: str, queries: list[str], wanted: list[Answer], tally: Tally
+    matcher: Matcher,
+    tuning: str,
+    document: str | bytes,
+    queries: list[str],
+    wanted: list[Answer],
+    tally: Tally,
 ) -> None:
     matched = set(matcher.match(document))
     selected = matcher.select(document)
     for id, (query, answer) in enumerate(zip(queries, wanted, strict=True)):
-        about = f"\n  query    {query}\n  document {document}\n  tuning   {tuning}"
+        about = f"\n  query    {query}\n  document {document!r}\n  tuning   {tuning}"
         assert (id in matched) == (answer is not None), f"lxml says {answer is not None}:{about}"
         assert (id in selected) == (answer is not None), f"select; lxml says {answer is not None}:{about}"
         if answer is not None:
@@ -222,7 +256,7 @@ class LiveChangesWithoutCache(LiveChanges):
 
 
 EDITS = settings(
-    max_examples=150,
+    max_examples=100,
     stateful_step_count=30,
     deadline=None,
     print_blob=True,

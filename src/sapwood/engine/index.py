@@ -189,17 +189,17 @@ class Index:
 
     def find(self, message: Message) -> Found:
         """What the message matches."""
-        root = self.machine.settle()
         if not (self._probing or self._deciding):
-            return Found(set(read_structure(message, self._limits, root)), NOTHING)
-        document = self.read(message, root)
+            return Found(set(read_structure(message, self._limits, self.machine.settle())), NOTHING)
+        document = self.read(message)
         evaluator = Evaluator(document)
         slots = self._candidates(document, evaluator)
         return Found(None, self._decide(message, evaluator, slots) if self._deciding else slots)
 
-    def read(self, message: Message, root: Place | None = None, all_text: bool = False) -> Document:
+    def read(self, message: Message, all_text: bool = False) -> Document:
+        """The message's nodes; text only if queries ask for it, or the caller does."""
         with_text = all_text or bool(self._targets or self._deciding)
-        return read_document(message, self._limits, root or self.machine.settle(), with_text)
+        return read_document(message, self._limits, self.machine.settle(), with_text)
 
     def slots_of(self, places: set[Place]) -> Ints:
         """The slots of all the paths that end in any of the places, without repetition."""
