@@ -269,6 +269,53 @@ def test_an_internal_subset_counts_in_utf_16_as_well(message: str) -> None:
     assert wide == plain
 
 
+@pytest.mark.parametrize("around", ["<!--c-->", "<?do it?>", "<!--c--><?do it?><!--d-->"])
+@pytest.mark.parametrize("doctype", ["", "<!DOCTYPE a>", "<!DOCTYPE a [<!ENTITY e 'v'>]>"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+def test_comments_and_instructions_around_the_root_count(around: str, doctype: str, encoding: str) -> None:
+    as_lxml_says(
+        f"{around}{doctype}{around}<a>v{around}w</a>{around}".encode(encoding),
+        *(
+            "/comment()",
+            "/comment()[2]",
+            "/processing-instruction('do')",
+            "//comment()[. = 'd']",
+            "/node()[1]",
+        ),
+        *(
+            "/a/preceding-sibling::comment()",
+            "/a/following::node()",
+            "/a/text()[2]",
+            "/node()[last()]/self::a",
+        ),
+    )
+
+
+@pytest.mark.parametrize("doctype", ["", "<!DOCTYPE a>", "<!DOCTYPE a [<!ATTLIST a y CDATA '1'>]>"])
+@pytest.mark.parametrize(
+    "body",
+    [
+        "<a xmlns:p='urn:p'><p:b p:x='1'/></a>",
+        "<p:a xmlns:p='urn:p' xmlns:q='urn:p' q:x='1'><q:b/><p:b/></p:a>",
+        "<a xmlns='urn:p'><b xmlns=''/><b/></a>",
+        "<a xmlns='urn:p'><p:b xmlns:p='urn:p'/></a>",
+        "<a><b xml:lang='en' xml:space='preserve'/></a>",
+    ],
+)
+def test_prefixes_are_the_messages_own_where_a_query_asks_for_them(body: str, doctype: str) -> None:
+    as_lxml_says(
+        doctype + body,
+        *("//*[name() = 'p:b']", "//*[name() = 'q:b']", "//*[name() = 'b']", "//@*[name() = 'q:x']"),
+        *(
+            "//@*[name() = 'p:x']",
+            "//*[starts-with(name(), 'p:')]",
+            "//b[lang('en')]",
+            "//@*[name() = 'xml:lang']",
+        ),
+        *("/*[count(namespace::*) = 2]", "/*[count(namespace::*) = 3]", "//*/namespace::p", "/*[@y = 1]"),
+    )
+
+
 @pytest.mark.parametrize("message", DOCTYPES.values(), ids=DOCTYPES.keys())
 def test_plain_paths_see_an_internal_subset_as_well(message: str) -> None:
     """A population of plain paths is matched by a reader of its own."""

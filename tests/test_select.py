@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -258,6 +260,21 @@ def test_where_entities_are_expanded_elements_are_written_anew() -> None:
     assert [(n.index, n.value) for n in select("//a", doctype + "<r>&e;<b/>&e;</r>")] == [(2, "v"), (4, "v")]
 
 
+def test_refined_queries_select_in_a_message_with_entities() -> None:
+    """In a process of its own: threads that wait for each other would wait for ever."""
+    code = """if True:
+        from sapwood import Matcher
+        with Matcher() as matcher:
+            matcher.add_many([(1, "//b/.."), (2, "//b"), (3, "//b/parent::*/@x | //b/following::c")])
+            found = matcher.select("<!DOCTYPE a [<!ENTITY e 'v'>]><a x='&e;'><b>&e;</b><c/></a>")
+            print({id: [node.xml for node in nodes] for id, nodes in found.items()})
+    """
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=15)
+    assert (
+        done.stdout == str({1: ['<a x="v"><b>v</b><c/></a>'], 2: ["<b>v</b>"], 3: ['x="v"', "<c/>"]}) + "\n"
+    ), done.stderr
+
+
 def test_selecting_many_elements_of_a_message_with_entities_reads_it_a_few_times_only(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -287,6 +304,32 @@ def test_text_and_attributes_are_written_so_that_they_can_be_put_in_xml_again() 
 def test_an_attribute_with_a_namespace_is_written_with_its_prefix() -> None:
     (attribute,) = select("//@p:y", MESSAGE)
     assert attribute.xml == 'p:y="2"'
+
+
+@pytest.mark.parametrize(
+    ("message", "written"),
+    [
+        ("<a x='1'/>", ["x='1'"]),
+        ('<a\n  x = "1"\n/>', ['x = "1"']),
+        ("""<a y="x='2'" x='1' z="&gt;"/>""", ["""y="x='2'\"""", "x='1'", 'z="&gt;"']),
+        ("<a z='/>' x='1'></a>", ["z='/>'", "x='1'"]),
+        ("<a xmlns:p='urn:p' p:x='2' xmlns='urn:p' x='1'/>", ["p:x='2'", "x='1'"]),
+        ("<a xmlns-x='2' xmlnsx='3' x='1'/>", ["xmlns-x='2'", "xmlnsx='3'", "x='1'"]),
+        ("<a é='é𝄞' x='1'/>", ["é='é𝄞'", "x='1'"]),
+    ],
+)
+@pytest.mark.parametrize("query", ["//@*", "//@*[count(..) * 1 = 1]"], ids=["native", "refined"])
+def test_attributes_are_shown_as_they_stand_in_the_message(
+    message: str, written: list[str], query: str
+) -> None:
+    assert slices(query, message) == written
+    assert slices(query, message.encode("utf-16")) == written
+
+
+def test_an_attribute_that_a_doctype_supplies_is_shown_as_well() -> None:
+    message = "<!DOCTYPE a [<!ATTLIST a x CDATA '1' y CDATA '&#60;'>]><a z='3'/>"
+    assert [(n.name, n.value) for n in select("//@*", message)] == [("z", "3"), ("x", "1"), ("y", "<")]
+    assert slices("//@*", message) == ["z='3'", 'x="1"', 'y="&lt;"']
 
 
 def test_duplicates_share_what_they_select() -> None:

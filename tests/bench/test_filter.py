@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from collections.abc import Iterator
 from io import StringIO
@@ -42,6 +43,8 @@ def test_every_figure_is_measured(everything: tuple[Report, Path]) -> None:
     measures = [figure.measure for figure in figures]
     assert measures.count("warm") == 5  # few, many, with duplicates, with predicates, nested
     assert measures.count("loading") == 2
+    assert measures.count("loading, garbage collector off") == 2
+    assert gc.isenabled()
     for measure in ("first pass", "churn, an add and a remove per message", "resident memory, warm"):
         assert measures.count(measure) == 1
     assert measures.count("recursion, degree") == 4

@@ -61,6 +61,9 @@ def paths(setting: Setting) -> Iterator[str]:
     _report_loading(setting, many, ratios, loading, compiling, 6)
     yield "queries that come and go"
     _churn(setting, matcher, messages, queries)
+    yield "loading, garbage collector off"
+    del matcher
+    _report_loading_uncollected(setting, many, queries)
 
 
 def _churn(setting: Setting, matcher: Matcher, messages: Sequence[bytes], queries: Sequence[str]) -> None:
@@ -138,6 +141,9 @@ def predicates(setting: Setting) -> Iterator[str]:
     yield workload
     _report_warm(setting, matcher, messages, workload, 25)
     _report_loading(setting, workload, ratios, loading, compiling, 25)
+    yield "loading, garbage collector off"
+    del matcher
+    _report_loading_uncollected(setting, workload, queries)
 
 
 def memory(setting: Setting) -> Iterator[str]:
@@ -163,6 +169,30 @@ def _report_warm(
     warm = setting.warm(matcher, messages)
     matched = round(timing.count(matcher, messages), 1)
     setting.figure("warm", workload, warm.multiple, RAW, bar, **details(warm, matched=matched))
+
+
+def _report_loading_uncollected(setting: Setting, workload: str, queries: Sequence[str]) -> None:
+    """Loading with Python's garbage collector off, on both sides.
+
+    The collector looks through all that is kept again and again, and lxml's objects, made in no time, suffer
+    from that more than ours: most of what lxml needs for very many queries is that.
+    """
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        compiling = compile_all(queries)
+        loading = load(queries)[1]
+    finally:
+        if collecting:
+            gc.enable()
+    setting.figure(
+        "loading, garbage collector off",
+        workload,
+        loading / compiling,
+        LXML,
+        seconds=round(loading, 2),
+        lxml_seconds=round(compiling, 2),
+    )
 
 
 def _report_loading(

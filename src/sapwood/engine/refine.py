@@ -12,11 +12,10 @@ import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
-from xml.parsers import expat
 
 from lxml import etree
 
-from sapwood.engine.reader import SEPARATOR, Message
+from sapwood.engine.reader import Message
 from sapwood.errors import MessageError, QueryError
 from sapwood.lang.query import Query
 
@@ -82,77 +81,28 @@ class Refiner:
         self._messages = 0
 
 
-def parsed(message: Message) -> Any:
-    """The message as an lxml tree. It has passed the limits already, so lxml's own may be lifted.
+class _Nothing(etree.Resolver):
+    """Whatever a message refers to outside itself is an empty string, and so is never fetched."""
 
-    A message with a document type declaration is not shown to lxml itself, which would load what is external
-    to supply default attributes: its tree is built from what expat reads.
-    """
-    if b"<!DOCTYPE" in message.data or b"\x00" in message.data[:4]:
-        return _built(message)
-    parser = etree.XMLParser(no_network=True, huge_tree=True, encoding=message.encoding)
+    def resolve(self, url: str, public: str, context: Any) -> Any:  # type: ignore[override]
+        return self.resolve_string("", context)  # type: ignore
+
+
+def parsed(message: Message) -> Any:
+    """The message as an lxml tree. It has passed the limits already, so lxml's own may be lifted."""
+    parser = etree.XMLParser(
+        attribute_defaults=True,
+        resolve_entities=True,
+        no_network=True,
+        huge_tree=True,
+        encoding=message.encoding,
+    )
+    parser.resolvers.add(_Nothing())
     try:
         return etree.fromstring(message.data, parser).getroottree()
     except etree.XMLSyntaxError as error:
         line, column = error.position
         raise MessageError(error.msg or "not well-formed", line, column) from None
-
-
-def _built(message: Message) -> Any:
-    builder = etree.TreeBuilder(insert_comments=True, insert_pis=True)
-    parser = expat.ParserCreate(message.encoding, SEPARATOR)
-    parser.namespace_prefixes = True
-    parser.SetParamEntityParsing(expat.XML_PARAM_ENTITY_PARSING_UNLESS_STANDALONE)
-    namespaces: dict[str | None, str] = {}
-    depth = 0
-
-    def declare(prefix: str | None, uri: str | None) -> None:
-        if uri:
-            namespaces[prefix] = uri
-
-    def start(name: str, attributes: dict[str, str]) -> None:
-        nonlocal depth
-        depth += 1
-        values: dict[Any, Any] = {_clark(name): value for name, value in attributes.items()}
-        builder.start(_clark(name), values, dict(namespaces))  # type: ignore[call-arg]
-        namespaces.clear()
-
-    def end(name: str) -> None:
-        nonlocal depth
-        depth -= 1
-        builder.end(_clark(name))
-
-    parser.StartNamespaceDeclHandler, parser.StartElementHandler, parser.EndElementHandler = (
-        declare,
-        start,
-        end,
-    )
-    parser.CharacterDataHandler = builder.data
-    parser.CommentHandler = lambda text: builder.comment(text) if depth else None
-    parser.ProcessingInstructionHandler = lambda target, text: builder.pi(target, text) if depth else None
-    parser.ExternalEntityRefHandler = lambda *_: 1
-    ids: list[str] = []
-    parser.AttlistDeclHandler = lambda element, name, kind, *_: (
-        ids.append(f"<!ATTLIST {element} {name} ID #IMPLIED>") if kind == "ID" else None
-    )
-    parser.Parse(message.data, True)
-    return _with_ids(builder.close(), ids)
-
-
-def _with_ids(root: Any, declarations: list[str]) -> Any:
-    """The tree, read again with these declarations if there are any: lxml learns of ids in no other way."""
-    if not declarations:
-        return root.getroottree()
-    name = f"{root.prefix}:{etree.QName(root).localname}" if root.prefix else etree.QName(root).localname
-    doctype = f"<!DOCTYPE {name} [{''.join(declarations)}]>"
-    text = doctype + str(etree.tostring(root, encoding="unicode"))
-    return etree.fromstring(text.encode(), etree.XMLParser(no_network=True, huge_tree=True)).getroottree()
-
-
-def _clark(name: str) -> str:
-    """expat's `uri}local}prefix` as lxml's `{uri}local`."""
-    uri, brace, rest = name.partition(SEPARATOR)
-    return f"{{{uri}}}{rest.partition(SEPARATOR)[0]}" if brace else name
 
 
 class _Value:

@@ -18,6 +18,7 @@ from sapwood.lang.pattern import clark
 from sapwood.lang.query import Query
 
 _START_TAG = re.compile(r"""<(?:[^'">]|"[^"]*"|'[^']*')*>""")
+_DECLARATION = re.compile(r"xmlns(?::|\s*=)")
 _ATTRIBUTE = re.compile(r"""[^\s=<>/"']+\s*=\s*(?:"[^"]*"|'[^']*')""")
 
 
@@ -44,6 +45,7 @@ class Selection:
         def select(tree: Any) -> dict[int, list[Node]]:
             index = {element: i for i, element in enumerate(tree.getroot().iter("*"), 1)}
             index[tree] = 0
+            self._elements = [tree, *tree.iter("*")]  # at hand, if elements have to be written anew
             return {
                 slot: self._converted(self._refiner.value(slot, query, tree), index)
                 for slot, query in queries.items()
@@ -110,7 +112,7 @@ class Selection:
         text, slices = self._sliced()
         if text is not None:
             tag = _START_TAG.match(text, slices[element][0])
-            written = [a for a in _ATTRIBUTE.findall(tag[0] if tag else "") if not a.startswith("xmlns")]
+            written = [a for a in _ATTRIBUTE.findall(tag[0] if tag else "") if not _DECLARATION.match(a)]
             if number < len(written):
                 return str(written[number])
         return f"{name.rpartition('}')[2]}={quoteattr(value)}"

@@ -84,7 +84,8 @@ class _Parser:
     def _expect(self, text: str, opened: Token) -> Token:
         token = self._accept(text)
         if token is None:
-            where = f"to close {opened.text!r} at column {opened.start + 1}"
+            column = opened.start - self._query.rfind("\n", 0, opened.start)
+            where = f"to close {opened.text!r} at column {column}"
             raise self._unexpected(f"expected {text!r} {where}")
         return token
 

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import Enum
+from functools import lru_cache
 from typing import Any, ClassVar, TypeVar
 from weakref import WeakValueDictionary
 
@@ -226,6 +227,12 @@ class Not(Condition):
 
     def __str__(self) -> str:
         return f"not({self.item})"
+
+
+@lru_cache(maxsize=2_048)
+def plain_step(axis: Axis, test: str) -> Step:
+    """A step without conditions. The few that most queries are made of are kept at hand."""
+    return Step(axis, test)
 
 
 EMPTY = Path(())

@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 
 from sapwood.lang.ast import ExprType, type_of
 from sapwood.lang.parser import parse
-from sapwood.lang.pattern import Axis, Condition, Has, Path, Step, all_of
+from sapwood.lang.pattern import Axis, Condition, Has, Path, all_of, plain_step
 from sapwood.lang.rooted import rooted
 from sapwood.lang.translate import Reason, Translator
 
 # Plain paths, by far the most frequent queries, skip the parser: /a//b/*
 _PLAIN = re.compile(r"(?:/{1,2}(?:\*|[^\W\d][\w.\-]*))+")
+_AXES = {axis.value: axis for axis in Axis}
 _PLAIN_STEP = re.compile(r"(//?)(\*|[^\W\d][\w.\-]*)")
 
 
@@ -49,7 +50,7 @@ class Query:
 def compile_query(text: str, namespaces: Mapping[str, str] | None = None) -> Query:
     """The query in the algebra; QueryError says where and why it is not XPath 1.0."""
     if _PLAIN.fullmatch(text):
-        path = Path(tuple(Step(Axis(axis), name) for axis, name in _PLAIN_STEP.findall(text)))
+        path = Path(tuple([plain_step(_AXES[slash], name) for slash, name in _PLAIN_STEP.findall(text)]))
         return Query(text, "node-set", Has(path), (path,))
     expr = parse(text, namespaces)
     translator = Translator()

@@ -22,6 +22,7 @@ from sapwood.lang.pattern import (
     Step,
     Test,
     all_of,
+    plain_step,
     predicates,
 )
 
@@ -116,7 +117,8 @@ class Walk:
         match step.axis:
             case "child" if _is_name(test) or test == TEXT:
                 kept = self._conditions.step_predicates(step, positions=True)
-                move = Step(Axis.DESCENDANT if deep else Axis.CHILD, test, kept)
+                axis = Axis.DESCENDANT if deep else Axis.CHILD
+                move = Step(axis, test, kept) if kept else plain_step(axis, test)
                 return [route.then(move) for route in routes if not route.at_leaf]
             case "descendant" if _is_name(test) or test == TEXT:
                 kept = self._conditions.step_predicates(step, positions=False)
