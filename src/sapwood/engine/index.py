@@ -213,7 +213,7 @@ class Index:
         return self._distinct(runs)
 
     def _joined(self, document: Document, evaluator: Evaluator) -> Ints:
-        """The slots of the bundles met; one by one where joining is switched off or takes too much memory."""
+        """The slots of the bundles met; one by one where joining is switched off or does not pay."""
         if self._tuning.join_bundles and self._join.fits(document):
             return self._join.met(document)
         slots = self._join.candidates(document)

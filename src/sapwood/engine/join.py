@@ -23,6 +23,7 @@ from sapwood.engine.nfa import DEEP
 from sapwood.engine.rows import Rows
 from sapwood.engine.values import NOTHING, Hits, Ints
 
+_DEEPEST = 64
 _LARGEST_ANCESTRY = 1 << 18
 _LARGEST_TABLE = 1 << 26  # bytes; beyond it, pairs are sorted and searched
 
@@ -115,8 +116,8 @@ class BundleJoin:
     # -- per message -----------------------------------------------------------------------------------
 
     def fits(self, document: Document) -> bool:
-        """Whether the pairs of a message can be held in memory; only huge and deep ones cannot."""
-        return sum(document.depths) <= _LARGEST_ANCESTRY
+        """Whether joining pays: not for huge messages, nor deep ones, where anchors may stand anywhere."""
+        return max(document.depths) <= _DEEPEST and sum(document.depths) <= _LARGEST_ANCESTRY
 
     def met(self, document: Document) -> Ints:
         """The slots of the bundles that a message meets."""

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
+from functools import lru_cache
 
 import numpy as np
 
@@ -372,6 +373,7 @@ def _updated(slots: Ints, changes: list[int]) -> Ints:
     return np.concatenate((slots, np.array(list(come), np.int32))) if come else slots
 
 
+@lru_cache(maxsize=8_192)
 def tests_passed_by(name: str) -> tuple[str, ...]:
     """All name tests that a name passes: itself, any, its namespace's, any namespace's."""
     uri, brace, local = name.rpartition("}")

@@ -73,19 +73,18 @@ def read_document(message: Message, limits: Limits, root: Place, with_text: bool
     texts, text_parents, text_after = document.texts, document.text_parents, document.text_after
     text_starts, text_ends = document.text_starts, document.text_ends
     deepest, most = limits.depth, 2 * limits.attributes
-    stack = [root]
     open_elements = [0]
     pending: list[str] = []
 
     def start(name: str, attributes: list[str]) -> None:
         if pending:
             flush()
-        place = stack[-1][name]
+        parent = open_elements[-1]
+        place = places[parent][name]
         element = len(places)
-        stack.append(place)
         places.append(place)
         names.append(name)
-        parents.append(open_elements[-1])
+        parents.append(parent)
         open_elements.append(element)
         ends.append(0)
         attributes_of.append(attributes)
@@ -101,18 +100,18 @@ def read_document(message: Message, limits: Limits, root: Place, with_text: bool
                         if hit is not None:
                             hits.append(hit)
                             hit_at.append(element)
-        if len(stack) > deepest + 1 or len(attributes) > most:
-            _refuse(len(stack) - 1, len(attributes) // 2, limits)
+        if len(open_elements) > deepest + 1 or len(attributes) > most:
+            _refuse(len(open_elements) - 1, len(attributes) // 2, limits)
 
     def end(name: str) -> None:
         if pending:
             flush()
         element = open_elements.pop()
-        place = stack.pop()
         ends[element] = len(places)
         text_ends[element] = len(texts)
-        if place.value is not None:
-            hit = place.value["".join(texts[text_starts[element] :])]
+        probe = places[element].value
+        if probe is not None:
+            hit = probe["".join(texts[text_starts[element] :])]
             if hit is not None:
                 hits.append(hit)
                 hit_at.append(element)
@@ -127,7 +126,7 @@ def read_document(message: Message, limits: Limits, root: Place, with_text: bool
         texts.append(text)
         text_parents.append(element)
         text_after.append(len(places) - 1)
-        probe = stack[-1].text
+        probe = places[element].text
         if probe is not None:
             hit = probe[text]
             if hit is not None:
