@@ -47,12 +47,6 @@ class Rows:
         self._used -= int(self._length[row])
         self._length[row] = 0
 
-    def row(self, row: int) -> Numbers:
-        if row >= len(self._length):
-            return self._pool[:0]
-        start = self._start[row]
-        return self._pool[start : start + self._length[row]]
-
     def gather(self, rows: Numbers) -> tuple[Numbers, NDArray[np.int32]]:
         """All numbers of the rows, and for each of them which of the given rows it is from."""
         lengths = self._length[rows]
