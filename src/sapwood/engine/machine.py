@@ -166,11 +166,6 @@ class Machine:
     def __len__(self) -> int:
         return self._places
 
-    @property
-    def spent(self) -> int:
-        """Cells in use."""
-        return min(self._spent, self._budget)
-
     def settle(self) -> Place:
         """Where the next message starts; drops all places if they have not been enough for long."""
         if self._spent > 2 * self._budget:
