@@ -340,7 +340,7 @@ def test_3000_rounds_of_churn_leave_tables_as_long_as_they_were() -> None:
     assert len(matcher) == len(index) == len(STANDING)
     assert len(index.tree) == states
     assert len(index.tree.edges) <= states + 20
-    assert len(index.queries) <= len(STANDING) + 2
+    assert len(index._queries) <= len(STANDING) + 2
     matcher.match(MESSAGE)
     assert len(index.machine) <= 2 * places + 5
     assert held_by(matcher) < 2 * memory

@@ -10,7 +10,11 @@ and how it is decided depends on what the plan says:
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
+from time import perf_counter_ns
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +30,7 @@ from sapwood.engine.reader import Message, read_document, read_structure
 from sapwood.engine.refine import Refiner
 from sapwood.engine.values import NOTHING, Ints, TestByTest, ValueIndex
 from sapwood.lang.pattern import TEXT, Axis, Has
-from sapwood.lang.query import Query
+from sapwood.lang.query import Query, compile_query
 
 BY_LEAVES, BY_PATTERN, BY_XPATH = 0, 1, 2
 
@@ -42,14 +46,16 @@ class Found:
 class Index:
     """All distinct queries of a population."""
 
-    def __init__(self, limits: Limits, tuning: Tuning) -> None:
+    def __init__(self, limits: Limits, tuning: Tuning, namespaces: Mapping[str, str]) -> None:
         self._limits = limits
         self._tuning = tuning
+        self._namespaces = namespaces
         self.tree = PathTree()
         self.machine = Machine(self.tree, tuning.cache)
         self._join = BundleJoin()
-        self._refiner = Refiner()
-        self.queries: list[Query | None] = []
+        self.costs: Counter[int] = Counter()  # slot → nanoseconds, of those decided one by one
+        self._refiner = Refiner(self.costs)
+        self._queries: list[Query | str | None] = []  # as text until somebody asks, if they were packed
         self._decided: NDArray[np.int8] = np.zeros(16, np.int8)
         self._parts: list[int | list[Leaf | int]] = []  # a plain path's tree state, or leaves and bundles
         self._unused: list[int] = []
@@ -57,10 +63,19 @@ class Index:
         self._probing = 0  # leaves that need more than the structure
         self._deciding = 0  # slots not decided by their leaves
 
+    def __getstate__(self) -> dict[str, Any]:
+        queries = [query.text if isinstance(query, Query) else query for query in self._queries]
+        return self.__dict__ | {"_queries": queries, "costs": None, "_refiner": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.costs = Counter()
+        self._refiner = Refiner(self.costs)
+
     # -- the population --------------------------------------------------------------------------------
 
     def __len__(self) -> int:
-        return len(self.queries) - len(self._unused)
+        return len(self._queries) - len(self._unused)
 
     def plan(self, query: Query) -> Plan:
         """How messages for the query are found."""
@@ -96,17 +111,18 @@ class Index:
                 self._remove_part(part, slot)
         self._deciding -= int(self._decided[slot] != BY_LEAVES)
         self._refiner.forget(slot)
-        self.queries[slot] = None
+        self.costs.pop(slot, None)
+        self._queries[slot] = None
         self._parts[slot] = 0
         self._unused.append(slot)
 
     def _new_slot(self, query: Query) -> int:
         if self._unused:
             slot = self._unused.pop()
-            self.queries[slot] = query
+            self._queries[slot] = query
             return slot
-        slot = len(self.queries)
-        self.queries.append(query)
+        slot = len(self._queries)
+        self._queries.append(query)
         self._parts.append(0)
         if slot == len(self._decided):
             self._decided = np.concatenate((self._decided, np.zeros_like(self._decided)))
@@ -223,8 +239,8 @@ class Index:
     def _distinct(self, runs: list[Ints]) -> Ints:
         """All numbers of the runs once, ascending."""
         slots = np.concatenate(runs) if runs else NOTHING
-        if len(slots) * 8 > len(self.queries):
-            mask = np.zeros(len(self.queries), np.bool_)
+        if len(slots) * 8 > len(self._queries):
+            mask = np.zeros(len(self._queries), np.bool_)
             mask[slots] = True
             return np.flatnonzero(mask).astype(np.int32)
         slots.sort()
@@ -234,17 +250,31 @@ class Index:
         """Drops the candidates that turn out not to match."""
         how = self._decided[slots]
         undecided = slots[how != BY_LEAVES].tolist()
-        right = [slot for slot in undecided if evaluator.holds(self.query(slot).condition)]
-        refined = [slot for slot in right if self._decided[slot] == BY_XPATH]
+        right = [slot for slot in undecided if self._holds(slot, evaluator)]
+        refined = {slot: self.query(slot) for slot in right if self._decided[slot] == BY_XPATH}
         wrong = set(undecided).difference(right)
         if refined:
             wrong |= set(refined).difference(self._refiner.holding(message, refined))
         return slots[~np.isin(slots, list(wrong))] if wrong else slots
 
+    def _holds(self, slot: int, evaluator: Evaluator) -> bool:
+        started = perf_counter_ns()
+        holds = evaluator.holds(self.query(slot).condition)
+        self.costs[slot] += perf_counter_ns() - started
+        return holds
+
     def query(self, slot: int) -> Query:
-        query = self.queries[slot]
+        query = self._queries[slot]
         assert query is not None
+        if isinstance(query, str):
+            query = self._queries[slot] = compile_query(query, self._namespaces)
         return query
+
+    def text(self, slot: int) -> str:
+        """The query as it was written."""
+        query = self._queries[slot]
+        assert query is not None
+        return query if isinstance(query, str) else query.text
 
     @property
     def refiner(self) -> Refiner:

@@ -26,6 +26,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -150,6 +151,15 @@ class Machine:
         self.stops: dict[int, Stop] = {}
         self._slot_at: dict[int, int] = {}  # the frequent case: one slot, nothing else, at a tree state
         self._places_with: defaultdict[int, list[Place]] = defaultdict(list)
+        self.forget()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Everything but the places, which belong to the messages seen."""
+        return {name: getattr(self, name) for name in ("_tree", "_budget", "stops", "_slot_at")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._places_with = defaultdict(list)
         self.forget()
 
     def forget(self) -> None:

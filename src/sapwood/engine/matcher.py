@@ -5,7 +5,9 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from types import TracebackType
+from typing import Any
 from weakref import WeakSet
 
 import numpy as np
@@ -16,6 +18,7 @@ from sapwood.engine.index import Index
 from sapwood.engine.limits import Limits, Tuning
 from sapwood.engine.machine import Place
 from sapwood.engine.matches import Matches, Node
+from sapwood.engine.pack import pack, unpack
 from sapwood.engine.reader import Message
 from sapwood.engine.rows import Rows
 from sapwood.engine.select import Selection
@@ -68,21 +71,30 @@ class Matcher:
         limits: Limits | None = None,
         tuning: Tuning | None = None,
     ) -> None:
-        self._namespaces = dict(namespaces or {})
-        for prefix, uri in self._namespaces.items():
-            if not prefix or not uri:
-                raise ValueError(f"a prefix and a namespace must not be empty: {prefix!r}: {uri!r}")
+        self._namespaces: dict[str, str] = {}
+        self.declare(namespaces or {})
         self._limits = limits or Limits()
         self._tuning = tuning or Tuning()
-        self._index = Index(self._limits, self._tuning)
+        self._index = Index(self._limits, self._tuning, self._namespaces)
         self._subscriptions: dict[Hashable, _Subscription] = {}
         self._by_number: dict[int, Hashable] = {}
         self._next_number = 0
-        self._slot_of: dict[object, int] = {}
+        self._slot_of: dict[str, int] = {}  # by the query's key
+        self._key_of: dict[int, str] = {}
         self._numbers_of = Rows(np.int64)  # slot → numbers of its subscriptions
         self._unread: WeakSet[Matches] = WeakSet()
 
     # -- subscriptions ---------------------------------------------------------------------------------
+
+    def declare(self, namespaces: Mapping[str, str]) -> None:
+        """Declares further prefixes for queries to come; ValueError for one that is bound already."""
+        for prefix, uri in namespaces.items():
+            if not prefix or not uri:
+                raise ValueError(f"a prefix and a namespace must not be empty: {prefix!r}: {uri!r}")
+            bound = self._namespaces.get(prefix, uri)
+            if bound != uri:
+                raise ValueError(f"the prefix {prefix!r} is bound to {bound!r} already, not to {uri!r}")
+        self._namespaces.update(namespaces)
 
     def add(self, id: Hashable, query: str) -> None:
         """Subscribes `id` to a query. QueryError says where and why a query is not XPath 1.0."""
@@ -153,10 +165,11 @@ class Matcher:
         slot = self._slot_of.get(key)
         if slot is None:
             slot = self._slot_of[key] = self._index.add(query)
-        elif self._index.query(slot).text == query.text:
-            query = self._index.query(slot)  # so that equal texts are kept once
+            self._key_of[slot] = key
+        text = self._index.text(slot)
         self._numbers_of.append(slot, number)
-        self._subscriptions[id] = _Subscription(id, number, slot, query.text)
+        # equal texts are kept once
+        self._subscriptions[id] = _Subscription(id, number, slot, text if text == query.text else query.text)
         self._by_number[number] = id
 
     def _withdraw(self, subscription: _Subscription) -> None:
@@ -165,7 +178,7 @@ class Matcher:
         del self._by_number[subscription.number]
         self._numbers_of.remove(slot, subscription.number)
         if not self._numbers_of.lengths[slot]:
-            del self._slot_of[self._index.query(slot).key]
+            del self._slot_of[self._key_of.pop(slot)]
             self._index.remove(slot)
 
     def _freeze_unread(self) -> None:
@@ -227,6 +240,17 @@ class Matcher:
         nodes = selection.by_xpath({slot: query})[slot] if refined else []
         return why(query, matched, selection, nodes)
 
+    def take_costs(self) -> dict[Hashable, float]:
+        """Seconds spent on each subscription that is decided on its own, since this was last asked.
+
+        What is decided by the shared structure costs none of them anything of its own. Subscriptions with
+        equal queries are decided together; the first of them is named.
+        """
+        costs = {slot: spent for slot, spent in self._index.costs.items() if spent}
+        self._index.costs.clear()
+        first = {slot: int(self._numbers_of.gather(np.array([slot], np.int32))[0].min()) for slot in costs}
+        return {self._by_number[first[slot]]: spent / 1e9 for slot, spent in costs.items()}
+
     # -- what Matches asks -----------------------------------------------------------------------------
 
     def slots_of(self, places: set[Place]) -> Ints:
@@ -246,6 +270,57 @@ class Matcher:
     def slot(self, id: Hashable) -> int | None:
         subscription = self._subscriptions.get(id)
         return subscription.slot if subscription is not None else None
+
+    # -- packed ----------------------------------------------------------------------------------------
+
+    def pack(self) -> bytes:
+        """The compiled subscriptions as bytes, for another process or another day."""
+        return pack(self)
+
+    @staticmethod
+    def unpack(data: bytes) -> Matcher:
+        """The matcher that was packed, in a fraction of the time it takes to compile its queries.
+
+        Like any pickle, the bytes must come from someone you trust. PackError if another version made them.
+        """
+        with _collection_paused(lambda: False):
+            matcher = unpack(data)
+        assert isinstance(matcher, Matcher)
+        return matcher
+
+    def save(self, path: str | Path) -> None:
+        """Writes the packed matcher to a file, all or nothing."""
+        path = Path(path)
+        unfinished = path.with_name(path.name + ".unfinished")
+        unfinished.write_bytes(self.pack())
+        unfinished.replace(path)
+
+    @staticmethod
+    def load(path: str | Path) -> Matcher:
+        """The matcher that was saved to a file; see `unpack`."""
+        return Matcher.unpack(Path(path).read_bytes())
+
+    def __getstate__(self) -> dict[str, Any]:
+        self._freeze_unread()
+        subscriptions = list(self._subscriptions.values())
+        texts = {s.number: s.text for s in subscriptions if s.text != self._index.text(s.slot)}
+        columns = (
+            [s.id for s in subscriptions],
+            [s.number for s in subscriptions],
+            [s.slot for s in subscriptions],
+        )
+        return self.__dict__ | {"_subscriptions": (*columns, texts), "_by_number": None, "_unread": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        ids, numbers, slots, texts = state["_subscriptions"]
+        text = self._index.text
+        self._subscriptions = {
+            id: _Subscription(id, number, slot, texts.get(number) or text(slot))
+            for id, number, slot in zip(ids, numbers, slots, strict=True)
+        }
+        self._by_number = dict(zip(numbers, ids, strict=True))
+        self._unread = WeakSet()
 
     # -- the end ---------------------------------------------------------------------------------------
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import logging
 import os
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from time import perf_counter_ns
 from typing import Any, TypeVar
 
 from lxml import etree
@@ -28,7 +30,8 @@ _TRIAL = etree.ElementTree(etree.Element("trial"))
 class Refiner:
     """The refined queries, compiled by lxml, and the thread that evaluates them."""
 
-    def __init__(self) -> None:
+    def __init__(self, costs: Counter[int]) -> None:
+        self._costs = costs
         self._truths: dict[int, etree.XPath] = {}
         self._values: dict[int, _Value] = {}
         self._executor: ThreadPoolExecutor | None = None
@@ -46,14 +49,22 @@ class Refiner:
         self._truths.pop(slot, None)
         self._values.pop(slot, None)
 
-    def holding(self, message: Message, slots: list[int]) -> list[int]:
+    def holding(self, message: Message, queries: dict[int, Query]) -> list[int]:
         """Those of the slots whose query is true of the message."""
+        for slot in queries.keys() - self._truths.keys():
+            self._truths[slot] = self.compiled(queries[slot])
 
         def evaluate() -> list[int]:
             tree = parsed(message)
-            return [slot for slot in slots if _evaluated(self._truths[slot], tree)]
+            return [slot for slot in queries if self._is_true(slot, tree)]
 
         return self._in_thread(evaluate)
+
+    def _is_true(self, slot: int, tree: Any) -> bool:
+        started = perf_counter_ns()
+        truth = bool(_evaluated(self._truths[slot], tree))
+        self._costs[slot] += perf_counter_ns() - started
+        return truth
 
     def on_tree(self, message: Message, use: Callable[[Any], T]) -> T:
         """What `use` makes of the message's tree; whoever keeps nodes of it keeps all of it in memory."""

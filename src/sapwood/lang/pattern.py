@@ -281,6 +281,20 @@ def predicates(conditions: Iterable[Condition]) -> tuple[Condition, ...]:
     return (FALSE,) if FALSE in merged else tuple(merged)
 
 
+def spelling(part: object) -> str:
+    """A text that no other pattern has; for a path of bare names, the path as people write it."""
+    if isinstance(part, Path):
+        return "".join(map(spelling, part.steps))
+    if isinstance(part, Step):
+        bare = part.axis.value + (repr(part.test) if "}" in part.test else part.test)
+        return bare + f"[{spelling(part.conditions)}]" if part.conditions else bare
+    if isinstance(part, Interned):
+        return f"{type(part).__name__}({','.join(spelling(getattr(part, f)) for f in part._fields)})"
+    if isinstance(part, tuple):
+        return f"({''.join(spelling(item) + ',' for item in part)})"
+    return repr(part)
+
+
 def clark(name: str) -> str:
     """A reader's name as people write it, `{uri}local`."""
     return "{" + name.replace(ANY_NAMESPACE, "*") if "}" in name else name

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from hashlib import blake2b
 
 from sapwood.lang.ast import ExprType, type_of
 from sapwood.lang.parser import parse
-from sapwood.lang.pattern import Axis, Condition, Has, Path, all_of, plain_step
+from sapwood.lang.pattern import Axis, Condition, Has, Path, all_of, plain_step, spelling
 from sapwood.lang.rooted import rooted
 from sapwood.lang.translate import Reason, Translator
 
@@ -40,11 +41,17 @@ class Query:
         return not self.reasons
 
     @property
-    def key(self) -> object:
+    def key(self) -> str:
         """Equal for queries that select the same by construction."""
+        if _PLAIN.fullmatch(self.text):
+            return self.text  # which is how its path is spelt
         if not self.exact:
-            return self.text, tuple(sorted(self.namespaces.items()))
-        return self.condition, self.paths
+            return f"xpath {sorted(self.namespaces.items())} {self.text}"
+        if len(self.paths) == 1 and self.condition is Has(self.paths[0]):
+            return spelling(self.paths[0])
+        return (
+            "pattern " + blake2b(spelling((self.condition, self.paths)).encode(), digest_size=16).hexdigest()
+        )
 
 
 def compile_query(text: str, namespaces: Mapping[str, str] | None = None) -> Query:
