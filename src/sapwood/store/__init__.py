@@ -1,0 +1,24 @@
+"""Who subscribes to what, with versions, in SQLite or PostgreSQL.
+
+    with SubscriptionStore("subscriptions.db") as store:        # or postgresql://user@host/database
+        version = store.add("stocks", "//tobject.subject[@type='Stock']", subscriber="anna")
+        store.deactivate("stocks")
+        list(store.at(version))                                 # what was active then
+        store.changes(version, store.version).removed           # and what has gone since
+
+Several processes may read and change one store at once. Every change makes a version, and whoever reads a
+version finds all that belongs to it.
+"""
+
+from sapwood.store.languages import LANGUAGES
+from sapwood.store.store import SubscriptionStore
+from sapwood.store.subscription import Changes, ImportReport, NewSubscription, Subscription
+
+__all__ = [
+    "LANGUAGES",
+    "Changes",
+    "ImportReport",
+    "NewSubscription",
+    "Subscription",
+    "SubscriptionStore",
+]

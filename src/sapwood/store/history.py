@@ -1,0 +1,215 @@
+"""Reading and writing the history: versions as they were, the difference between two, and a change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+
+from sqlalchemy import ColumnElement, Connection, and_, delete, insert, or_, select, update
+from sqlalchemy import func as sql
+
+from sapwood.errors import StoreError
+from sapwood.store import tables
+from sapwood.store.database import Database
+from sapwood.store.subscription import Changes, Subscription
+
+_AT_ONCE = 900
+"""ids named in one statement; some builds of SQLite take no more than 999"""
+_STREAMED = {"yield_per": 2_000}
+"""rows held at a time while they are read"""
+
+_rows = tables.history.c
+# in the order of Subscription's fields
+_COLUMNS = (
+    _rows.id,
+    _rows.query,
+    _rows.subscriber,
+    _rows.language,
+    _rows.active,
+    _rows.place,
+    _rows.since,
+)
+_NAMES = [column.name for column in _COLUMNS]
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """How far a store has come: its version, the oldest it remembers, and the places it has given out."""
+
+    version: int
+    oldest: int
+    places: int
+
+
+def state(connection: Connection, lock: bool = False) -> State:
+    """The store's state; once it is locked, nobody else changes anything until the transaction ends."""
+    columns = tables.state.c
+    query = select(columns.version, columns.oldest, columns.places)
+    row = connection.execute(query.with_for_update() if lock else query).one()
+    return State(*row)
+
+
+# -- reading -----------------------------------------------------------------------------------------------
+
+
+def require(connection: Connection, *versions: int) -> None:
+    """Raises StoreError unless all these versions can be read."""
+    known = state(connection)
+    for version in versions:
+        if version > known.version:
+            raise _not_yet(version, known)
+        if version < 0:
+            raise StoreError(f"there is no version {version}; versions count from 0")
+        if version < known.oldest:
+            raise StoreError(f"version {version} was pruned; the oldest that is kept is {known.oldest}")
+
+
+def _not_yet(version: int, known: State) -> StoreError:
+    return StoreError(f"there is no version {version} yet; the store is at version {known.version}")
+
+
+def population(connection: Connection, subscriber: str | None, active: bool | None) -> Iterator[Subscription]:
+    """The current subscriptions, in the order added."""
+    query = select(*_COLUMNS).where(tables.current).order_by(_rows.place)
+    if subscriber is not None:
+        query = query.where(_rows.subscriber == subscriber)
+    if active is not None:
+        query = query.where(_rows.active == active)
+    with connection.execute(query, execution_options=_STREAMED) as rows:  # which may be left half read
+        for row in rows:
+            yield Subscription(*row)
+
+
+def active_at(connection: Connection, version: int) -> Iterator[tuple[str, str]]:
+    """Ids and queries that were active at a version, in the order added."""
+    valid = and_(_rows.since <= version, or_(tables.current, _rows.until > version))
+    query = select(_rows.id, _rows.query).where(valid, _rows.active).order_by(_rows.place)
+    with connection.execute(query, execution_options=_STREAMED) as rows:
+        for row in rows:
+            yield row[0], row[1]
+
+
+def changes(connection: Connection, since: int, until: int) -> Changes:
+    """The net effect of the versions after `since` up to `until`.
+
+    Only rows that ended in between can have been valid before and not after, and only rows that began in
+    between the other way round: a state that came and went in between is in neither.
+    """
+    ended = and_(_rows.until > since, _rows.until <= until, _rows.since <= since)
+    begun = and_(_rows.since > since, _rows.since <= until, or_(tables.current, _rows.until > until))
+    before = _queries(connection, ended)
+    after = _queries(connection, begun)
+    removed = [id for id in before if id not in after]
+    put = [(id, query) for id, query in after.items() if before.get(id) != query]
+    return Changes(removed, put)
+
+
+def _queries(connection: Connection, valid: ColumnElement[bool]) -> dict[str, str]:
+    query = select(_rows.id, _rows.query).where(valid, _rows.active).order_by(_rows.place)
+    return {row[0]: row[1] for row in connection.execute(query)}
+
+
+def count(connection: Connection) -> int:
+    """How many current subscriptions there are."""
+    return connection.scalar(select(sql.count()).select_from(tables.history).where(tables.current)) or 0
+
+
+def declared(connection: Connection) -> dict[str, str]:
+    """The namespaces by prefix."""
+    columns = tables.namespaces.c
+    rows = connection.execute(select(columns.prefix, columns.uri).order_by(columns.prefix))
+    return {row[0]: row[1] for row in rows}
+
+
+def current(connection: Connection, ids: Iterable[str]) -> dict[str, Subscription]:
+    """Those of the ids that are subscribed, with their subscriptions."""
+    found = (
+        Subscription(*row)
+        for some in _batches(ids)
+        for row in connection.execute(select(*_COLUMNS).where(_rows.id.in_(some), tables.current))
+    )
+    return {subscription.id: subscription for subscription in found}
+
+
+# -- writing -----------------------------------------------------------------------------------------------
+
+
+class Change:
+    """A transaction under way that makes one version, or none if nothing is put or ended in it."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.before = state(connection, lock=True)
+        self._made = False
+        self._places = self.before.places
+
+    @property
+    def version(self) -> int:
+        """The version that is there when the change is committed, as far as it is known."""
+        return self.before.version + self._made
+
+    @property
+    def next_version(self) -> int:
+        """The version that the change makes, if it makes one."""
+        return self.before.version + 1
+
+    def new_place(self) -> int:
+        """A place behind all others."""
+        self._places += 1
+        return self._places
+
+    def end(self, ended: Iterable[Subscription]) -> None:
+        """These are valid up to now."""
+        for some in _batches(subscription.id for subscription in ended):
+            rows = update(tables.history).where(_rows.id.in_(some), tables.current)
+            self.connection.execute(rows.values(until=self.next_version))
+            self._made = True
+
+    def put(self, begun: Sequence[Subscription]) -> None:
+        """These are valid from now on; what they replace has been ended."""
+        if begun:
+            rows = [{name: getattr(new, name) for name in _NAMES} for new in begun]
+            self.connection.execute(insert(tables.history), rows)
+            self._made = True
+
+    def declare(self, namespaces: dict[str, str]) -> None:
+        """These prefixes are new."""
+        if namespaces:
+            rows = [{"prefix": prefix, "uri": uri} for prefix, uri in namespaces.items()]
+            self.connection.execute(insert(tables.namespaces), rows)
+            self._made = True
+
+    def finish(self) -> None:
+        """Writes down the version that was made."""
+        if self._made:
+            new = {"version": self.next_version, "places": self._places}
+            self.connection.execute(update(tables.state).values(new))
+
+
+@contextmanager
+def changing(database: Database) -> Iterator[Change]:
+    """A change that is committed at the end of the block; all others wait until then."""
+    with database.writing() as connection:
+        change = Change(connection)
+        yield change
+        change.finish()
+
+
+def prune(connection: Connection, version: int) -> int:
+    """Forgets what only versions before this one need; how many rows that were."""
+    known = state(connection, lock=True)
+    if version <= known.oldest:
+        return 0
+    if version > known.version:
+        raise _not_yet(version, known)
+    dropped = connection.execute(delete(tables.history).where(_rows.until <= version)).rowcount
+    connection.execute(update(tables.state).values(oldest=version))
+    return dropped
+
+
+def _batches(ids: Iterable[str]) -> Iterator[list[str]]:
+    rest = iter(ids)
+    while some := list(islice(rest, _AT_ONCE)):
+        yield some

@@ -1,0 +1,42 @@
+"""The languages that subscriptions are written in, and whether a text is a query in one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from sapwood.errors import StoreError
+from sapwood.lang.query import compile_query
+
+LANGUAGES: Mapping[str, Callable[[str, Mapping[str, str]], object]] = {"xpath": compile_query}
+"""Each with what raises QueryError unless it is given a query and the namespaces it may use."""
+
+_REMEMBERED = 50_000
+_LONGEST_REMEMBERED = 1_000
+
+
+def check_query(query: str, language: str, namespaces: Mapping[str, str]) -> None:
+    """Raises QueryError for a query that is none, and StoreError for a language nobody speaks."""
+    try:
+        compiler = LANGUAGES[language]
+    except (KeyError, TypeError):
+        known = ", ".join(LANGUAGES)
+        raise StoreError(f"there is no language {language!r}; there is: {known}") from None
+    compiler(query, namespaces)
+
+
+class KnownGood:
+    """Checks queries, and remembers those that passed: real imports repeat a query a dozen times over."""
+
+    def __init__(self, namespaces: Mapping[str, str]) -> None:
+        self._namespaces = dict(namespaces)
+        self._passed: set[tuple[str, str]] = set()
+
+    def check(self, query: str, language: str) -> None:
+        """What `check_query` promises."""
+        if (query, language) in self._passed:
+            return
+        check_query(query, language, self._namespaces)
+        if len(query) <= _LONGEST_REMEMBERED:
+            if len(self._passed) >= _REMEMBERED:
+                self._passed.clear()
+            self._passed.add((query, language))

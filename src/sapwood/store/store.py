@@ -1,0 +1,256 @@
+"""The public face of the store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from types import TracebackType
+
+from sqlalchemy import Connection
+
+from sapwood.errors import StoreError
+from sapwood.store import history
+from sapwood.store.database import Database
+from sapwood.store.history import Change, changing
+from sapwood.store.importing import (
+    Import,
+    OnError,
+    OnProgress,
+    brand_new,
+    check_row,
+    exists_already,
+    renewed,
+)
+from sapwood.store.languages import check_query
+from sapwood.store.subscription import Changes, ImportReport, NewSubscription, Subscription
+from sapwood.store.texts import check_namespaces, check_text, could_be_id
+
+
+class SubscriptionStore:
+    """Subscriptions in a database, and every version of them that has not been pruned.
+
+    A location is the path of an SQLite file, or a URL: `sqlite:///…` or `postgresql://…`. Several threads and
+    processes may use one store; each change is a transaction of its own, and writers wait for one another.
+    Whatever cannot be done raises StoreError, which says why in one line.
+    """
+
+    def __init__(self, location: str, create: bool = True) -> None:
+        """Opens a store, which is made if it is absent, or refused if it must not be."""
+        self._database = Database(location, create)
+
+    def close(self) -> None:
+        """Lets the database go; a store that is used again connects again."""
+        self._database.close()
+
+    def __enter__(self) -> SubscriptionStore:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"SubscriptionStore({self._database.name!r})"
+
+    @property
+    def name(self) -> str:
+        """Where the store is, for people: without a password."""
+        return self._database.name
+
+    # -- what there is ---------------------------------------------------------------------------------
+
+    @property
+    def version(self) -> int:
+        """0 in a new store; each transaction that changes anything makes the next one."""
+        with self._database.reading() as connection:
+            return history.state(connection).version
+
+    @property
+    def oldest(self) -> int:
+        """The oldest version that can still be read."""
+        with self._database.reading() as connection:
+            return history.state(connection).oldest
+
+    @property
+    def namespaces(self) -> dict[str, str]:
+        """The prefixes that queries may use, and what they stand for."""
+        with self._database.reading() as connection:
+            return history.declared(connection)
+
+    def __len__(self) -> int:
+        """How many subscriptions there are now, active or not."""
+        with self._database.reading() as connection:
+            return history.count(connection)
+
+    def __contains__(self, id: object) -> bool:
+        return isinstance(id, str) and self.get(id) is not None
+
+    def __bool__(self) -> bool:
+        """A store is a store, however empty."""
+        return True
+
+    def get(self, id: str) -> Subscription | None:
+        """The subscription as it is now, or None."""
+        with self._database.reading() as connection:
+            return _found(connection, [id]).get(id)
+
+    def subscriptions(
+        self, subscriber: str | None = None, active: bool | None = None
+    ) -> Iterator[Subscription]:
+        """The subscriptions of the moment when the first is read, in the order added, a few at a time.
+
+        All of them, or only a subscriber's, or only those that are active (True) or not (False).
+        """
+        if subscriber is not None:
+            check_text(subscriber, "a subscriber")
+        with self._database.reading() as connection:
+            yield from history.population(connection, subscriber, active)
+
+    # -- changes ---------------------------------------------------------------------------------------
+
+    def declare(self, namespaces: Mapping[str, str]) -> int:
+        """Adds prefixes that queries may use; the version that has them.
+
+        A prefix keeps its namespace for ever, since queries that use it are in the history.
+        """
+        check_namespaces(namespaces)
+        with changing(self._database) as change:
+            known = history.declared(change.connection)
+            for prefix, uri in namespaces.items():
+                if known.get(prefix, uri) != uri:
+                    raise StoreError(f"the prefix {prefix!r} stands for {known[prefix]!r} already")
+            change.declare({prefix: uri for prefix, uri in namespaces.items() if prefix not in known})
+        return change.version
+
+    def add(
+        self, id: str, query: str, subscriber: str = "", language: str = "xpath", active: bool = True
+    ) -> int:
+        """Adds a subscription; the version that has it.
+
+        QueryError says where and why a query is none, StoreError that the id is taken.
+        """
+        row = self._checked(NewSubscription(id, query, subscriber, language, active))
+
+        def add(change: Change, old: Subscription | None) -> Subscription:
+            if old is not None:
+                raise exists_already(id)
+            return brand_new(row, change)
+
+        return self._change(id, add)
+
+    def replace(
+        self,
+        id: str,
+        query: str,
+        subscriber: str | None = None,
+        language: str = "xpath",
+        active: bool | None = None,
+    ) -> int:
+        """Changes the query of a subscription, which keeps its place in the order.
+
+        A subscriber or activity of None stays as it is. What changes nothing makes no version.
+        """
+        row = self._checked(NewSubscription(id, query, subscriber, language, active))
+        return self._change(id, lambda change, old: renewed(_there(id, old), row, change))
+
+    def activate(self, id: str) -> int:
+        """The subscription takes part in matching from the version that is returned."""
+        return self._switch(id, True)
+
+    def deactivate(self, id: str) -> int:
+        """The subscription takes no part in matching from the version that is returned, but is kept."""
+        return self._switch(id, False)
+
+    def remove(self, *ids: str) -> int:
+        """Ends subscriptions, all of them or, if one is not there, none; the version that lacks them."""
+        with changing(self._database) as change:
+            found = _found(change.connection, ids)
+            change.end([_there(id, found.get(id)) for id in dict.fromkeys(ids)])
+        return change.version
+
+    def import_many(
+        self,
+        rows: Iterable[NewSubscription],
+        replace: bool = False,
+        on_error: OnError | None = None,
+        on_progress: OnProgress | None = None,
+        chunk: int = 20_000,
+    ) -> ImportReport:
+        """Adds many subscriptions in order, in chunks, each one transaction that makes one version at most.
+
+        An id that is taken, also by an earlier row, is refused, or with `replace` replaced. What is refused
+        is told to `on_error` once its chunk is in, and the rest go in; without it, the error is raised, and
+        nothing of its chunk goes in. After each chunk `on_progress` is told how many rows have been dealt
+        with. However an import ends, the chunks before stay.
+        """
+        if chunk < 1:
+            raise ValueError(f"chunk must be at least 1, not {chunk!r}")
+        return Import(self._database, replace, on_error).run(rows, chunk, on_progress)
+
+    # -- versions --------------------------------------------------------------------------------------
+
+    def at(self, version: int) -> Iterator[tuple[str, str]]:
+        """Ids and queries of the subscriptions that were active at a version, in the order added."""
+        with self._database.reading() as connection:
+            history.require(connection, version)  # at once, not when the first is read
+        return self._at(version)
+
+    def changes(self, since: int, until: int) -> Changes:
+        """What to do to the active subscriptions of version `since` to have those of version `until`.
+
+        A subscription that went and came back as it was is not mentioned.
+        """
+        if since > until:
+            raise StoreError(f"changes lead from a version to a later one, not from {since} to {until}")
+        with self._database.reading() as connection:
+            history.require(connection, since, until)
+            return history.changes(connection, since, until)
+
+    def prune(self, version: int) -> int:
+        """Forgets what only versions before this one need; how many former states were dropped."""
+        with self._database.writing() as connection:
+            return history.prune(connection, version)
+
+    # ----------------------------------------------------------------------------------------------------
+
+    def _at(self, version: int) -> Iterator[tuple[str, str]]:
+        with self._database.reading() as connection:
+            history.require(connection, version)  # it may have been pruned meanwhile
+            yield from history.active_at(connection, version)
+
+    def _checked(self, row: NewSubscription) -> NewSubscription:
+        check_row(row)
+        check_query(row.query, row.language, self.namespaces)
+        return row
+
+    def _switch(self, id: str, active: bool) -> int:
+        def switch(change: Change, old: Subscription | None) -> Subscription:
+            return replace(_there(id, old), active=active, since=change.next_version)
+
+        return self._change(id, switch)
+
+    def _change(self, id: str, become: Callable[[Change, Subscription | None], Subscription]) -> int:
+        """One subscription becomes another; the version that has it so."""
+        with changing(self._database) as change:
+            old = _found(change.connection, [id]).get(id)
+            new = become(change, old)
+            if old is None:
+                change.put([new])
+            elif not new.same(old):
+                change.end([old])
+                change.put([new])
+        return change.version
+
+
+def _found(connection: Connection, ids: Iterable[str]) -> dict[str, Subscription]:
+    return history.current(connection, filter(could_be_id, ids))
+
+
+def _there(id: str, found: Subscription | None) -> Subscription:
+    if found is None:
+        raise StoreError(f"there is no subscription {id!r}")
+    return found

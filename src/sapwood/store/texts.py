@@ -1,0 +1,58 @@
+"""Texts that any database can keep and give back as they were."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from sapwood.errors import StoreError
+
+LONGEST_ID = 500
+"""characters: PostgreSQL refuses to index more than some 2,700 bytes"""
+
+_NAME = re.compile(r"[^\W\d][\w.\-]*")
+_XML = "xml", "xmlns"
+
+
+def check_text(text: object, what: str) -> None:
+    """Raises StoreError for what is no text, or holds what PostgreSQL or UTF-8 has no room for."""
+    if not isinstance(text, str):
+        raise StoreError(f"{what} must be a string, not {type(text).__name__}")
+    if "\0" in text:
+        raise StoreError(f"{what} must not hold the character NUL")
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise StoreError(f"{what} must not hold half of a surrogate pair") from None
+
+
+def check_id(id: object) -> None:
+    """Raises StoreError for what cannot name a subscription."""
+    check_text(id, "an id")
+    if not id:
+        raise StoreError("an id must not be empty")
+    if len(str(id)) > LONGEST_ID:
+        raise StoreError(f"an id has at most {LONGEST_ID} characters, not {len(str(id)):,}")
+
+
+def could_be_id(id: object) -> bool:
+    """Whether a subscription may have this id; if not, no database need be asked, and some would object."""
+    try:
+        check_id(id)
+    except StoreError:
+        return False
+    return True
+
+
+def check_namespaces(namespaces: Mapping[str, str]) -> None:
+    """Raises StoreError for a prefix that XPath could not use, or that stands for nothing."""
+    for prefix, uri in namespaces.items():
+        check_text(prefix, "a prefix")
+        check_text(uri, f"the namespace of {prefix!r}")
+        if not _NAME.fullmatch(prefix):
+            raise StoreError(f"{prefix!r} cannot be a prefix")
+        if prefix in _XML:
+            raise StoreError(f"the prefix {prefix!r} is XML's own and cannot be declared")
+        if not uri:
+            raise StoreError(f"the namespace of {prefix!r} must not be empty")
