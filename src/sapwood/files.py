@@ -5,7 +5,9 @@ from __future__ import annotations
 import gzip
 import json
 import sys
-from collections.abc import Hashable, Iterable, Iterator
+import zlib
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -15,11 +17,14 @@ STDIN = "-"
 
 @dataclass(frozen=True, slots=True)
 class NamedQuery:
-    """A query, the id it is to have, and the line it stands on."""
+    """A query, the id it is to have, the line it stands on, and what else a JSON line may say of it."""
 
     id: Hashable
     text: str
     line: int
+    subscriber: str | None = None
+    language: str | None = None
+    active: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,28 +39,60 @@ class FileError(ValueError):
     """A file that does not hold what it should; says which, where and what was expected."""
 
 
-def read_queries(path: str) -> Iterator[NamedQuery]:
+class LineError(FileError):
+    """A line that is not what it should be; its `line` and `reason` for those who tell it their own way."""
+
+    def __init__(self, path: str, line: int, reason: str) -> None:
+        self.path = path
+        self.line = line
+        self.reason = reason
+        super().__init__(f"{path}:{line}: {reason}")
+
+    def __reduce__(self) -> tuple[type[LineError], tuple[str, int, str]]:
+        return type(self), (self.path, self.line, self.reason)
+
+
+def read_queries(path: str, on_error: Callable[[LineError], None] | None = None) -> Iterator[NamedQuery]:
     """Queries, one a line with the line's number as id, or as JSON lines `{"id": …, "query": …}`.
 
-    Empty lines and lines that start with `#` are passed over.
+    JSON lines may also tell `subscriber`, `language` and `active`. Empty lines and lines that start with `#`
+    are passed over. A line that cannot be read is told to `on_error`, and the rest follow; without it, the
+    error is raised.
     """
     with _opened(path) as file:
         for number, raw in enumerate(file, 1):
-            line = _text(raw, path, number).strip()
-            if not line or line.startswith("#"):
-                continue
-            yield _from_json(line, path, number) if line.startswith("{") else NamedQuery(number, line, number)
+            try:
+                query = _query(raw, path, number)
+            except LineError as error:
+                if on_error is None:
+                    raise
+                on_error(error)
+            else:
+                if query is not None:
+                    yield query
+
+
+def _query(raw: bytes, path: str, number: int) -> NamedQuery | None:
+    line = _text(raw, path, number).strip()
+    if not line or line.startswith("#"):
+        return None
+    return _from_json(line, path, number) if line.startswith("{") else NamedQuery(number, line, number)
 
 
 def _from_json(line: str, path: str, number: int) -> NamedQuery:
     try:
         record = json.loads(line)
         id, query = record["id"], record["query"]
-    except (ValueError, KeyError, TypeError):
-        raise FileError(f'{path}:{number}: expected {{"id": …, "query": "…"}}, found {line[:60]}') from None
-    if not isinstance(query, str) or not isinstance(id, str | int):
-        raise FileError(f"{path}:{number}: 'query' must be a string and 'id' a string or a whole number")
-    return NamedQuery(id, query, number)
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise LineError(path, number, f'expected {{"id": …, "query": "…"}}, found {line[:60]}') from None
+    if not isinstance(query, str) or not isinstance(id, str | int) or isinstance(id, bool):
+        raise LineError(path, number, "'query' must be a string and 'id' a string or a whole number")
+    subscriber, language, active = (record.get(key) for key in ("subscriber", "language", "active"))
+    if not isinstance(subscriber, str | None) or not isinstance(language, str | None):
+        raise LineError(path, number, "'subscriber' and 'language' must be strings")
+    if not isinstance(active, bool | None):
+        raise LineError(path, number, "'active' must be true or false")
+    return NamedQuery(id, query, number, subscriber, language, active)
 
 
 def read_messages(sources: Iterable[str]) -> Iterator[NamedMessage]:
@@ -89,21 +126,25 @@ def _lines(source: str) -> Iterator[NamedMessage]:
                 yield NamedMessage(f"{source}:{number}", line.rstrip(b"\r\n"))
 
 
-def _opened(path: str) -> BinaryIO:
-    if path == STDIN:
-        return sys.stdin.buffer
+@contextmanager
+def _opened(path: str) -> Iterator[BinaryIO]:
     try:
-        if path.endswith(".gz"):
-            return gzip.open(path, "rb")  # type: ignore[return-value]  # it reads like any binary file
-        return Path(path).open("rb")
+        with sys.stdin.buffer if path == STDIN else _file(path) as file:
+            yield file
     except FileNotFoundError:
         raise FileError(f"there is no file or folder {path!r}") from None
-    except OSError as error:
-        raise FileError(f"{path!r} cannot be read: {error.strerror}") from None
+    except (OSError, EOFError, zlib.error) as error:  # the last two where a .gz is broken
+        raise FileError(f"{path!r} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+
+
+def _file(path: str) -> BinaryIO:
+    if path.endswith(".gz"):
+        return gzip.open(path, "rb")  # type: ignore[return-value]  # it reads like any binary file
+    return Path(path).open("rb")
 
 
 def _text(raw: bytes, path: str, number: int) -> str:
     try:
         return raw.decode("utf-8-sig" if number == 1 else "utf-8")
     except UnicodeDecodeError:
-        raise FileError(f"{path}:{number}: the line is not UTF-8") from None
+        raise LineError(path, number, "the line is not UTF-8") from None

@@ -1,0 +1,43 @@
+"""The `sapwood` command: a thin layer that reads arguments and writes JSON lines."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import typer
+
+from sapwood import SapwoodError
+from sapwood.cli.benchmarks import bench, demo
+from sapwood.cli.console import fail
+from sapwood.cli.generating import generate
+from sapwood.cli.matching import explain, match
+from sapwood.cli.subscriptions import subscriptions
+from sapwood.files import FileError
+
+app = typer.Typer(
+    help="Match XML messages against very many standing XPath queries at once.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command()(match)
+app.command()(explain)
+app.add_typer(subscriptions, name="subscriptions")
+app.add_typer(generate, name="generate")
+app.add_typer(bench, name="bench")
+app.command()(demo)
+
+
+def main() -> None:
+    """Runs the command; what goes wrong on purpose is told in one line, without a traceback."""
+    try:
+        app()
+    except (SapwoodError, FileError, ValueError) as error:
+        fail(str(error))
+    except BrokenPipeError:  # the reader of our output has had enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,98 @@
+"""`sapwood generate`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sapwood.cli.console import counting
+from sapwood.workload import MessageGenerator, QueryGenerator, dtds, load_dtd
+
+generate = typer.Typer(help="Make messages or queries from a DTD.", no_args_is_help=True)
+
+DtdOption = Annotated[
+    str, typer.Option("--dtd", help=f"A DTD file, or one that is shipped: {', '.join(dtds())}.")
+]
+SeedOption = Annotated[int, typer.Option(help="The same seed gives the same output.")]
+CountOption = Annotated[int, typer.Option("--count", "-c", min=1, help="How many to make.")]
+
+
+@generate.command("messages")
+def generate_messages(
+    dtd: DtdOption,
+    count: CountOption = 10,
+    seed: SeedOption = 0,
+    root: Annotated[str | None, typer.Option(help="The root element, if the DTD leaves a choice.")] = None,
+    max_depth: Annotated[int, typer.Option(help="How deep elements nest.")] = 6,
+    max_repeats: Annotated[int, typer.Option(help="How often * and + repeat at most.")] = 3,
+    attribute_probability: Annotated[
+        float | None, typer.Option(help="Of each optional attribute; by default drawn for each.")
+    ] = None,
+    values: Annotated[int, typer.Option(help="Distinct values of an element or attribute.")] = 20,
+    value_skew: Annotated[float, typer.Option(help="Zipf exponent over the values; 0 is uniform.")] = 0.0,
+    words: Annotated[bool, typer.Option("--words", help="Words for values instead of numbers.")] = False,
+    out: Annotated[Path | None, typer.Option(help="A folder for one file a message.")] = None,
+) -> None:
+    """Make messages that are valid by a DTD, one a line."""
+    generator = MessageGenerator(
+        load_dtd(dtd, root),
+        seed=seed,
+        max_depth=max_depth,
+        max_repeats=max_repeats,
+        attribute_probability=attribute_probability,
+        values=values,
+        value_skew=value_skew,
+        numeric=not words,
+    )
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+    with counting() as progress:
+        for number in progress.track(range(count), description="messages"):
+            body = generator.message()
+            if out is not None:
+                (out / f"message-{number:06}.xml").write_bytes(body)
+            else:
+                sys.stdout.buffer.write(body.rstrip(b"\n") + b"\n")
+    sys.stdout.flush()
+
+
+@generate.command("queries")
+def generate_queries(
+    dtd: DtdOption,
+    count: CountOption = 10,
+    seed: SeedOption = 0,
+    root: Annotated[str | None, typer.Option(help="The root element, if the DTD leaves a choice.")] = None,
+    max_depth: Annotated[int, typer.Option(help="How many levels a query goes down.")] = 6,
+    wildcard: Annotated[float, typer.Option(help="P(*): how often a step is a wildcard.")] = 0.2,
+    descendant: Annotated[float, typer.Option(help="P(//): how often a step is a descendant's.")] = 0.2,
+    predicates: Annotated[int, typer.Option(help="Value predicates in each query.")] = 0,
+    nested: Annotated[int, typer.Option(help="Nested paths in each query.")] = 0,
+    values: Annotated[int, typer.Option(help="Distinct values of an element or attribute.")] = 20,
+    value_skew: Annotated[float, typer.Option(help="Zipf exponent over the values; 0 is uniform.")] = 0.0,
+    name_skew: Annotated[float, typer.Option(help="Zipf exponent over an element's children.")] = 0.0,
+    operators: Annotated[str, typer.Option(help="Separated by commas, such as =,<,>=.")] = "=",
+    words: Annotated[bool, typer.Option("--words", help="Words for values instead of numbers.")] = False,
+    duplicates: Annotated[bool, typer.Option("--duplicates", help="Allow equal queries.")] = False,
+) -> None:
+    """Make queries that may match such messages, one a line."""
+    generator = QueryGenerator(
+        load_dtd(dtd, root),
+        seed=seed,
+        max_depth=max_depth,
+        wildcard=wildcard,
+        descendant=descendant,
+        predicates=predicates,
+        nested=nested,
+        values=values,
+        value_skew=value_skew,
+        name_skew=name_skew,
+        operators=tuple(operators.split(",")),
+        numeric=not words,
+        distinct=not duplicates,
+    )
+    with counting() as progress:
+        for _ in progress.track(range(count), description="queries"):
+            print(generator.query())

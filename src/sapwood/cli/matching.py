@@ -1,0 +1,93 @@
+"""`sapwood match` and `sapwood explain`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Hashable, Iterator
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import typer
+
+from sapwood import Explanation, Limits, Matcher, MessageError, Why
+from sapwood.cli.console import NamespacesOption, counting, errors, namespaces_of, report, write_line
+from sapwood.files import read_messages, read_queries
+
+
+def match(
+    queries: Annotated[
+        str, typer.Argument(help="One query a line (the line's number is its id), or JSON lines.")
+    ],
+    messages: Annotated[list[str], typer.Argument(help="Files, folders, *.xmll (one a line), - (stdin).")],
+    select: Annotated[bool, typer.Option("--select", help="Tell the nodes selected, too.")] = False,
+    count: Annotated[bool, typer.Option("--count", help="Tell only how many subscriptions match.")] = False,
+    namespace: NamespacesOption = None,
+    max_bytes: Annotated[int, typer.Option(help="Refuse messages larger than this.")] = Limits().bytes,
+) -> None:
+    """Match messages against all queries; one JSON line a message.
+
+    Bad queries and messages are reported and left out, the others go on; the exit status is then 1.
+    """
+    matcher = Matcher(namespaces_of(namespace), Limits(bytes=max_bytes))
+    refused = _load(matcher, queries)
+    with matcher, counting() as progress:
+        task = progress.add_task("matching", total=None)
+        for message in read_messages(messages):
+            try:
+                answer = _answer(matcher, message.body, select, count)
+            except MessageError as error:
+                refused += 1
+                answer = {"error": {"reason": error.reason, "line": error.line, "column": error.column}}
+            write_line({"message": message.name, **answer})
+            progress.advance(task)
+    sys.stdout.flush()
+    if refused:
+        errors.print(f"[yellow]{refused:,} queries or messages were refused[/]")
+        raise typer.Exit(1)
+
+
+def _load(matcher: Matcher, path: str) -> int:
+    """Subscribes all queries of a file; how many were refused, each reported with its line."""
+    refused = 0
+    line = 0
+
+    def refuse(id: Hashable, error: ValueError) -> None:
+        nonlocal refused
+        refused += 1
+        report(f"{path}:{line}", str(error))
+
+    def pairs() -> Iterator[tuple[Hashable, str]]:
+        nonlocal line
+        for query in read_queries(path):
+            line = query.line
+            yield query.id, query.text
+            progress.advance(task)
+
+    with counting() as progress:
+        task = progress.add_task("loading queries", total=None)
+        matcher.add_many(pairs(), refuse)
+    return refused
+
+
+def _answer(matcher: Matcher, body: bytes, select: bool, count: bool) -> dict[str, Any]:
+    if select:
+        nodes = matcher.select(body)
+        return {"matches": [{"id": id, "nodes": [asdict(n) for n in found]} for id, found in nodes.items()]}
+    matches = matcher.match(body)
+    return {"count": len(matches)} if count else {"matches": list(matches)}
+
+
+def explain(
+    query: Annotated[str, typer.Argument(help="An XPath 1.0 expression.")],
+    message: Annotated[str | None, typer.Option(help="Also tell why this message matches, or not.")] = None,
+    namespace: NamespacesOption = None,
+    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+) -> None:
+    """Show a query's pattern and paths, and what is native, what is refined, and why."""
+    with Matcher(namespaces_of(namespace)) as matcher:
+        matcher.add("query", query)
+        parts: list[Explanation | Why] = [matcher.explain("query")]
+        parts += [matcher.why("query", m.body) for m in read_messages([message] if message else [])]
+    for part in parts:
+        print(json.dumps(asdict(part), ensure_ascii=False) if as_json else f"{part}\n")
