@@ -2,7 +2,12 @@
 
 SapwoodError
 ├── QueryError      a subscription that is not valid XPath 1.0, or uses a name nobody declared
-└── MessageError    a message that is not well-formed, or exceeds a limit
+├── MessageError    a message that is not well-formed, or exceeds a limit
+├── PackError       bytes that are no packed matcher, or another version's
+├── RecordError     a file whose records cannot be told apart
+├── SettingsError   a pipeline file that cannot be run
+├── StoreError      a store that cannot be reached, or cannot do what it is asked to
+└── JavaError       there is no Java for Spark to run on
 """
 
 from __future__ import annotations
@@ -50,6 +55,10 @@ class MessageError(SapwoodError, ValueError):
         return type(self), (self.reason, self.line, self.column)
 
 
+class StoreError(SapwoodError):
+    """What a store of subscriptions cannot do: says why in one line, which never holds a password."""
+
+
 def _window(line: str, column: int, width: int = 100) -> tuple[str, int]:
     """The part of a long line around the column, and the column within it."""
     line = line.replace("\t", " ")
@@ -59,3 +68,17 @@ def _window(line: str, column: int, width: int = 100) -> tuple[str, int]:
     end = start + width
     shown = ("…" if start else "") + line[start:end] + ("…" if end < len(line) else "")
     return shown, column - start + (1 if start else 0)
+
+
+class RecordError(SapwoodError, ValueError):
+    """A file whose records cannot be told apart: says why, at which byte (None: nowhere), and what to do."""
+
+    def __init__(self, reason: str, offset: int | None = None, hint: str | None = None) -> None:
+        self.reason = reason
+        self.offset = offset
+        self.hint = hint
+        place = f"byte {offset:,}: " if offset is not None else ""
+        super().__init__(f"{place}{reason}\n  hint: {hint}" if hint else place + reason)
+
+    def __reduce__(self) -> tuple[type[RecordError], tuple[str, int | None, str | None]]:
+        return type(self), (self.reason, self.offset, self.hint)

@@ -1,0 +1,5 @@
+"""The pipeline on Apache Spark: sources, matching, sinks, checkpoints."""
+
+from sapwood.spark.matching import match
+
+__all__ = ["match"]

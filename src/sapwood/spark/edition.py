@@ -1,0 +1,125 @@
+"""Which subscriptions serve a batch, and how they get to the workers.
+
+A `Population` lives on the driver: the compiled matcher and the version it stands at. What it issues is an
+`Edition`, small enough to travel with every task:
+
+    base      the packed matcher of some version, broadcast: one file, fetched once by every executor
+    changes   what has changed since, version by version
+
+A Python worker unpacks the base once, and from then on only applies the changes it has not seen. When the
+changes have grown to a good part of the population, a new base is packed and the old one destroyed; the newer
+changes stay in the edition for a while, so that workers that are up to date never unpack again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
+from uuid import uuid4
+
+from pyspark import Broadcast, SparkContext
+
+from sapwood.engine import Matcher
+
+_log = logging.getLogger(__name__)
+_FEW = 2_000
+"""So many changes are always left to the workers to apply."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a version changed: subscriptions removed, and those put in with a new query."""
+
+    version: int
+    removed: tuple[str, ...] = ()
+    put: tuple[tuple[str, str], ...] = ()
+    namespaces: Mapping[str, str] = field(default_factory=dict)
+    """prefixes declared by then"""
+
+    def __len__(self) -> int:
+        return len(self.removed) + len(self.put)
+
+    def apply(self, matcher: Matcher) -> None:
+        """Brings a matcher from the version before to this one."""
+        matcher.declare(self.namespaces)
+        for id in self.removed:
+            if id in matcher:
+                matcher.remove(id)
+        for id in [id for id, _ in self.put if id in matcher]:
+            matcher.remove(id)
+        matcher.add_many(self.put, on_error=_refused)
+
+
+def _refused(id: Hashable, error: ValueError) -> None:
+    _log.error("subscription %s is left out: %s", id, error)
+
+
+@dataclass(frozen=True, slots=True)
+class Edition:
+    """The subscriptions of one version, for the workers."""
+
+    population: str
+    version: int
+    base: Broadcast[bytes]
+    base_version: int
+    changes: tuple[Change, ...]
+    oldest: int
+    """the version from which the changes lead on"""
+
+
+@dataclass(slots=True)
+class Population:
+    """The driver's copy of the subscriptions."""
+
+    matcher: Matcher
+    version: int = 0
+    name: str = field(default_factory=lambda: uuid4().hex)
+    _changes: list[Change] = field(default_factory=list)
+    _oldest: int = field(init=False)
+    _base: Broadcast[bytes] | None = None
+    _base_version: int = 0
+
+    def __post_init__(self) -> None:
+        self._oldest = self.version
+
+    def advance(self, change: Change) -> None:
+        """Goes on to a newer version."""
+        if change.version <= self.version:
+            raise ValueError(f"version {change.version} does not follow version {self.version}")
+        change.apply(self.matcher)
+        self.version = change.version
+        self._changes.append(change)
+
+    def issue(self, context: SparkContext) -> Edition:
+        """The present edition; packs a new base if there is none, or the last one is far behind."""
+        if self._base is None or self._behind() > max(_FEW, len(self.matcher) // 10):
+            self._pack(context)
+        assert self._base is not None
+        return Edition(
+            self.name, self.version, self._base, self._base_version, tuple(self._changes), self._oldest
+        )
+
+    def _behind(self) -> int:
+        return sum(map(len, self._since(self._base_version)))
+
+    def _since(self, version: int) -> Iterable[Change]:
+        return (change for change in self._changes if change.version > version)
+
+    def _pack(self, context: SparkContext) -> None:
+        previous, previous_version = self._base, self._base_version
+        self._base = context.broadcast(self.matcher.pack())
+        self._base_version = self.version
+        if previous is None:
+            self._changes, self._oldest = [], self.version
+        else:
+            self._changes = list(self._since(previous_version))
+            self._oldest = previous_version
+            previous.destroy()
+
+    def close(self) -> None:
+        """Frees what the executors keep of it."""
+        if self._base is not None:
+            self._base.destroy()
+            self._base = None
+        self.matcher.close()

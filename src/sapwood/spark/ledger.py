@@ -1,0 +1,102 @@
+"""What is decided about a batch before it is served, and what came of it, beside Spark's own checkpoint.
+
+    planned/N   the version of the subscriptions that serves batch N, written before anything else
+    done/N      what batch N delivered, written after everything else
+
+So a batch that is served again after a crash is served with the same subscriptions, and a batch that was done
+before the crash is not served again. Both are small JSON files, and appear all at once or not at all.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+_KEPT = 1_000
+"""Batches on record; Spark itself never goes back further than the last one."""
+
+
+class Folder:
+    """A folder of small text files on any filesystem that Spark can reach."""
+
+    def __init__(self, spark: SparkSession, path: str) -> None:
+        jvm: Any = spark._jvm
+        self._jvm = jvm
+        self._path = jvm.org.apache.hadoop.fs.Path(path)
+        self._files = self._path.getFileSystem(spark._jsc.hadoopConfiguration())
+        self._files.mkdirs(self._path)
+
+    def _at(self, name: str) -> Any:
+        return self._jvm.org.apache.hadoop.fs.Path(self._path, name)
+
+    def read(self, name: str) -> str | None:
+        """The file's text, or None if there is no such file."""
+        if not self._files.exists(self._at(name)):
+            return None
+        stream = self._files.open(self._at(name))
+        try:
+            text = self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8")
+        finally:
+            stream.close()
+        return str(text)
+
+    def write(self, name: str, text: str) -> None:
+        """Makes the file, which must not be there yet, all at once."""
+        unfinished = self._at(f"_{name}.unfinished")
+        stream = self._files.create(unfinished, True)
+        try:
+            stream.write(bytearray(text.encode()))
+        finally:
+            stream.close()
+        if not self._files.rename(unfinished, self._at(name)):
+            raise OSError(f"{self._at(name).toString()} cannot be written: is it there already?")
+
+    def remove(self, name: str) -> None:
+        self._files.delete(self._at(name), False)
+
+    def names(self) -> list[str]:
+        """All names but those of unfinished files."""
+        names = [status.getPath().getName() for status in self._files.listStatus(self._path)]
+        return [name for name in names if not name.startswith(("_", "."))]
+
+
+class Ledger:
+    """The plans and outcomes of a pipeline's batches."""
+
+    def __init__(self, spark: SparkSession, path: str) -> None:
+        self._planned = Folder(spark, f"{path}/planned")
+        self._done = Folder(spark, f"{path}/done")
+
+    def plan(self, batch: int, plan: dict[str, Any]) -> dict[str, Any]:
+        """The plan of a batch: the given one, unless one was made before."""
+        text = self._planned.read(str(batch))
+        if text is None:
+            text = json.dumps(plan)
+            self._planned.write(str(batch), text)
+        made: dict[str, Any] = json.loads(text)
+        return made
+
+    def outcome(self, batch: int) -> dict[str, Any] | None:
+        """What a batch delivered, if it is done."""
+        text = self._done.read(str(batch))
+        return json.loads(text) if text is not None else None
+
+    def done(self, batch: int, outcome: dict[str, Any]) -> None:
+        """Puts the outcome of a batch on record, and drops the records of long ago."""
+        self._done.write(str(batch), json.dumps(outcome))
+        for folder in (self._planned, self._done):
+            folder.remove(str(batch - _KEPT))
+
+    def outcomes(self) -> list[dict[str, Any]]:
+        """The outcomes on record, oldest first."""
+        batches = sorted(int(name) for name in self._done.names() if name.isdigit())
+        found = (self.outcome(batch) for batch in batches)
+        return [outcome for outcome in found if outcome is not None]
+
+    def last_planned(self) -> dict[str, Any] | None:
+        """The plan of the newest batch, if any was ever planned."""
+        batches = [int(name) for name in self._planned.names() if name.isdigit()]
+        text = self._planned.read(str(max(batches))) if batches else None
+        return json.loads(text) if text is not None else None

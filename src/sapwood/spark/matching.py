@@ -1,0 +1,135 @@
+"""`match`: messages in a DataFrame against subscriptions, batch or streaming alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Literal, get_args
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DoubleType,
+    IntegerType,
+    StringType,
+    StructField,
+    StructType,
+)
+
+from sapwood.engine import Limits, Matcher
+from sapwood.spark.edition import Edition, Population
+from sapwood.spark.worker import MatchPartition
+
+Shape = Literal["pairs", "messages"]
+Subscriptions = DataFrame | Mapping[str, str] | Iterable[tuple[str, str]] | Matcher
+
+PROBLEM = "_problem"
+"""A column with which a source says why it rejects a message that it could not read."""
+
+_ERROR = StructType(
+    [
+        StructField("reason", StringType()),
+        StructField("line", IntegerType()),
+        StructField("column", IntegerType()),
+        StructField("body", BinaryType()),
+    ]
+)
+_COST = StructType([StructField("subscription", StringType()), StructField("seconds", DoubleType())])
+
+
+def match(
+    messages: DataFrame,
+    subscriptions: Subscriptions,
+    *,
+    shape: Shape = "pairs",
+    namespaces: Mapping[str, str] | None = None,
+    limits: Limits | None = None,
+) -> DataFrame:
+    """Which subscriptions each message matches.
+
+    `messages` has the columns `message_id` and `body` (binary or string), and may be streaming; all its other
+    columns are kept. `subscriptions` has the columns `id` and `query`, or is a mapping, pairs, or a Matcher.
+
+    shape="pairs"     one row for each (message, subscription): the message's columns and `subscription`.
+                      Messages that match nothing, and those that are refused, have no row.
+    shape="messages"  one row for each message: its columns, `subscriptions`, an array of ids, and `error`,
+                      null or a struct of `reason`, `line`, `column` and the `body` that was refused.
+    """
+    if shape not in get_args(Shape):
+        raise ValueError(f"shape must be one of {', '.join(map(repr, get_args(Shape)))}, not {shape!r}")
+    population = Population(_compiled(subscriptions, namespaces, limits))
+    edition = population.issue(_session(messages).sparkContext)
+    matched = match_edition(messages, edition)
+    return pairs(matched) if shape == "pairs" else matched
+
+
+def pairs(matched: DataFrame) -> DataFrame:
+    """Of one row a message, one row for each (message, subscription)."""
+    kept = [F.col(f"`{name}`") for name in matched.columns if name not in ("subscriptions", "error", "costs")]
+    return matched.select(*kept, F.explode("subscriptions").alias("subscription"))
+
+
+def match_edition(messages: DataFrame, edition: Edition, profile: bool = False) -> DataFrame:
+    """One row for each message, with the subscriptions of one edition; with `profile`, also their `costs`."""
+    _check_messages(messages)
+    problem = PROBLEM if PROBLEM in messages.columns else None
+    kept = [field for field in messages.schema.fields if field.name not in ("body", problem)]
+    found = [
+        StructField("subscriptions", ArrayType(StringType(), containsNull=False)),
+        StructField("error", _ERROR),
+    ]
+    if profile:
+        found.append(StructField("costs", ArrayType(_COST)))
+    partition = MatchPartition(edition, "body", problem, profile)
+    return messages.mapInArrow(partition, StructType(kept + found))
+
+
+def _check_messages(messages: DataFrame) -> None:
+    types = {field.name: field.dataType for field in messages.schema.fields}
+    for name in ("message_id", "body"):
+        if name not in types:
+            raise ValueError(f"messages need a column {name!r}; there are {', '.join(types) or 'none'}")
+    if not isinstance(types["body"], BinaryType | StringType):
+        raise ValueError(f"the column 'body' must be binary or string, not {types['body'].simpleString()}")
+    for name in ("subscription", "subscriptions", "error", "costs"):
+        if name in types:
+            raise ValueError(f"messages must not have a column {name!r}, which the result has; rename it")
+
+
+def _compiled(
+    subscriptions: Subscriptions, namespaces: Mapping[str, str] | None, limits: Limits | None
+) -> Matcher:
+    if isinstance(subscriptions, Matcher):
+        if namespaces is not None or limits is not None:
+            raise ValueError("a Matcher has its namespaces and limits already")
+        return subscriptions
+    matcher = Matcher(namespaces, limits)
+    matcher.add_many(_listed(subscriptions))
+    return matcher
+
+
+def _listed(
+    subscriptions: DataFrame | Mapping[str, str] | Iterable[tuple[str, str]],
+) -> Iterable[tuple[str, str]]:
+    if isinstance(subscriptions, Mapping):
+        return subscriptions.items()
+    if not isinstance(subscriptions, DataFrame):
+        return subscriptions
+    if subscriptions.isStreaming:
+        raise ValueError(
+            "subscriptions must not be a streaming DataFrame; a store changes while a stream runs"
+        )
+    missing = [name for name in ("id", "query") if name not in subscriptions.columns]
+    if missing:
+        have = ", ".join(subscriptions.columns)
+        raise ValueError(f"subscriptions need a column {missing[0]!r}; there are {have}")
+    rows = subscriptions.select(F.col("id").cast("string"), F.col("query").cast("string"))
+    return ((row["id"], row["query"]) for row in rows.toLocalIterator())
+
+
+def _session(frame: DataFrame) -> SparkSession:
+    session = frame.sparkSession
+    if not hasattr(session, "sparkContext"):
+        raise ValueError("Spark Connect is not supported: the compiled index is broadcast")
+    return session

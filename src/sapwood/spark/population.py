@@ -1,0 +1,93 @@
+"""The subscriptions of a pipeline: those of a store, at any of its versions, or those of a file."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Hashable, Mapping
+from typing import Protocol
+
+from pyspark import SparkContext
+
+from sapwood.engine import Limits, Matcher
+from sapwood.files import read_queries
+from sapwood.spark.edition import Change, Edition, Population
+from sapwood.store import SubscriptionStore
+
+_log = logging.getLogger(__name__)
+
+
+class Subscribed(Protocol):
+    """What a pipeline wants to know of its subscriptions."""
+
+    def newest(self) -> int:
+        """The version that a new batch is to be served with."""
+
+    def edition(self, context: SparkContext, version: int) -> Edition:
+        """The subscriptions of a version, which never goes back while a pipeline runs."""
+
+    def __len__(self) -> int:
+        """How many there are in the last edition."""
+
+    def close(self) -> None: ...
+
+
+class StoredPopulation:
+    """The active subscriptions of a store."""
+
+    def __init__(self, location: str, limits: Limits) -> None:
+        self._store = SubscriptionStore(location, create=False)
+        self._limits = limits
+        self._population: Population | None = None
+
+    def newest(self) -> int:
+        return self._store.version
+
+    def edition(self, context: SparkContext, version: int) -> Edition:
+        if self._population is None:
+            self._population = self._compiled(version)
+        elif self._population.version < version:
+            self._population.advance(self._change(self._population.version, version))
+        return self._population.issue(context)
+
+    def _compiled(self, version: int) -> Population:
+        matcher = Matcher(self._store.namespaces, self._limits)
+        matcher.add_many(self._store.at(version), on_error=_left_out)
+        return Population(matcher, version)
+
+    def _change(self, since: int, until: int) -> Change:
+        changes = self._store.changes(since, until)
+        return Change(until, tuple(changes.removed), tuple(changes.put), self._store.namespaces)
+
+    def __len__(self) -> int:
+        return len(self._population.matcher) if self._population is not None else 0
+
+    def close(self) -> None:
+        if self._population is not None:
+            self._population.close()
+            self._population = None
+        self._store.close()
+
+
+def _left_out(id: Hashable, error: ValueError) -> None:
+    _log.error("subscription %s is left out: %s", id, error)
+
+
+class FixedPopulation:
+    """The queries of a file, all of which must be right; version 0 for ever."""
+
+    def __init__(self, path: str, namespaces: Mapping[str, str], limits: Limits) -> None:
+        matcher = Matcher(namespaces, limits)
+        matcher.add_many((str(query.id), query.text) for query in read_queries(path))
+        self._population = Population(matcher)
+
+    def newest(self) -> int:
+        return 0
+
+    def edition(self, context: SparkContext, version: int) -> Edition:
+        return self._population.issue(context)
+
+    def __len__(self) -> int:
+        return len(self._population.matcher)
+
+    def close(self) -> None:
+        self._population.close()

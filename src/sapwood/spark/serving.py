@@ -1,0 +1,129 @@
+"""One batch of messages, served: matched with one version of the subscriptions, delivered, put on record."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from time import perf_counter
+from typing import Any
+
+from pyspark import StorageLevel
+from pyspark.sql import Column, DataFrame, Observation
+from pyspark.sql import functions as F
+
+from sapwood.spark.edition import Edition
+from sapwood.spark.matching import Shape, match_edition, pairs
+from sapwood.spark.sinks import Sink
+
+_BINS = 24
+"""Messages are counted by how many subscriptions they match: none, 1, 2–3, 4–7, and so on."""
+_MOST = 20
+"""Of reasons and slow subscriptions, so many are put on record."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a batch."""
+
+    batch: int
+    version: int
+    subscriptions: int
+    messages: int
+    deliveries: int
+    rejects: int
+    seconds: float
+    finished: str
+    matches: list[int] = field(default_factory=list)
+    """messages by number of matches: none, 1, 2–3, 4–7, …"""
+    reasons: dict[str, int] = field(default_factory=dict)
+    """rejects by reason"""
+    slow: dict[str, float] = field(default_factory=dict)
+    """seconds spent on subscriptions that are decided one by one"""
+
+    def as_record(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Outcome:
+        return cls(**record)
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """Serves batches into two sinks."""
+
+    deliveries: Sink
+    rejects: Sink
+    shape: Shape = "pairs"
+
+    def serve(self, messages: DataFrame, edition: Edition, subscriptions: int, batch: int) -> Outcome:
+        """Delivers a batch; serving it again with the same edition changes nothing in an exact sink."""
+        started = perf_counter()
+        matched = match_edition(messages, edition, profile=True)
+        # Both sinks read it, and it can be large: a third of 500,000 subscriptions may match one message.
+        matched = matched.withColumn("version", F.lit(edition.version)).persist(StorageLevel.DISK_ONLY)
+        try:
+            counted = self._deliver(matched, batch)
+            refused = _refused(matched)
+            reasons = _reasons(refused) if counted["rejects"] else {}
+            if counted["rejects"]:
+                self.rejects.write(refused, batch)
+            slow = _slow(matched) if counted["costs"] else {}
+        finally:
+            matched.unpersist()
+        return Outcome(
+            batch=batch,
+            version=edition.version,
+            subscriptions=subscriptions,
+            messages=counted["messages"],
+            deliveries=counted["deliveries"],
+            rejects=counted["rejects"],
+            seconds=perf_counter() - started,
+            finished=datetime.now(UTC).isoformat(timespec="milliseconds"),
+            matches=[counted[f"bin{i}"] for i in range(_BINS)],
+            reasons=reasons,
+            slow=slow,
+        )
+
+    def _deliver(self, matched: DataFrame, batch: int) -> dict[str, int]:
+        """Writes the deliveries, and counts everything on the way."""
+        observation = Observation()
+        observed = matched.observe(observation, *_counts()).filter("error is null").drop("error", "costs")
+        rows = pairs(observed) if self.shape == "pairs" else observed.filter(F.size("subscriptions") > 0)
+        self.deliveries.write(rows, batch)
+        return {name: int(count or 0) for name, count in observation.get.items()}
+
+
+def _counts() -> list[Column]:
+    size = F.size("subscriptions")
+    accepted = F.col("error").isNull()
+    # the place of the highest bit, which is 0 for none, 1 for 1, 2 for 2–3, …
+    bin_of = F.least(F.length(F.regexp_replace(F.bin(size), "^0$", "")), F.lit(_BINS - 1))
+    bins = [F.count_if(accepted & (bin_of == i)).alias(f"bin{i}") for i in range(_BINS)]
+    return [
+        F.count(F.lit(1)).alias("messages"),
+        F.sum(size).alias("deliveries"),
+        F.count("error").alias("rejects"),
+        F.sum(F.coalesce(F.size("costs"), F.lit(0))).alias("costs"),
+        *bins,
+    ]
+
+
+def _refused(matched: DataFrame) -> DataFrame:
+    kept = [name for name in matched.columns if name not in ("subscriptions", "error", "costs")]
+    return matched.filter("error is not null").select(*kept, "error.*")
+
+
+def _reasons(refused: DataFrame) -> dict[str, int]:
+    rows = refused.groupBy("reason").count().orderBy(F.desc("count")).limit(_MOST).collect()
+    return {row["reason"]: row["count"] for row in rows}
+
+
+def _slow(matched: DataFrame) -> dict[str, float]:
+    total: Counter[str] = Counter()
+    for row in matched.filter(F.size("costs") > 0).select("costs").toLocalIterator():
+        for cost in row["costs"]:
+            total[cost["subscription"]] += cost["seconds"]
+    return dict(total.most_common(_MOST))

@@ -1,0 +1,150 @@
+"""Messages from anywhere, as the DataFrame that `match` takes, batch or streaming."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from sapwood.engine import Limits
+from sapwood.spark.file_reading import MESSAGES, PARCEL, RANGES, FindRecords, ReadFiles, ReadRecords
+from sapwood.spark.matching import PROBLEM
+
+_FILES = "*.{xml,xmll,xml.gz,xmll.gz}"
+_FILE = "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY"
+_KAFKA_ID = "concat_ws('/', topic, partition, offset)"
+
+
+def read_messages(
+    spark: SparkSession,
+    path: str,
+    *,
+    record: str | None = None,
+    streaming: bool = False,
+    partitions: int | None = None,
+    limits: Limits | None = None,
+) -> DataFrame:
+    """The messages in files: `message_id`, `body`, and when the file was changed, `published_at`.
+
+    `path` is a file, or a folder with `*.xml` (a message each) and `*.xmll` (a message a line) anywhere in
+    it; names may end in `.gz`. With `record`, every such element of the files is a message. `message_id` is
+    the file's path below the folder, and for lines and records `@` and the offset at which they start.
+    """
+    files = list_files(spark, path, record=record, streaming=streaming)
+    return messages_in(files, path, record=record, partitions=partitions, limits=limits)
+
+
+def list_files(
+    spark: SparkSession,
+    path: str,
+    *,
+    record: str | None = None,
+    streaming: bool = False,
+    options: dict[str, Any] | None = None,
+) -> DataFrame:
+    """The files themselves, not their content: what Spark keeps track of in a stream."""
+    reader: Any = spark.readStream if streaming else spark.read
+    reader = reader.format("binaryFile").option("recursiveFileLookup", "true").options(**(options or {}))
+    if record is None or _is_folder(spark, path):
+        reader = reader.option("pathGlobFilter", _FILES)
+    files: DataFrame = reader.schema(_FILE).load(path)
+    return files.select("path", "length", F.col("modificationTime").alias("published_at"))
+
+
+def messages_in(
+    files: DataFrame,
+    path: str,
+    *,
+    record: str | None = None,
+    partitions: int | None = None,
+    limits: Limits | None = None,
+) -> DataFrame:
+    """The messages in listed files; `path` is what was listed."""
+    spark = files.sparkSession
+    tasks = partitions or 2 * spark.sparkContext.defaultParallelism
+    largest = (limits or Limits()).bytes
+    messages = from_arrow_schema(MESSAGES)
+    if record is not None:
+        found = files.repartition(tasks).mapInArrow(FindRecords(record), from_arrow_schema(RANGES))
+        read = found.repartition(tasks).mapInArrow(ReadRecords(largest), messages)
+    else:
+        read = _ranges(files).repartition(tasks).mapInArrow(ReadFiles(largest), messages)
+    below = F.regexp_replace("path", "^" + _quoted(_qualified(spark, path)) + "/?", "")
+    name = F.when(below == "", F.regexp_extract("path", "[^/]*$", 0)).otherwise(below)
+    one_each = F.lit(record is None) & ~F.col("path").rlike(r"\.xmll(\.gz)?$")
+    message_id = F.when(one_each, name).otherwise(F.concat(name, F.lit("@"), F.col("offset")))
+    return read.select(
+        message_id.alias("message_id"), "body", "published_at", F.col("problem").alias(PROBLEM)
+    )
+
+
+def _ranges(files: DataFrame) -> DataFrame:
+    """Lines can be read from anywhere, so long files of lines are split; others are not."""
+    whole = F.array(F.lit(0).cast("long"))
+    split = F.sequence(F.lit(0).cast("long"), F.greatest("length", F.lit(1)) - 1, F.lit(PARCEL).cast("long"))
+    starts = F.when(F.col("path").endswith(".xmll"), split).otherwise(whole)
+    start = files.withColumn("start", F.explode(starts))
+    return start.withColumn("end", F.least(F.col("start") + PARCEL, "length"))
+
+
+def _qualified(spark: SparkSession, path: str) -> str:
+    """The path as Spark will call it."""
+    hadoop: Any = spark._jvm.org.apache.hadoop.fs.Path(path)  # type: ignore[union-attr]
+    files = hadoop.getFileSystem(spark._jsc.hadoopConfiguration())
+    return str(files.makeQualified(hadoop).toString())
+
+
+def _is_folder(spark: SparkSession, path: str) -> bool:
+    hadoop: Any = spark._jvm.org.apache.hadoop.fs.Path(path)  # type: ignore[union-attr]
+    files = hadoop.getFileSystem(spark._jsc.hadoopConfiguration())
+    return bool(files.isDirectory(hadoop))
+
+
+def _quoted(text: str) -> str:
+    """The text, for a regular expression of Java's."""
+    return "\\Q" + text.replace("\\E", "\\E\\\\E\\Q") + "\\E"
+
+
+def columns_as_messages(
+    rows: DataFrame,
+    *,
+    body: str,
+    id: str | None,
+    published_at: str | None = None,
+    keep: tuple[str, ...] = (),
+    format: str | None = None,
+) -> DataFrame:
+    """Messages from rows that have them in a column; all but `keep` are columns or SQL expressions."""
+    columns = [
+        F.expr(id or _KAFKA_ID).cast("string").alias("message_id"),
+        F.expr("value" if format == "kafka" and body == "body" else body).alias("body"),
+    ]
+    if published_at is not None:
+        columns.append(F.expr(published_at).alias("published_at"))
+    elif format == "kafka":
+        columns.append(F.col("timestamp").alias("published_at"))
+    return rows.select(*columns, *(F.expr(column) for column in keep))
+
+
+def open_format(
+    spark: SparkSession,
+    format: str,
+    path: str | None,
+    options: dict[str, Any],
+    schema: str | None = None,
+    streaming: bool = False,
+) -> DataFrame:
+    """Rows in any format that Spark reads; a stream of files has the schema that its files have now."""
+    location = (path,) if path is not None else ()
+    if streaming and schema is None and path is not None and format != "delta":
+        known: Any = spark.read.format(format).options(**options).load(*location).schema
+    else:
+        known = schema
+    reader: Any = spark.readStream if streaming else spark.read
+    reader = reader.format(format).options(**options)
+    if known is not None:
+        reader = reader.schema(known)
+    frame: DataFrame = reader.load(*location)
+    return frame
