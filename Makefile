@@ -4,10 +4,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help setup demo test lint format bench clean
+JAVA := $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,java)
+
+.PHONY: help java setup demo test lint format bench clean
 
 help:
-	@echo "make demo    generate messages and subscriptions, match them, show a table and a chart"
+	@echo "make demo    a whole pipeline on Spark: made-up news for 10,000 subscriptions, and a report (needs Java 17)"
 	@echo "make test    lint, types, import layers and all tests"
 	@echo "make bench   the filtering experiments (NITF=folder for the published workloads)"
 	@echo "make lint | format | setup | clean"
@@ -23,7 +25,14 @@ $(READY): pyproject.toml
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $(READY)
 
-demo: setup
+java:
+	@version=$$($(JAVA) -version 2>&1 | sed -n 's/.*version "\(1\.\)\{0,1\}\([0-9]*\).*/\2/p' | head -n 1); \
+	[ "$${version:-0}" -ge 17 ] || { \
+	  echo "Sapwood's pipeline runs on Spark, which needs Java 17 or newer; '$(JAVA)' is older or missing."; \
+	  echo "Install one (Debian/Ubuntu: sudo apt-get install openjdk-17-jre-headless; macOS: brew install openjdk@17)"; \
+	  echo "and, if there are several, point JAVA_HOME at it."; exit 1; }
+
+demo: java setup
 	$(BIN)/sapwood demo
 
 lint: setup
@@ -36,7 +45,7 @@ format: setup
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-test: lint
+test: java lint
 	$(BIN)/pytest
 
 bench: setup

@@ -1,20 +1,38 @@
-"""The demo runs, and draws its chart."""
+"""The demo: a pipeline from beginning to end, small here."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from rich.console import Console
 
 from sapwood import demo
+from sapwood.demo.checks import differences
+from sapwood.store import SubscriptionStore
 
 
-def test_the_demo_shows_a_table_and_draws_a_chart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(demo, "SIZES", (30, 90))
+def test_the_demo_delivers_changes_checks_and_reports(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("not the demo's")
+    (tmp_path / "rejects").mkdir()
+    (tmp_path / "rejects" / "of last time").write_text("")
     console = Console(record=True, width=120)
-    chart = demo.run(console, tmp_path, messages=20)
+    assert demo.run(console, tmp_path, demo.Size(files=6, messages=8, subscriptions=300, sample=20)) == 0
     text = console.export_text()
-    assert "20 matched, 3 refused" in text
-    assert "mismatched tag" in text
-    assert chart.stat().st_size > 10_000
+    assert "Made up 48 messages in 6 files and 300 subscriptions." in text
+    assert "20 subscriptions added, 20 replaced, 10 removed; version 3 serves the next batch" in text
+    assert "versions 1 to 3" in text
+    assert "messages went to exactly those subscriptions" in text
+    report = (tmp_path / "report.html").read_text("utf-8")
+    assert "mismatched tag" in report
+    assert "string-length" in report
+    assert (tmp_path / "mine.txt").exists()
+    assert not (tmp_path / "rejects" / "of last time").exists()
+    _notices_a_wrong_delivery(tmp_path)
+
+
+def _notices_a_wrong_delivery(out: Path) -> None:
+    with SubscriptionStore(str(out / "subscriptions.db")) as store:
+        assert differences(out, store, 20, 1, 3)[1] == []
+        for batch in (out / "deliveries").iterdir():
+            max(batch.glob("*.parquet"), key=lambda file: file.stat().st_size).unlink()
+        assert differences(out, store, 20, 1, 3)[1] != []

@@ -36,16 +36,16 @@ _MOST = 2.2
 Drawing = Callable[[FigureBase], None]
 
 
-def write(report: Report, folder: Path) -> list[Path]:
+def write(report: Report, folder: Path, name: str = "filter") -> list[Path]:
     """Writes PNG files into the folder and returns their names; nothing is drawn where nothing is known."""
     drawings = _drawings(report)
     files = []
-    for name, draw in drawings.items():
+    for part, draw in drawings.items():
         canvas = _canvas(_WIDTH, _HEIGHT)
         draw(canvas)
-        files.append(_save(canvas, folder / f"filter-{name}.png"))
+        files.append(_save(canvas, folder / f"{name}-{part}.png"))
     if drawings:
-        files.append(_overview(report, list(drawings.values()), folder / "filter.png"))
+        files.append(_overview(report, list(drawings.values()), folder / f"{name}.png"))
     return files
 
 
@@ -68,7 +68,7 @@ def _overview(report: Report, drawings: Sequence[Drawing], file: Path) -> Path:
             drawings[place](panel)
     machine = report.machine
     canvas.suptitle(
-        f"Sapwood: filtering, {report.workload}"
+        f"Sapwood: {report.workload}"
         f"{', quick run' if report.quick else ''}{', cut short' if report.interrupted else ''}\n"
         f"{machine['processor']}, {machine['python']}, expat {machine['expat']}, lxml {machine['lxml']}",
         fontsize=13,
@@ -182,7 +182,7 @@ def _axis_y(axes: Axes, values: Sequence[float]) -> None:
 def _draw_bars(panel: FigureBase, figures: Sequence[Figure]) -> None:
     axes = panel.add_subplot()
     places = range(len(figures), 0, -1)
-    shares = [min(figure.value / (figure.bar or 1), _MOST) for figure in figures]
+    shares = [min(_share(figure), _MOST) for figure in figures]
     axes.barh(places, shares, height=0.62, color=[_colour(figure) for figure in figures], zorder=2)
     axes.axvline(1, color=_INK, linewidth=1.2, zorder=3)
     for place, share, figure in zip(places, shares, figures, strict=True):
@@ -206,6 +206,12 @@ def _draw_bars(panel: FigureBase, figures: Sequence[Figure]) -> None:
     axes.grid(axis="y", visible=False)
     judged = any(figure.met is not None for figure in figures)
     _titles(axes, "Bars", "" if judged else "for reference only: nothing is promised of this workload")
+
+
+def _share(figure: Figure) -> float:
+    """How much of what the bar allows: below 1, it is met, also where more is better."""
+    bar = figure.bar or 1
+    return bar / figure.value if figure.at_least else figure.value / bar
 
 
 def _against_bar(figure: Figure) -> str:

@@ -30,15 +30,18 @@ class Figure:
     value: float
     unit: str
     bar: float | None = None
-    """at most so much"""
+    """at most so much, or at least if `at_least`"""
     judged: bool = False
     """whether the bar is a promise about this workload, or shown for reference only"""
     details: Mapping[str, Detail] = field(default_factory=dict)
+    at_least: bool = False
 
     @property
     def met(self) -> bool | None:
         """Whether the bar is met; None where nothing is promised."""
-        return self.value <= self.bar if self.judged and self.bar is not None else None
+        if not self.judged or self.bar is None:
+            return None
+        return self.value >= self.bar if self.at_least else self.value <= self.bar
 
 
 class Role(StrEnum):

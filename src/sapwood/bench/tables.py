@@ -28,7 +28,7 @@ def _figures(report: Report) -> Table:
             figure.workload,
             Text(number(figure.value), style="bold"),
             figure.unit,
-            "" if figure.bar is None else f"≤ {figure.bar:g}",
+            "" if figure.bar is None else f"{'≥' if figure.at_least else '≤'} {figure.bar:g}",
             _verdict(figure),
         )
     return table

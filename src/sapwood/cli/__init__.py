@@ -12,6 +12,7 @@ from sapwood.cli.benchmarks import bench, demo
 from sapwood.cli.console import fail
 from sapwood.cli.generating import generate
 from sapwood.cli.matching import explain, match
+from sapwood.cli.running import run
 from sapwood.cli.subscriptions import subscriptions
 from sapwood.files import FileError
 
@@ -24,6 +25,7 @@ app = typer.Typer(
 )
 app.command()(match)
 app.command()(explain)
+app.command()(run)
 app.add_typer(subscriptions, name="subscriptions")
 app.add_typer(generate, name="generate")
 app.add_typer(bench, name="bench")

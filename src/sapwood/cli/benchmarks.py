@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
 from sapwood.cli.console import errors
+from sapwood.cli.running import spark_needed, told_plainly
+
+if TYPE_CHECKING:
+    from sapwood.bench.report import Report
 
 bench = typer.Typer(help="Measure, beside baselines in the same run.", no_args_is_help=True)
 
@@ -26,10 +30,32 @@ def bench_filter(
     Ctrl-C ends it and keeps what is measured.
     """
     from sapwood.bench import filter as experiments  # here, because drawing takes a second to import
-    from sapwood.bench.tables import tables
 
     options = experiments.Options(nitf=nitf, quick=quick, out=out, only=only or ())
-    report = experiments.run(options, errors)
+    _show(experiments.run(options, errors), out, as_json)
+
+
+@bench.command("spark")
+def bench_spark(
+    nitf: Annotated[Path | None, typer.Option(help="A folder with YFilter's NITF workloads.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Small, for a first look.")] = False,
+    only: Annotated[
+        list[str] | None, typer.Option(help="loading, throughput, xpath_boolean or memory.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="The folder for the figures and charts.")] = Path("bench-output"),
+    as_json: Annotated[bool, typer.Option("--json", help="The figures on the standard output.")] = False,
+) -> None:
+    """The pipeline: against the matcher alone, against Spark's xpath_boolean, and its memory over time."""
+    with spark_needed("sapwood bench spark"):
+        from sapwood.bench import spark as experiments
+    options = experiments.Options(nitf=nitf, quick=quick, out=out, only=only or ())
+    _show(experiments.run(options, errors), out, as_json)
+
+
+def _show(report: Report, out: Path, as_json: bool) -> None:
+    """The figures, as tables or JSON."""
+    from sapwood.bench.tables import tables
+
     if as_json:
         print(report.to_json())
     else:
@@ -40,9 +66,11 @@ def bench_filter(
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="The folder for the chart.")] = Path("demo-output"),
+    out: Annotated[Path, typer.Option(help="The folder for all that it makes.")] = Path("demo-output"),
 ) -> None:
-    """Make up news messages and subscriptions, match them, and show a table and a chart."""
-    from sapwood.demo import run  # here, because drawing takes a second to import
-
-    run(Console(), out)
+    """Run a whole pipeline on made-up news: 10,000 subscriptions that change meanwhile; under a minute."""
+    with spark_needed("sapwood demo"):
+        from sapwood.demo import run
+    with told_plainly(out / "spark.log"):
+        code = run(Console(), out)
+    raise typer.Exit(code)

@@ -101,7 +101,8 @@ class Population:
         )
 
     def _behind(self) -> int:
-        return sum(map(len, self._since(self._base_version)))
+        # a version that changed nothing here still takes room in every edition
+        return sum(1 + len(change) for change in self._since(self._base_version))
 
     def _since(self, version: int) -> Iterable[Change]:
         return (change for change in self._changes if change.version > version)

@@ -11,6 +11,7 @@ and none of them holds more than a parcel of it:
 from __future__ import annotations
 
 import gzip
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import chain
@@ -26,6 +27,17 @@ from sapwood.records import Context, Record, RecordScanner, message, ranges
 PARCEL = 8 << 20
 """Bytes of messages that a worker holds at a time, unless one message has more."""
 MESSAGES_PER_BATCH = 1_000
+
+UNREADABLE = (
+    FileNotFoundError,
+    PermissionError,
+    IsADirectoryError,
+    NotADirectoryError,
+    gzip.BadGzipFile,
+    zlib.error,
+    EOFError,
+)
+"""What no second attempt mends is a problem of the file; anything else fails the task, to be tried again."""
 
 Row = tuple[str, int, bytes | None, Any, str | None]
 """path, offset, body, time of change, problem"""
@@ -52,14 +64,15 @@ class ReadFiles:
 
     largest: int
     """a message of more bytes is not read whole, but rejected with its first ones"""
+    parcel: int = PARCEL
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield from in_batches(chain.from_iterable(map(self._rows, batches)))
+        yield from in_batches(chain.from_iterable(map(self._rows, batches)), self.parcel)
 
     def _rows(self, batch: pa.RecordBatch) -> Iterator[Row]:
         for row in batch.to_pylist():
             read = self._lines if row["path"].removesuffix(".gz").endswith(".xmll") else self._whole
-            yield from guarded(row["path"], row["published_at"], read, row["start"], row["end"])
+            yield from guarded(row["path"], row["published_at"], row["start"], read, row["start"], row["end"])
 
     def _whole(self, path: str, start: int, end: int) -> Iterator[tuple[int, bytes]]:
         with open_unpacked(path) as file:
@@ -87,7 +100,7 @@ class ReadFiles:
     def _skip_line(self, file: BinaryIO) -> int:
         """Reads to the end of the line; how far that was."""
         length = 0
-        while part := file.readline(PARCEL):
+        while part := file.readline(self.parcel):
             length += len(part)
             if part.endswith(b"\n"):
                 break
@@ -99,6 +112,7 @@ class FindRecords:
     """Files in (path, published_at), ranges of records out, for `ReadRecords`."""
 
     element: str
+    parcel: int = PARCEL
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -107,17 +121,22 @@ class FindRecords:
 
     def _ranges(self, path: str, published_at: Any) -> Iterator[pa.RecordBatch]:
         problem = None
+        place = 0
 
         def records() -> Iterator[Record]:
-            nonlocal problem
+            nonlocal problem, place
             try:
                 with open_unpacked(path) as file:
-                    yield from RecordScanner(self.element, file)
-            except (RecordError, FileNotFoundError, PermissionError, gzip.BadGzipFile, EOFError) as error:
-                problem = str(error)
+                    for record in RecordScanner(self.element, file):
+                        place = record.end
+                        yield record
+            except RecordError as error:
+                problem, place = str(error), error.offset if error.offset is not None else place
+            except UNREADABLE as error:
+                problem = f"the file cannot be read: {error}"
 
         # who reads a compressed file has to start at its beginning, so one reads it all
-        most = (1 << 62, 1 << 62) if path.endswith(".gz") else (PARCEL, 10_000)
+        most = (1 << 62, 1 << 62) if path.endswith(".gz") else (self.parcel, 10_000)
         for parcel in ranges(records(), *most):
             context = parcel.context
             reason = None if parcel.complete else "the file ends within this record"
@@ -125,7 +144,7 @@ class FindRecords:
             bounds = parcel.starts.tolist(), parcel.ends.tolist()
             yield _one_range(path, published_at, context.prolog, context.element, namespaces, *bounds, reason)
         if problem is not None:
-            yield _one_range(path, published_at, b"", b"", [], [], [], problem)
+            yield _one_range(path, published_at, b"", b"", [], [], [place], problem)
 
 
 RANGES = pa.schema(
@@ -161,21 +180,22 @@ class ReadRecords:
     """Ranges of records in, messages out."""
 
     largest: int
+    parcel: int = PARCEL
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield from in_batches(chain.from_iterable(map(self._rows, batches)))
+        yield from in_batches(chain.from_iterable(map(self._rows, batches)), self.parcel)
 
     def _rows(self, batch: pa.RecordBatch) -> Iterator[Row]:
         for row in batch.to_pylist():
             path, published_at, starts, ends = (
                 row[name] for name in ("path", "published_at", "starts", "ends")
             )
-            if not starts:  # the file could not be scanned
-                yield path, 0, None, published_at, row["problem"]
+            if not starts:  # the file could not be scanned, or not beyond this place
+                yield path, ends[0], None, published_at, row["problem"]
                 continue
             names = row["namespaces"]
             context = Context(row["prolog"], row["element"], tuple(zip(names[::2], names[1::2], strict=True)))
-            rows = guarded(path, published_at, self._records, context, starts, ends)
+            rows = guarded(path, published_at, starts[0], self._records, context, starts, ends)
             for number, read in enumerate(rows, 1):
                 incomplete = row["problem"] if number == len(starts) else None
                 yield (*read[:4], incomplete or read[4])
@@ -191,24 +211,30 @@ class ReadRecords:
 
 
 def guarded(
-    path: str, published_at: Any, read: Callable[..., Iterator[tuple[int, bytes]]], *arguments: Any
+    path: str,
+    published_at: Any,
+    start: int,
+    read: Callable[..., Iterator[tuple[int, bytes]]],
+    *arguments: Any,
 ) -> Iterator[Row]:
     """The messages that are read; a file that is gone or unreadable is a problem of its own."""
+    place = start
     try:
         for offset, body in read(path, *arguments):
             yield path, offset, body, published_at, None
-    except (FileNotFoundError, PermissionError, gzip.BadGzipFile, EOFError) as error:
-        yield path, 0, None, published_at, f"the file cannot be read: {error}"
+            place = offset + 1  # in that message: no other one can start there, so its id is taken by none
+    except UNREADABLE as error:
+        yield path, place, None, published_at, f"the file cannot be read: {error}"
 
 
-def in_batches(rows: Iterator[Row]) -> Iterator[pa.RecordBatch]:
+def in_batches(rows: Iterator[Row], parcel: int = PARCEL) -> Iterator[pa.RecordBatch]:
     """Rows as Arrow batches of bounded size."""
     pending: list[Row] = []
     size = 0
     for row in rows:
         pending.append(row)
         size += len(row[2] or b"")
-        if size >= PARCEL or len(pending) >= MESSAGES_PER_BATCH:
+        if size >= parcel or len(pending) >= MESSAGES_PER_BATCH:
             yield _batch(pending)
             pending, size = [], 0
     if pending:

@@ -43,15 +43,16 @@ class Folder:
         return str(text)
 
     def write(self, name: str, text: str) -> None:
-        """Makes the file, which must not be there yet, all at once."""
+        """Makes or replaces the file, all at once."""
         unfinished = self._at(f"_{name}.unfinished")
         stream = self._files.create(unfinished, True)
         try:
             stream.write(bytearray(text.encode()))
         finally:
             stream.close()
+        self._files.delete(self._at(name), False)
         if not self._files.rename(unfinished, self._at(name)):
-            raise OSError(f"{self._at(name).toString()} cannot be written: is it there already?")
+            raise OSError(f"{self._at(name).toString()} cannot be written")
 
     def remove(self, name: str) -> None:
         self._files.delete(self._at(name), False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Literal, get_args
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
     ArrayType,
@@ -58,16 +58,20 @@ def match(
     """
     if shape not in get_args(Shape):
         raise ValueError(f"shape must be one of {', '.join(map(repr, get_args(Shape)))}, not {shape!r}")
-    population = Population(_compiled(subscriptions, namespaces, limits))
-    edition = population.issue(_session(messages).sparkContext)
+    edition = edition_of(messages.sparkSession, subscriptions, namespaces, limits)
     matched = match_edition(messages, edition)
     return pairs(matched) if shape == "pairs" else matched
 
 
 def pairs(matched: DataFrame) -> DataFrame:
     """Of one row a message, one row for each (message, subscription)."""
-    kept = [F.col(f"`{name}`") for name in matched.columns if name not in ("subscriptions", "error", "costs")]
+    kept = [column(name) for name in matched.columns if name not in ("subscriptions", "error", "costs")]
     return matched.select(*kept, F.explode("subscriptions").alias("subscription"))
+
+
+def column(name: str) -> Column:
+    """The column of exactly that name, whatever characters are in it."""
+    return F.col("`" + name.replace("`", "``") + "`")
 
 
 def match_edition(messages: DataFrame, edition: Edition, profile: bool = False) -> DataFrame:
@@ -81,12 +85,29 @@ def match_edition(messages: DataFrame, edition: Edition, profile: bool = False) 
     ]
     if profile:
         found.append(StructField("costs", ArrayType(_COST)))
-    partition = MatchPartition(edition, "body", problem, profile)
-    return messages.mapInArrow(partition, StructType(kept + found))
+    # mapInArrow takes a name with a dot for a path, so it gets numbers
+    numbered = {name: f"_{number}" for number, name in enumerate(messages.columns)}
+    partition = MatchPartition(edition, numbered["body"], numbered.get(PROBLEM), profile)
+    return messages.toDF(*numbered.values()).mapInArrow(partition, StructType(kept + found))
+
+
+def edition_of(
+    spark: SparkSession,
+    subscriptions: Subscriptions,
+    namespaces: Mapping[str, str] | None,
+    limits: Limits | None,
+) -> Edition:
+    """Subscriptions that stay as they are, compiled and on their way to the workers."""
+    if type(spark).__module__.startswith("pyspark.sql.connect"):
+        raise ValueError("Spark Connect has no broadcasts, with which the compiled index travels")
+    return Population(_compiled(subscriptions, namespaces, limits)).issue(spark.sparkContext)
 
 
 def _check_messages(messages: DataFrame) -> None:
     types = {field.name: field.dataType for field in messages.schema.fields}
+    if len(types) < len(messages.columns):
+        twice = next(name for name in types if messages.columns.count(name) > 1)
+        raise ValueError(f"messages have the column {twice!r} twice; rename one")
     for name in ("message_id", "body"):
         if name not in types:
             raise ValueError(f"messages need a column {name!r}; there are {', '.join(types) or 'none'}")
@@ -125,11 +146,10 @@ def _listed(
         have = ", ".join(subscriptions.columns)
         raise ValueError(f"subscriptions need a column {missing[0]!r}; there are {have}")
     rows = subscriptions.select(F.col("id").cast("string"), F.col("query").cast("string"))
-    return ((row["id"], row["query"]) for row in rows.toLocalIterator())
+    return (_not_null(row["id"], row["query"]) for row in rows.toLocalIterator())
 
 
-def _session(frame: DataFrame) -> SparkSession:
-    session = frame.sparkSession
-    if not hasattr(session, "sparkContext"):
-        raise ValueError("Spark Connect is not supported: the compiled index is broadcast")
-    return session
+def _not_null(id: str | None, query: str | None) -> tuple[str, str]:
+    if id is None or query is None:
+        raise ValueError(f"neither 'id' nor 'query' of a subscription may be null: {id!r}, {query!r}")
+    return id, query

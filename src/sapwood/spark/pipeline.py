@@ -128,17 +128,22 @@ class Pipeline:
     def _stream(self, wait: Callable[[], None]) -> None:
         query = self._start()
         try:
-            while query.isActive and not self._stopping.is_set():
+            while query.isActive and not (self._stopping.is_set() and self._idle()):
                 query.awaitTermination(_PAUSE)  # type: ignore[arg-type]  # it takes fractions
                 wait()
-            if query.isActive:
-                with self._serving:  # so that the batch before is finished, and the next one not begun
-                    query.stop()
+            query.stop()
         except StreamingQueryException:
-            if self._failure is None:
+            if self._failure is None and not self._stopping.is_set():
                 raise
         if self._failure is not None:
             raise self._failure
+
+    def _idle(self) -> bool:
+        """Whether no batch is being served. One that begins after `stop` ends at once, with Stopped."""
+        if not self._serving.acquire(blocking=False):
+            return False
+        self._serving.release()
+        return True
 
     def _start(self) -> StreamingQuery:
         stream = self._source.open(self._spark, streaming=True)
@@ -146,13 +151,9 @@ class Pipeline:
         trigger = self._settings.run.trigger
         timing = {"availableNow": True} if trigger == AVAILABLE_NOW else {"processingTime": trigger}
         checkpoint = f"{self._settings.run.checkpoint}/spark"
-        started: StreamingQuery = (
-            writer.option("checkpointLocation", checkpoint)
-            .trigger(**timing)
-            .foreachBatch(self._guarded)
-            .start()
-        )
-        return started
+        writer = writer.option("checkpointLocation", checkpoint).trigger(**timing)
+        query: StreamingQuery = writer.foreachBatch(self._guarded).start()
+        return query
 
     def _guarded(self, batch: DataFrame, number: int) -> None:
         """Keeps what went wrong: Spark would only pass on its text."""

@@ -37,6 +37,7 @@ class StoredPopulation:
     def __init__(self, location: str, limits: Limits) -> None:
         self._store = SubscriptionStore(location, create=False)
         self._limits = limits
+        self._declared: dict[str, str] = {}
         self._population: Population | None = None
 
     def newest(self) -> int:
@@ -50,13 +51,17 @@ class StoredPopulation:
         return self._population.issue(context)
 
     def _compiled(self, version: int) -> Population:
-        matcher = Matcher(self._store.namespaces, self._limits)
+        self._declared = self._store.namespaces
+        matcher = Matcher(self._declared, self._limits)
         matcher.add_many(self._store.at(version), on_error=_left_out)
         return Population(matcher, version)
 
     def _change(self, since: int, until: int) -> Change:
         changes = self._store.changes(since, until)
-        return Change(until, tuple(changes.removed), tuple(changes.put), self._store.namespaces)
+        namespaces = self._store.namespaces
+        new = {prefix: uri for prefix, uri in namespaces.items() if prefix not in self._declared}
+        self._declared = namespaces
+        return Change(until, tuple(changes.removed), tuple(changes.put), new)
 
     def __len__(self) -> int:
         return len(self._population.matcher) if self._population is not None else 0

@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 
 from sapwood.spark.edition import Edition
-from sapwood.spark.matching import Shape, match_edition, pairs
+from sapwood.spark.matching import Shape, column, match_edition, pairs
 from sapwood.spark.sinks import Sink
 
 _BINS = 24
@@ -112,7 +112,7 @@ def _counts() -> list[Column]:
 
 
 def _refused(matched: DataFrame) -> DataFrame:
-    kept = [name for name in matched.columns if name not in ("subscriptions", "error", "costs")]
+    kept = [column(name) for name in matched.columns if name not in ("subscriptions", "error", "costs")]
     return matched.filter("error is not null").select(*kept, "error.*")
 
 

@@ -6,6 +6,7 @@ import re
 import tomllib
 from dataclasses import fields
 from difflib import get_close_matches
+from io import BytesIO
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -13,10 +14,14 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from sapwood.engine import Limits
 from sapwood.errors import SapwoodError
+from sapwood.records import RecordScanner
 from sapwood.spark.matching import Shape
+from sapwood.spark.sinks import FILE_FORMATS
 
 AVAILABLE_NOW, BATCH = "available-now", "batch"
-_INTERVAL = re.compile(r"\d+ (?:ms|milliseconds?|seconds?|minutes?|hours?)")
+_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")  # but not C:/
+_SQLITE = re.compile(r"sqlite(?:\+pysqlite)?:///")
+_INTERVAL = re.compile(r"\d+ (?:milliseconds?|seconds?|minutes?|hours?)")
 
 
 class SettingsError(SapwoodError):
@@ -72,11 +77,15 @@ class SourceSettings(_Table):
             for key in ("id", "schema_", "published_at"):
                 if getattr(self, key) is not None:
                     raise ValueError(f"'{key.rstrip('_')}' is for other formats than files")
+            if self.record is not None:
+                RecordScanner(self.record, BytesIO())  # says what is wrong with a name
         else:
             if self.record is not None:
                 raise ValueError("'record' is for format = \"files\"")
             if self.id is None and self.format != "kafka":
                 raise ValueError("'id' is missing: a column or SQL expression that identifies a message")
+            if self.path is None and self.format in FILE_FORMATS:
+                raise ValueError("'path' is missing: the file or folder to read")
         return self
 
 
@@ -106,6 +115,12 @@ class SinkSettings(_Table):
     format: str = "parquet"
     options: Options = {}
 
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.path is None and self.format in FILE_FORMATS:
+            raise ValueError("'path' is missing: the folder to write to")
+        return self
+
 
 class DeliverySettings(SinkSettings):
     shape: Shape = "pairs"
@@ -132,8 +147,10 @@ class Settings(_Table):
     spark: Options = {}
 
     @model_validator(mode="after")
-    def _limits_exist(self) -> Self:
+    def _consistent(self) -> Self:
         self.matcher_limits()
+        if self.rejects.path is not None and self.rejects.path == self.deliveries.path:
+            raise ValueError("'rejects.path' is that of the deliveries, which would overwrite each other")
         return self
 
     def matcher_limits(self) -> Limits:
@@ -191,13 +208,13 @@ def _resolved(given: Settings, folder: Path) -> Settings:
     """With the paths made absolute."""
 
     def at(path: str | None) -> str | None:
-        return str(folder / path) if path is not None and "://" not in path else path
+        return str(folder / path) if path is not None and not _URI.match(path) else path
 
     source = given.source.model_copy(update={"path": at(given.source.path)})
     store = given.subscriptions.store
     if store is not None:
-        relative = store.removeprefix("sqlite:///")
-        store = f"sqlite:///{folder / relative}" if relative != store else at(store)
+        sqlite = _SQLITE.match(store)
+        store = f"{sqlite[0]}{folder / store[sqlite.end() :]}" if sqlite else at(store)
     return given.model_copy(
         update={
             "source": source,

@@ -11,8 +11,21 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
+_TEXT_FORMATS = frozenset({"json", "csv", "text", "xml"})
 FILE_FORMATS = frozenset({"parquet", "json", "orc", "csv", "text", "avro", "xml"})
+
+
+def _readable(rows: DataFrame) -> DataFrame:
+    """With text instead of bytes, for formats that people read; what is not UTF-8 in it is marked so."""
+    return rows.withColumns(
+        {
+            name: F.make_valid_utf8(F.col(f"`{name}`").cast("string"))
+            for name, kind in rows.dtypes
+            if kind == "binary"
+        }
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +43,8 @@ class Sink:
 
     def write(self, rows: DataFrame, batch: int) -> None:
         """Writes a batch, all of it; if it was written before, in its place."""
+        if self.format in _TEXT_FORMATS:
+            rows = _readable(rows)
         writer = rows.write.format(self.format).options(**self.options)
         if self.format in FILE_FORMATS:
             writer.mode("overwrite").save(f"{self.path}/batch={batch}")

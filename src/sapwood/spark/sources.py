@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -31,6 +32,7 @@ def read_messages(
     `path` is a file, or a folder with `*.xml` (a message each) and `*.xmll` (a message a line) anywhere in
     it; names may end in `.gz`. With `record`, every such element of the files is a message. `message_id` is
     the file's path below the folder, and for lines and records `@` and the offset at which they start.
+    Like everything on Spark, it passes over files that are empty, and names that start with `_` or `.`.
     """
     files = list_files(spark, path, record=record, streaming=streaming)
     return messages_in(files, path, record=record, partitions=partitions, limits=limits)
@@ -49,7 +51,7 @@ def list_files(
     reader = reader.format("binaryFile").option("recursiveFileLookup", "true").options(**(options or {}))
     if record is None or _is_folder(spark, path):
         reader = reader.option("pathGlobFilter", _FILES)
-    files: DataFrame = reader.schema(_FILE).load(path)
+    files: DataFrame = reader.schema(_FILE).load(_literal(spark, path))
     return files.select("path", "length", F.col("modificationTime").alias("published_at"))
 
 
@@ -67,10 +69,10 @@ def messages_in(
     largest = (limits or Limits()).bytes
     messages = from_arrow_schema(MESSAGES)
     if record is not None:
-        found = files.repartition(tasks).mapInArrow(FindRecords(record), from_arrow_schema(RANGES))
-        read = found.repartition(tasks).mapInArrow(ReadRecords(largest), messages)
+        found = _spread(files, tasks).mapInArrow(FindRecords(record, PARCEL), from_arrow_schema(RANGES))
+        read = found.repartition(tasks).mapInArrow(ReadRecords(largest, PARCEL), messages)
     else:
-        read = _ranges(files).repartition(tasks).mapInArrow(ReadFiles(largest), messages)
+        read = _spread(_ranges(files), tasks).mapInArrow(ReadFiles(largest, PARCEL), messages)
     below = F.regexp_replace("path", "^" + _quoted(_qualified(spark, path)) + "/?", "")
     name = F.when(below == "", F.regexp_extract("path", "[^/]*$", 0)).otherwise(below)
     one_each = F.lit(record is None) & ~F.col("path").rlike(r"\.xmll(\.gz)?$")
@@ -78,6 +80,11 @@ def messages_in(
     return read.select(
         message_id.alias("message_id"), "body", "published_at", F.col("problem").alias(PROBLEM)
     )
+
+
+def _spread(rows: DataFrame, tasks: int) -> DataFrame:
+    """A few small rows, evenly over the tasks: dealt out by one, since several would begin at the same."""
+    return rows.coalesce(1).repartition(tasks)
 
 
 def _ranges(files: DataFrame) -> DataFrame:
@@ -100,6 +107,13 @@ def _is_folder(spark: SparkSession, path: str) -> bool:
     hadoop: Any = spark._jvm.org.apache.hadoop.fs.Path(path)  # type: ignore[union-attr]
     files = hadoop.getFileSystem(spark._jsc.hadoopConfiguration())
     return bool(files.isDirectory(hadoop))
+
+
+def _literal(spark: SparkSession, path: str) -> str:
+    """The path, for Spark, which takes `[` and the like for patterns even if there is such a file."""
+    hadoop: Any = spark._jvm.org.apache.hadoop.fs.Path(path)  # type: ignore[union-attr]
+    files = hadoop.getFileSystem(spark._jsc.hadoopConfiguration())
+    return re.sub(r"[][{}*?\\]", r"\\\g<0>", path) if files.exists(hadoop) else path
 
 
 def _quoted(text: str) -> str:

@@ -1,0 +1,277 @@
+"""`sapwood bench spark`: what the pipeline costs on top of the matcher, and what it is compared with.
+
+Every measurement runs in a process of its own (see `spark_run`); figures are ratios of what was measured in
+the same run.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import cycle, islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import perf_counter
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from rich.console import Console
+
+from sapwood import Matcher
+from sapwood.bench.report import Chart, Detail, Figure, Report, Role
+from sapwood.bench.sources import BenchError, Source, source
+from sapwood.bench.spark_run import measure
+from sapwood.spark.session import check_java
+from sapwood.store import NewSubscription, SubscriptionStore
+from sapwood.workload import MessageGenerator, load_dtd
+
+_READY = """
+import gc, json, sys, time
+from sapwood import Matcher
+import pyarrow
+data = open(sys.argv[1], "rb").read()
+started = time.perf_counter()
+matcher = Matcher.unpack(data)
+gc.freeze()
+ids = pyarrow.array([str(id) for id in matcher])
+print(json.dumps(time.perf_counter() - started))
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How large the experiments are; the bars are promises about FULL on the published workload."""
+
+    messages: int
+    queries: int
+    rounds: int
+    compared_queries: int
+    compared_messages: int
+    batches: int
+    churning: int
+    """subscriptions of the stream in which they come and go"""
+    changes: int
+    """of them, before each batch"""
+
+
+FULL = Sizes(20_000, 153_928, 3, 100, 500, 200, 10_000, 10)
+QUICK = Sizes(1_000, 5_000, 1, 20, 50, 20, 500, 5)
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What to measure, how thoroughly, and where to leave it."""
+
+    nitf: Path | None = None
+    quick: bool = False
+    out: Path | None = Path("bench-output")
+    only: Sequence[str] = ()
+    """names of experiments; none: all"""
+    sizes: Sizes | None = None
+
+
+class _Bench:
+    """The surroundings of the experiments: files that they share, and the report."""
+
+    def __init__(self, workload: Source, sizes: Sizes, report: Report, judged: bool, folder: Path) -> None:
+        self.workload = workload
+        self.sizes = sizes
+        self.report = report
+        self.judged = judged
+        self.folder = folder
+        self.log = str(folder / "spark.log")
+        self.messages = str(folder / "messages")
+        self.index = str(folder / "index")
+        self.queries = workload.distinct(sizes.queries)
+        self.name = f"{sizes.messages:,} messages, {len(self.queries):,} paths"
+        self._write_messages()
+        started = perf_counter()
+        matcher = Matcher()
+        matcher.add_many((f"s{number}", query) for number, query in enumerate(self.queries))
+        self.compiling = perf_counter() - started
+        matcher.save(self.index)
+
+    def _write_messages(self) -> None:
+        """A table in as many files as keep two cores busy."""
+        Path(self.messages).mkdir()
+        some = self.workload.messages(500)
+        rows = list(enumerate(islice(cycle(some), self.sizes.messages)))
+        for part in range(8):
+            mine = rows[part::8]
+            table = pa.table({"message_id": [f"m{n}" for n, _ in mine], "body": [body for _, body in mine]})
+            pq.write_table(table, f"{self.messages}/{part}.parquet")
+
+    def figure(
+        self, measure: str, workload: str, times: float, bar: float | None = None, **details: Detail
+    ) -> None:
+        """Reports a figure that is to be at least so many times something."""
+        judged = self.judged and bar is not None
+        figure = Figure(measure, workload, times, "times", bar, judged, details, at_least=True)
+        self.report.figures.append(figure)
+
+
+def _loading(bench: _Bench) -> None:
+    """How much sooner a worker is ready than it would be if it compiled the queries."""
+    run = [sys.executable, "-c", _READY, bench.index]
+    ready = min(json.loads(subprocess.run(run, stdout=subprocess.PIPE, check=True).stdout) for _ in range(3))
+    size = Path(bench.index).stat().st_size
+    bench.figure(
+        "a worker ready sooner than by compiling",
+        f"{len(bench.queries):,} paths",
+        bench.compiling / ready,
+        compile_seconds=round(bench.compiling, 2),
+        ready_seconds=round(ready, 3),
+        index_megabytes=round(size / 1e6, 1),
+    )
+
+
+def _throughput(bench: _Bench) -> None:
+    """The matcher alone, local[1] and local[2], on the same messages."""
+    common = {"index": bench.index, "messages": bench.messages, "rounds": bench.sizes.rounds}
+    alone = measure("single", **common)
+    rates = {
+        (master, shape): measure("matching", master=master, shape=shape, log=bench.log, **common)
+        for shape in ("messages", "pairs")
+        for master in ("local[1]", "local[2]")
+    }
+    for shape in ("messages", "pairs"):
+        one, two = rates["local[1]", shape]["rate"], rates["local[2]", shape]["rate"]
+        bar = shape == "messages"
+        bench.figure(
+            "local[1] against the matcher alone, ids listed",
+            f"{bench.name}, {shape}",
+            one / alone["listing"],
+            0.5 if bar else None,
+            messages_per_second=round(one),
+            alone_per_second=round(alone["listing"]),
+            first_pass_per_second=round(rates["local[1]", shape]["first"]),
+        )
+        bench.figure(
+            "local[1] against the matcher alone, matches only counted",
+            f"{bench.name}, {shape}",
+            one / alone["counting"],
+            alone_per_second=round(alone["counting"]),
+        )
+        bench.figure(
+            "local[2] against local[1]",
+            f"{bench.name}, {shape}",
+            two / one,
+            1.6 if bar else None,
+            messages_per_second=round(two),
+        )
+
+
+def _xpath_boolean(bench: _Bench) -> None:
+    """Spark's own way: one column for each query."""
+    sizes = bench.sizes
+    wanted = sizes.compared_queries
+    found = measure(
+        "xpath_boolean",
+        master="local[2]",
+        queries=bench.queries[:: max(1, len(bench.queries) // wanted)][:wanted],
+        messages=bench.messages,
+        rounds=sizes.rounds,
+        limit=sizes.compared_messages,
+        log=bench.log,
+    )
+    bench.figure(
+        "against xpath_boolean, a column for each query",
+        f"{sizes.compared_messages:,} messages, {sizes.compared_queries:,} paths, local[2]",
+        found["ours"] / found["theirs"],
+        100.0,
+        ours_per_second=round(found["ours"]),
+        theirs_per_second=round(found["theirs"], 1),
+        same_answers="yes" if found["agreed"] else "no",
+    )
+
+
+def _memory(bench: _Bench) -> None:
+    """A stream of small batches, during which subscriptions come and go."""
+    sizes = bench.sizes
+    folder = bench.folder / "stream"
+    (folder / "inbox").mkdir(parents=True)
+    generator = MessageGenerator(load_dtd("news"), seed=7)
+    for number in range(sizes.batches):
+        (folder / f"inbox/{number:05}.xmll").write_bytes(b"".join(b + b"\n" for b in generator.take(50)))
+    queries = source(None).predicates(sizes.churning)
+    with SubscriptionStore(str(folder / "subscriptions.db")) as store:
+        store.import_many(NewSubscription(f"s{number}", query) for number, query in enumerate(queries))
+    found = measure("churn", folder=str(folder), changes=sizes.changes)["memory"]
+    chart = Chart(
+        "memory",
+        "Memory over the batches of a stream, subscriptions changing before each",
+        "batch",
+        "megabytes",
+    )
+    bench.report.charts.append(chart)
+    for key, label, role in (
+        ("driver", "driver, Python", Role.SAPWOOD),
+        ("worker", "largest worker, Python", Role.OTHER),
+        ("heap", "driver, JVM heap after collection", Role.BASELINE),
+    ):
+        series = chart.curve(label, role)
+        for number in range(9, len(found), 10):  # where the heap is known, too
+            series.add(number, found[number][key])
+        points = [entry[key] for entry in found if entry[key] == entry[key]]
+        early, late = points[len(points) // 4 : len(points) // 2], points[-len(points) // 4 :]
+        if early and late:
+            bench.report.figures.append(
+                Figure(
+                    f"memory of the {label}: last quarter against second",
+                    f"{len(found)} batches, {sizes.changes} subscriptions replaced before each",
+                    (sum(late) / len(late)) / (sum(early) / len(early)),
+                    "times",
+                    1.1,
+                    bench.judged,
+                    {"megabytes": round(sum(late) / len(late))},
+                )
+            )
+
+
+EXPERIMENTS: dict[str, Callable[[_Bench], None]] = {
+    "loading": _loading,
+    "throughput": _throughput,
+    "xpath_boolean": _xpath_boolean,
+    "memory": _memory,
+}
+
+
+def run(options: Options, console: Console | None = None) -> Report:
+    """Measures, and writes the results; what was measured before Ctrl-C is kept."""
+    unknown = [name for name in options.only if name not in EXPERIMENTS]
+    if unknown:
+        raise BenchError(f"there is no experiment {unknown[0]}: choose from {', '.join(EXPERIMENTS)}")
+    check_java()
+    workload = source(options.nitf)
+    sizes = options.sizes or (QUICK if options.quick else FULL)
+    report = Report(workload.label, options.quick)
+    start = perf_counter()
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(TemporaryDirectory(prefix="sapwood-bench-")))
+        status = stack.enter_context((console or Console(stderr=True)).status("preparing"))
+        try:
+            judged = sizes is FULL and options.nitf is not None
+            bench = _Bench(workload, sizes, report, judged, folder)
+            for name, experiment in EXPERIMENTS.items():
+                if name in (options.only or EXPERIMENTS):
+                    status.update(f"spark: {name}")
+                    experiment(bench)
+        except KeyboardInterrupt:
+            report.interrupted = True
+        finally:
+            report.seconds = round(perf_counter() - start, 1)
+            if options.out is not None:
+                _write(report, options.out)
+    return report
+
+
+def _write(report: Report, folder: Path) -> None:
+    from sapwood.bench import charts
+
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "spark.json").write_text(report.to_json() + "\n", encoding="utf-8")
+    charts.write(report, folder, "spark")

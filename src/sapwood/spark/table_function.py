@@ -1,0 +1,47 @@
+"""Matching as a table function of Spark SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import compute
+from pyspark.sql import SparkSession
+from pyspark.sql.functions import arrow_udtf
+
+from sapwood.engine import Limits
+from sapwood.spark.edition import Edition
+from sapwood.spark.matching import Subscriptions, edition_of
+from sapwood.spark.worker import MatchPartition
+
+
+def register(
+    spark: SparkSession,
+    subscriptions: Subscriptions,
+    name: str = "sapwood_match",
+    *,
+    namespaces: Mapping[str, str] | None = None,
+    limits: Limits | None = None,
+) -> None:
+    """Lets SQL match: `SELECT * FROM sapwood_match(TABLE(SELECT message_id, body FROM messages))`.
+
+    The table must have the columns `message_id` and `body`; the result has one row for each message and
+    subscription, `message_id` (as a string) and `subscription`. Messages that are refused have no row.
+    """
+    spark.udtf.register(name, _handler(edition_of(spark, subscriptions, namespaces, limits)))
+
+
+def _handler(edition: Edition) -> Any:
+    class Match:
+        def eval(self, table: pa.RecordBatch) -> Iterator[pa.Table]:
+            missing = {"message_id", "body"}.difference(table.schema.names)
+            if missing:
+                raise ValueError(f"the table needs a column {min(missing)!r}; it has {table.schema.names}")
+            for answers in MatchPartition(edition, "body", None)(iter([table])):
+                matched = answers.column("subscriptions")
+                ids = answers.column("message_id").cast(pa.string())
+                columns = ids.take(compute.list_parent_indices(matched)), compute.list_flatten(matched)
+                yield pa.Table.from_arrays(list(columns), ["message_id", "subscription"])
+
+    return arrow_udtf(Match, returnType="message_id STRING, subscription STRING")

@@ -1,0 +1,42 @@
+"""One Spark session for all the tests in this folder: starting it takes longer than most of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+
+from sapwood.spark.session import JavaError, check_java, session
+
+_QUICK = {
+    "spark.sql.shuffle.partitions": "2",
+    "spark.default.parallelism": "1",
+    "spark.ui.enabled": "false",
+    "spark.sql.adaptive.enabled": "false",  # plans of a few rows are not worth a second thought
+    "spark.sql.codegen.wholeStage": "false",  # nor is compiling them
+    "spark.driver.memory": "1g",
+}
+_QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""A Java that is quick to start and never gets fast, also in processes that tests start."""
+
+
+@pytest.fixture(scope="session")
+def java() -> Iterator[None]:
+    """For tests that start Spark in a process of their own."""
+    try:
+        check_java()
+    except JavaError as error:
+        pytest.skip(str(error).splitlines()[0])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JDK_JAVA_OPTIONS", _QUICK_JAVA)
+        yield
+
+
+@pytest.fixture(scope="session")
+def spark(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    folder = tmp_path_factory.mktemp("spark")
+    config = _QUICK | {"spark.sql.warehouse.dir": str(folder)}
+    running = session("local[2]", name="tests", config=config, log=folder / "spark.log")
+    yield running
+    running.stop()

@@ -1,0 +1,153 @@
+"""A stream to test with: an inbox of generated messages, a store, a pipeline, and what to expect of it."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import unquote, urlparse
+
+from pyspark.sql import SparkSession
+
+from sapwood import Matcher, MessageError
+from sapwood.store import NewSubscription, SubscriptionStore
+from sapwood.workload import MessageGenerator, QueryGenerator, load_dtd
+
+BROKEN = (b"<news><head>never closed</news>", b"<news>&undeclared;</news>", b"not XML at all")
+_SETTINGS = """
+name = "test"
+[source]
+path = "inbox"
+files_per_batch = {files_per_batch}
+[subscriptions]
+store = "subscriptions.db"
+[deliveries]
+path = "deliveries"
+shape = "{shape}"
+[rejects]
+path = "rejects"
+format = "json"
+[run]
+checkpoint = "checkpoint"
+trigger = "{trigger}"
+partitions = 2
+"""
+
+Delivery = tuple[str, str, int, int]
+"""message, subscription, version, batch"""
+
+
+@dataclass
+class Stream:
+    """A folder with all of it."""
+
+    folder: Path
+    files_per_batch: int = 1
+    shape: str = "pairs"
+    trigger: str = "available-now"
+    messages: dict[str, bytes] = field(default_factory=dict)
+    _published: int = 0
+
+    def __post_init__(self) -> None:
+        self.inbox.mkdir(parents=True)
+        self.settings.write_text(
+            _SETTINGS.format(files_per_batch=self.files_per_batch, shape=self.shape, trigger=self.trigger)
+        )
+        self._generator = MessageGenerator(load_dtd("news"), seed=11)
+
+    @property
+    def inbox(self) -> Path:
+        return self.folder / "inbox"
+
+    @property
+    def settings(self) -> Path:
+        return self.folder / "pipeline.toml"
+
+    def store(self) -> SubscriptionStore:
+        return SubscriptionStore(str(self.folder / "subscriptions.db"))
+
+    def subscribe(self, count: int, seed: int = 1) -> None:
+        queries = QueryGenerator(load_dtd("news"), seed=seed, predicates=1).take(count - 2)
+        queries += ["count(//*) > 40", "//body"]
+        with self.store() as store:
+            store.import_many(NewSubscription(f"s{seed}-{i}", query) for i, query in enumerate(queries))
+
+    def publish(self, files: int, messages_each: int = 20, broken_each: int = 2) -> None:
+        """Puts more files into the inbox, each all at once."""
+        for _ in range(files):
+            bodies = self._generator.take(messages_each)
+            for i in range(broken_each):
+                bodies.insert(7 * i % len(bodies), BROKEN[(self._published + i) % len(BROKEN)])
+            name = f"{self._published:04}.xmll"
+            self._published += 1
+            offset = 0
+            for body in bodies:
+                self.messages[f"{name}@{offset}"] = body
+                offset += len(body) + 1
+            unfinished = self.inbox / f".{name}"
+            unfinished.write_bytes(b"".join(body + b"\n" for body in bodies))
+            unfinished.rename(self.inbox / name)
+
+    def change_subscriptions(self, round: int) -> None:
+        """Other subscriptions than before, in three versions."""
+        with self.store() as store:
+            store.add(f"late-{round}", "//*")
+            store.remove(f"s1-{round}")
+            store.replace(f"s1-{round + 100}", "/news")
+
+    # -- what it ought to deliver ----------------------------------------------------------------------
+
+    def batches(self) -> dict[str, int]:
+        """Which batch each file was in, as Spark has it on record."""
+        found: dict[str, int] = {}
+        for log in (self.folder / "checkpoint/spark/sources/0").iterdir():
+            if not log.name.startswith("."):
+                for line in log.read_text().splitlines()[1:]:
+                    entry = json.loads(line)
+                    found[Path(unquote(urlparse(entry["path"]).path)).name] = entry["batchId"]
+        return found
+
+    def versions(self) -> dict[int, int]:
+        """Which version each batch was planned with."""
+        planned = (self.folder / "checkpoint/sapwood/planned").iterdir()
+        return {int(p.name): json.loads(p.read_text())["version"] for p in planned if p.name.isdigit()}
+
+    def expected(self) -> tuple[Counter[Delivery], Counter[tuple[str, str, bytes]]]:
+        """Every delivery, and every reject with its reason and body, by the matcher in this process."""
+        batches, versions = self.batches(), self.versions()
+        deliveries: Counter[Delivery] = Counter()
+        rejects: Counter[tuple[str, str, bytes]] = Counter()
+        with self.store() as store:
+            matchers: dict[int, Matcher] = {}
+            for name, body in self.messages.items():
+                batch = batches[name.split("@")[0]]
+                version = versions[batch]
+                if version not in matchers:
+                    matchers[version] = Matcher(store.namespaces)
+                    matchers[version].add_many(store.at(version))
+                try:
+                    matched = matchers[version].match(body)
+                except MessageError as error:
+                    rejects[name, error.reason, body] += 1
+                else:
+                    deliveries.update((name, str(id), version, batch) for id in matched)
+        return deliveries, rejects
+
+    def delivered(self, spark: SparkSession) -> Counter[Delivery]:
+        rows = spark.read.parquet(str(self.folder / "deliveries"))
+        if self.shape == "messages":
+            rows = rows.selectExpr("*", "explode(subscriptions) AS subscription")
+        found = rows.select("message_id", "subscription", "version", "batch").collect()
+        return Counter((row[0], row[1], row[2], row[3]) for row in found)
+
+    def rejected(self, spark: SparkSession) -> Counter[tuple[str, str, bytes]]:
+        found = spark.read.json(str(self.folder / "rejects")).select("message_id", "reason", "body").collect()
+        return Counter((row[0], row[1], row[2].encode()) for row in found)
+
+    def assert_exact(self, spark: SparkSession) -> None:
+        """Every message was served exactly once, with the version that its batch was planned with."""
+        deliveries, rejects = self.expected()
+        assert sum(deliveries.values()) > len(self.messages)
+        assert self.delivered(spark) == deliveries
+        assert self.rejected(spark) == rejects

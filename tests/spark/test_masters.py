@@ -1,0 +1,70 @@
+"""The same rows wherever Spark runs: on one core, on two, and on workers that are processes of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyspark
+import pytest
+
+from sapwood import Matcher, MessageError
+from sapwood.workload import MessageGenerator, QueryGenerator, load_dtd
+
+_JOB = """
+import json, sys
+from sapwood.spark import match, read_messages, session
+master, folder, queries, log = sys.argv[1:]
+spark = session(master, log=log)
+subscriptions = spark.read.json(queries)
+messages = read_messages(spark, folder, partitions=4)
+rows = match(messages, subscriptions, shape="messages").collect()
+answers = [[r["message_id"], r["subscriptions"], r["error"] and r["error"]["reason"]] for r in rows]
+print(json.dumps(sorted(answers)))
+spark.stop()
+"""
+
+
+def spark_home(folder: Path) -> Path:
+    """A home that may be written to: that is where the workers of a local cluster put their logs."""
+    home = folder / "home"
+    home.mkdir()
+    for entry in Path(pyspark.__path__[0]).iterdir():
+        if entry.name != "work":
+            (home / entry.name).symlink_to(entry)
+    return home
+
+
+@pytest.mark.parametrize("master", ["local[1]", "local[2]", "local-cluster[2,1,1024]"])
+def test_rows_are_those_of_one_process(java: None, tmp_path: Path, master: str) -> None:
+    news = load_dtd("news")
+    bodies = MessageGenerator(news, seed=21).take(40)
+    bodies[7] = b"<broken"
+    queries = [*QueryGenerator(news, seed=22, predicates=1).take(100), "count(//*) > 40", "//body"]
+    (tmp_path / "inbox").mkdir()
+    (tmp_path / "inbox" / "messages.xmll").write_bytes(b"\n".join(bodies))
+    lines = [json.dumps({"id": f"s{i}", "query": query}) for i, query in enumerate(queries)]
+    (tmp_path / "queries.json").write_text("\n".join(lines))
+
+    matcher = Matcher()
+    matcher.add_many((f"s{i}", query) for i, query in enumerate(queries))
+    expected: list[list[object]] = []
+    offset = 0
+    for body in bodies:
+        name = f"messages.xmll@{offset}"
+        try:
+            expected.append([name, list(matcher.match(body)), None])
+        except MessageError as error:
+            expected.append([name, [], error.reason])
+        offset += len(body) + 1
+
+    log = tmp_path / "spark.log"
+    command = [sys.executable, "-c", _JOB, master, str(tmp_path / "inbox"), str(tmp_path / "queries.json")]
+    environment = {**os.environ, "SPARK_HOME": str(spark_home(tmp_path))}
+    ran = subprocess.run([*command, str(log)], capture_output=True, text=True, timeout=180, env=environment)
+    assert ran.returncode == 0, ran.stderr[-3_000:] + log.read_text()[-3_000:]
+    assert json.loads(ran.stdout) == sorted(expected, key=lambda row: str(row[0]))
+    assert sum(len(ids) for _, ids, _ in json.loads(ran.stdout)) > 100

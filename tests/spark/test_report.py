@@ -1,0 +1,147 @@
+"""The report: one page that needs nothing else, whatever strangers have put into it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lxml import html
+
+from sapwood.spark.charts import compact, round_ticks, shown
+from sapwood.spark.report import write_report
+from sapwood.spark.serving import Outcome
+from sapwood.spark.tally import histogram, reasons, slowest
+from tests.spark.outcomes import outcome
+
+HOSTILE = "<script>alert('1')</script>\"'&\x00\u202e\ud800" + "x" * 9_000
+
+
+def report(tmp_path: Path, outcomes: list[Outcome], queries: dict[str, str] | None = None) -> str:
+    file = tmp_path / "report.html"
+    write_report(file, "news", outcomes, queries)
+    return file.read_text("utf-8")
+
+
+def parsed(page: str) -> Any:
+    return html.fromstring(page)
+
+
+def words(page: str) -> str:
+    """What a reader sees."""
+    return " ".join(" ".join(parsed(page).find("body").itertext()).split())
+
+
+def test_the_headline_adds_up_all_batches(tmp_path: Path) -> None:
+    text = words(report(tmp_path, [outcome(0), outcome(1, version=3, subscriptions=12)]))
+    assert "messages 200 196 accepted" in text
+    assert "deliveries 500 2.5 a message" in text
+    assert "rejects 4 2.00% of all messages" in text
+    assert "messages a second 200" in text
+    assert "batches 2 in 1.0 s" in text
+    assert "subscriptions 12 versions 1 to 3" in text
+
+
+def test_every_chart_has_a_table_below(tmp_path: Path) -> None:
+    page = parsed(report(tmp_path, [outcome(0), outcome(1)], {"slow-1": "//a[count(b) > 1]"}))
+    for section in page.iter("section"):
+        title = section.findtext("h2")
+        assert section.xpath(".//*[contains(@class, 'bar') or contains(@class, 'plot')]"), title
+        assert section.xpath("./details//table//td"), title
+    cells = [cell.text_content() for cell in page.iter("td")]
+    assert "//a[count(b) > 1]" in cells
+    assert "2–3" in cells
+    assert "mismatched tag" in cells
+
+
+def test_nothing_is_fetched_and_nothing_runs(tmp_path: Path) -> None:
+    text = report(tmp_path, [outcome(0)])
+    page = parsed(text)
+    assert not page.xpath("//script | //link | //img | //iframe | //@src | //@href")
+    assert "url(" not in text
+    assert "@import" not in text
+    assert "http://" not in text
+    assert "https://" not in text
+    assert "default-src 'none'" in text
+
+
+def test_the_texts_of_strangers_are_escaped_and_clipped(tmp_path: Path) -> None:
+    bad = outcome(0, reasons={HOSTILE: 2}, slow={HOSTILE: 1.0})
+    file = tmp_path / "report.html"
+    write_report(file, HOSTILE, [bad], {HOSTILE: HOSTILE})
+    text = file.read_text("utf-8")
+    assert "<script" not in text
+    assert "\x00" not in text
+    assert "\u202e" not in text
+    assert "x" * 1_000 not in text
+    assert not parsed(text).xpath("//script")
+
+
+def test_quotes_do_not_end_an_attribute() -> None:
+    assert '"' not in shown('" onmouseover="alert(1)')
+
+
+def test_no_batch(tmp_path: Path) -> None:
+    text = words(report(tmp_path, []))
+    assert "No batch has been served yet." in text
+    assert "No message was refused." in text
+    assert "No subscription took time of its own." in text
+
+
+def test_one_batch_in_which_nothing_happened(tmp_path: Path) -> None:
+    quiet = outcome(
+        0, messages=0, deliveries=0, rejects=0, seconds=0.0, matches=[0] * 24, reasons={}, slow={}
+    )
+    text = words(report(tmp_path, [quiet]))
+    assert "Batch 0, finished 2026-01-05 10:00 UTC" in text
+    assert "All batches were served with the same subscriptions." in text
+    assert "No message has been matched yet." in text
+
+
+def test_changes_of_version_are_marked(tmp_path: Path) -> None:
+    versions = [1, 1, 2, 2, 5]
+    page = parsed(report(tmp_path, [outcome(n, version=v) for n, v in enumerate(versions)]))
+    marks = page.xpath("//*[@class='plot small']//*[@class='mark']")
+    assert [mark.text_content() for mark in marks] == ["v2", "v5"]
+    assert [mark.get("style") for mark in marks] == ["left:40.00%", "left:80.00%"]
+
+
+def test_very_many_batches_share_columns(tmp_path: Path) -> None:
+    page = parsed(report(tmp_path, [outcome(n, version=n) for n in range(1_000)]))
+    columns = page.xpath("(//*[@class='columns'])[1]/div")
+    assert 20 <= len(columns) <= 60
+    assert columns[0].get("title") == "batches 0–16: 200 messages a second, version 16"
+    assert len(page.xpath("(//table)[1]//tr")) == 1_001
+    assert not page.xpath("//*[@class='mark']")
+
+
+def test_batches_are_shown_in_order(tmp_path: Path) -> None:
+    page = parsed(report(tmp_path, [outcome(10), outcome(9)]))
+    assert page.xpath("(//table)[1]//td[1]/text()") == ["9", "10"]
+
+
+def test_reasons_that_are_not_on_record_are_counted() -> None:
+    assert reasons([outcome(0, rejects=5), outcome(1)]) == [("mismatched tag", 4), (None, 3)]
+    assert reasons([outcome(0, rejects=0, reasons={})]) == []
+
+
+def test_matches_are_counted_by_powers_of_two() -> None:
+    assert histogram([outcome(0), outcome(1)]) == [("none", 16), ("1", 0), ("2–3", 120), ("4–7", 60)]
+    assert histogram([]) == []
+
+
+def test_slow_subscriptions_are_added_up_over_batches() -> None:
+    both = [outcome(0), outcome(1, slow={"slow-2": 3.0})]
+    assert slowest(both) == [("slow-2", 3.002), ("slow-1", 0.125)]
+    assert slowest(both, most=1) == [("slow-2", 3.002)]
+
+
+@pytest.mark.parametrize("highest", [0, 0.3, 1, 3, 4, 7, 10, 99, 100, 101, 12_345, 1e9])
+def test_ticks_are_round_and_reach_the_top(highest: float) -> None:
+    ticks = round_ticks(highest)
+    assert ticks[0] == 0
+    assert ticks[-1] >= highest
+    assert 2 <= len(ticks) <= 5
+    assert all(re.fullmatch(r"\d+(\.\d+)?[kMG]?", compact(tick)) for tick in ticks)
+    assert len({compact(tick) for tick in ticks}) == len(ticks)

@@ -1,0 +1,221 @@
+"""`sapwood run` as people use it: errors in one line, JSON lines in a pipe, Ctrl-C and on again."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pyarrow.dataset as ds
+import pytest
+
+from sapwood import Matcher
+from sapwood.cli import main
+from sapwood.cli.running import first_words, log_beside
+
+QUERIES = {"1": "//a", "2": "//b[. > 3]", "3": "//c[count(d) = 1]", "4": "/none"}
+MESSAGES = 5
+FILES = 6
+PIPELINE = """
+name = "test"
+[source]
+path = "inbox"
+files_per_batch = 1
+[subscriptions]
+file = "queries.txt"
+[deliveries]
+path = "deliveries"
+[rejects]
+path = "rejects"
+[run]
+checkpoint = "checkpoint"
+trigger = "{trigger}"
+master = "local[2]"
+partitions = 2
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A pipeline with six files of five messages, one of them broken."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "inbox").mkdir()
+    for file in range(FILES):
+        lines = [f"<a><b>{file + line}</b><c><d/></c></a>\n" for line in range(MESSAGES - 1)]
+        (tmp_path / "inbox" / f"{file}.xmll").write_text("".join([*lines, "<a><b></a>\n"]))
+    (tmp_path / "queries.txt").write_text("".join(f"{query}\n" for query in QUERIES.values()))
+    describe(tmp_path, "available-now")
+    return tmp_path
+
+
+def describe(folder: Path, trigger: str, **changed: str) -> None:
+    text = PIPELINE.format(trigger=trigger)
+    for old, new in changed.items():
+        text = text.replace(f'"{old}"', f'"{new}"')
+    (folder / "pipeline.toml").write_text(text)
+
+
+def refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """What is told by a command that ends with 2 before Spark is started."""
+    monkeypatch.setattr(sys, "argv", ["sapwood", "run", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert "Traceback" not in told.err
+    return " ".join(told.err.split())
+
+
+# -- before Spark starts -------------------------------------------------------------------------------
+
+
+def test_a_file_that_is_not_there(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = refused(monkeypatch, capsys, "absent.toml")
+    assert told == "error: absent.toml cannot be read: No such file or directory"
+
+
+def test_a_key_that_is_wrong(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = (folder / "pipeline.toml").read_text().replace("partitions", "partition")
+    (folder / "pipeline.toml").write_text(text)
+    assert "did you mean 'partitions'?" in refused(monkeypatch, capsys, "pipeline.toml")
+
+
+def test_a_source_that_is_not_there(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    describe(folder, "batch", inbox="outbox")
+    told = refused(monkeypatch, capsys, "pipeline.toml")
+    assert told == f"error: source.path: there is no file or folder {folder / 'outbox'}"
+
+
+def test_queries_that_are_not_there(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "queries.txt").unlink()
+    assert "queries.txt" in refused(monkeypatch, capsys, "pipeline.toml")
+
+
+def test_a_store_that_is_not_there(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = (folder / "pipeline.toml").read_text().replace('file = "queries.txt"', 'store = "none.db"')
+    (folder / "pipeline.toml").write_text(text)
+    told = refused(monkeypatch, capsys, "pipeline.toml")
+    assert "there is no store" in told
+    assert not (folder / "none.db").exists()
+
+
+def test_a_report_that_cannot_be_written(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "is a folder" in refused(monkeypatch, capsys, "pipeline.toml", "--report", "inbox")
+    told = refused(monkeypatch, capsys, "pipeline.toml", "--report", "queries.txt/report.html")
+    assert "--report:" in told
+
+
+def test_without_spark_it_says_what_to_install(folder: Path) -> None:
+    program = (
+        "import sys; sys.modules['pyspark'] = None; sys.argv = ['sapwood', 'run', 'pipeline.toml'];"
+        "from sapwood.cli import main; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert "pip install 'sapwood[spark]'" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_log_is_beside_a_local_checkpoint() -> None:
+    assert log_beside("/data/checkpoint") == Path("/data/checkpoint/spark.log")
+    assert log_beside("file:///data/checkpoint") == Path("/data/checkpoint/spark.log")
+    assert log_beside("s3a://bucket/checkpoint") == Path("sapwood-spark.log")
+
+
+def test_errors_of_spark_come_down_to_a_line() -> None:
+    java = "[PATH_NOT_FOUND] Path does not exist: file:/x.;\n\tat org.apache.spark.Some.method\n"
+    assert first_words(RuntimeError(java)) == "[PATH_NOT_FOUND] Path does not exist: file:/x"
+    python = (
+        "Job aborted\nTraceback (most recent call last):\n"
+        '  File "worker.py", line 1, in main\n    f()\nOSError: full\n\n\tat org.apache.Some'
+    )
+    assert first_words(RuntimeError(python)) == "OSError: full"
+    assert first_words(RuntimeError()) == "RuntimeError"
+
+
+# -- a stream ------------------------------------------------------------------------------------------
+
+
+def start(folder: Path, *options: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "sapwood.cli", "run", "pipeline.toml", *options]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen(command, cwd=folder, text=True, start_new_session=True, **pipes)  # type: ignore[call-overload, no-any-return]
+
+
+def expected() -> Counter[tuple[str, str]]:
+    """What has to be delivered, by a matcher in this process."""
+    found: Counter[tuple[str, str]] = Counter()
+    with Matcher() as matcher:
+        matcher.add_many(QUERIES.items())
+        for file in sorted(Path("inbox").iterdir()):
+            offset = 0
+            for line in file.read_bytes().splitlines(keepends=True)[:-1]:
+                found.update((f"{file.name}@{offset}", str(id)) for id in matcher.match(line.rstrip()))
+                offset += len(line)
+    return found
+
+
+def delivered() -> Counter[tuple[str, str]]:
+    table = ds.dataset("deliveries", format="parquet").to_table(["message_id", "subscription"])
+    return Counter(zip(*(column.to_pylist() for column in table.columns), strict=True))
+
+
+def test_ctrl_c_finishes_the_batch_and_the_next_run_goes_on(folder: Path, java: None) -> None:
+    describe(folder, "1 second")
+    with start(folder) as process:
+        assert process.stdout is not None
+        first = json.loads(process.stdout.readline())
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does it: to Spark's processes, too
+        out, err = process.communicate(timeout=300)
+    assert process.returncode == 130, err
+    lines = [first, *map(json.loads, out.splitlines())]
+    done = len(lines) - 1
+    assert 1 <= done < FILES
+    assert lines[-1]["summary"]["batches"] == done
+    assert "stopping after the current batch; again to stop at once" in err
+    assert f"stopped after batch {done - 1}; run it again to go on from there" in err
+    assert "Traceback" not in err
+
+    describe(folder, "available-now")
+    with start(folder, "--json", "--report", "reports/page.html", "--log", "noise.txt") as process:
+        out, err = process.communicate(timeout=300)
+    assert process.returncode == 0, err
+    rest = [json.loads(line) for line in out.splitlines()]
+    assert [line["batch"] for line in rest[:-1]] == list(range(done, FILES))
+    assert rest[0]["messages"] == MESSAGES
+    assert rest[0]["rejects"] == 1
+    assert rest[0]["reasons"] == {"mismatched tag": 1}
+    assert rest[0]["messages_per_second"] > 0
+    assert delivered() == expected()
+    page = (folder / "reports" / "page.html").read_text("utf-8")
+    assert f"Batches 0 to {FILES - 1}" in page  # of the run before, too
+    assert "//c[count(d) = 1]" in page
+    assert (folder / "noise.txt").stat().st_size > 0
+    assert (folder / "checkpoint" / "spark.log").exists()
+
+
+def test_what_spark_cannot_do_is_one_line_that_names_the_log(folder: Path, java: None) -> None:
+    describe(folder, "batch", **{"local[2]": "nonsense://"})
+    with start(folder) as process:
+        _, err = process.communicate(timeout=300)
+    assert process.returncode == 2
+    assert "error: Spark: " in err
+    assert f"more is in {folder / 'checkpoint' / 'spark.log'}" in err
+    assert "Traceback" not in err
