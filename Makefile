@@ -46,7 +46,7 @@ format: setup
 	$(BIN)/ruff format .
 
 test: java lint
-	$(BIN)/pytest
+	$(BIN)/pytest -n 2 --dist loadfile
 
 bench: setup
 	$(BIN)/sapwood bench filter $(if $(NITF),--nitf $(NITF))

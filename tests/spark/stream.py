@@ -99,13 +99,21 @@ class Stream:
     # -- what it ought to deliver ----------------------------------------------------------------------
 
     def batches(self) -> dict[str, int]:
-        """Which batch each file was in, as Spark has it on record."""
+        """Which batch each file was in, as Spark has it on record.
+
+        A batch goes up to some entry of the source's log, usually the next one, but after a crash before the
+        batch was noted, the next two.
+        """
+        spark = self.folder / "checkpoint/spark"
+        offsets = [path for path in (spark / "offsets").iterdir() if path.name.isdigit()]
+        last = {int(p.name): json.loads(p.read_text().splitlines()[-1])["logOffset"] for p in offsets}
         found: dict[str, int] = {}
-        for log in (self.folder / "checkpoint/spark/sources/0").iterdir():
+        for log in (spark / "sources/0").iterdir():
             if not log.name.startswith("."):
                 for line in log.read_text().splitlines()[1:]:
                     entry = json.loads(line)
-                    found[Path(unquote(urlparse(entry["path"]).path)).name] = entry["batchId"]
+                    name = Path(unquote(urlparse(entry["path"]).path)).name
+                    found[name] = min(batch for batch in last if last[batch] >= entry["batchId"])
         return found
 
     def versions(self) -> dict[int, int]:

@@ -62,9 +62,8 @@ STEPS: dict[str, Callable[[int], Any]] = {
 }
 
 
-@pytest.mark.parametrize("shape", ["pairs", "messages"])
-def test_a_crash_at_every_step_of_a_batch(shape: str, tmp_path: Path, spark: SparkSession) -> None:
-    stream = Stream(tmp_path / "stream", shape=shape)
+def test_a_crash_at_every_step_of_a_batch(tmp_path: Path, spark: SparkSession) -> None:
+    stream = Stream(tmp_path / "stream")
     stream.subscribe(150)
     stream.publish(len(STEPS) + 1)
     for batch, crash in enumerate(STEPS.values()):
@@ -81,7 +80,7 @@ def test_a_crash_at_every_step_of_a_batch(shape: str, tmp_path: Path, spark: Spa
 
 
 def test_200_subscriptions_come_and_go_while_a_stream_runs(tmp_path: Path, spark: SparkSession) -> None:
-    stream = Stream(tmp_path / "stream", files_per_batch=1)
+    stream = Stream(tmp_path / "stream", shape="messages")
     stream.subscribe(300)
     stream.publish(10, messages_each=30)
 
