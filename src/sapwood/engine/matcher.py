@@ -150,6 +150,11 @@ class Matcher:
         """The number by which `Matches.numbers` calls a subscription: they ascend in the order added."""
         return self._subscriptions[id].number
 
+    def numbered(self) -> tuple[list[Hashable], NDArray[np.int64]]:
+        """All ids, in any order, and their numbers."""
+        numbers = np.fromiter(self._by_number, np.int64, len(self._by_number))
+        return list(self._by_number.values()), numbers
+
     def __contains__(self, id: Hashable) -> bool:
         return id in self._subscriptions
 
@@ -260,9 +265,12 @@ class Matcher:
         return int(self._numbers_of.lengths.take(slots).sum())
 
     def numbers(self, slots: Ints) -> NDArray[np.int64]:
-        numbers = self._numbers_of.gather(slots)[0].astype(np.int64)
+        numbers = self.unordered(slots).copy()
         numbers.sort()
         return numbers
+
+    def unordered(self, slots: Ints) -> NDArray[np.int64]:
+        return self._numbers_of.numbers(slots).astype(np.int64, copy=False)
 
     def ids(self, numbers: NDArray[np.int64]) -> Sequence[Hashable]:
         return [self._by_number[number] for number in numbers.tolist()]

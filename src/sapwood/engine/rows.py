@@ -49,16 +49,23 @@ class Rows:
 
     def gather(self, rows: Numbers) -> tuple[Numbers, NDArray[np.int32]]:
         """All numbers of the rows, and for each of them which of the given rows it is from."""
-        lengths = self._length[rows]
+        lengths = self._length.take(rows)
         total = int(lengths.sum())
         if total == 0:
             return self._pool[:0], np.empty(0, np.int32)
         if total == len(rows) and int(lengths.max()) == 1:
-            return self._pool[self._start[rows]], np.arange(total, dtype=np.int32)
+            return self._pool.take(self._start.take(rows)), np.arange(total, dtype=np.int32)
         source = np.repeat(np.arange(len(rows), dtype=np.int32), lengths)
         before = np.cumsum(lengths) - lengths
         places = np.arange(total) + np.repeat(self._start[rows] - before, lengths)
-        return self._pool[places], source
+        return self._pool.take(places), source
+
+    def numbers(self, rows: Numbers) -> Numbers:
+        """All numbers of the rows."""
+        lengths = self._length.take(rows)
+        if len(rows) and int(lengths.min()) == 1 == int(lengths.max()):  # the frequent case
+            return self._pool.take(self._start.take(rows))
+        return self.gather(rows)[0]
 
     def reserve(self, rows: int) -> None:
         """Makes sure that the rows below this number can be gathered."""

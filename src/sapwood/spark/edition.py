@@ -66,6 +66,8 @@ class Edition:
     changes: tuple[Change, ...]
     oldest: int
     """the version from which the changes lead on"""
+    numeric: bool = False
+    """whether subscriptions are called by whole numbers, and so delivered; else by strings"""
 
 
 @dataclass(slots=True)
@@ -74,6 +76,7 @@ class Population:
 
     matcher: Matcher
     version: int = 0
+    numeric: bool = False
     name: str = field(default_factory=lambda: uuid4().hex)
     _changes: list[Change] = field(default_factory=list)
     _oldest: int = field(init=False)
@@ -97,7 +100,13 @@ class Population:
             self._pack(context)
         assert self._base is not None
         return Edition(
-            self.name, self.version, self._base, self._base_version, tuple(self._changes), self._oldest
+            self.name,
+            self.version,
+            self._base,
+            self._base_version,
+            tuple(self._changes),
+            self._oldest,
+            self.numeric,
         )
 
     def _behind(self) -> int:

@@ -12,6 +12,8 @@ from pyspark.sql.types import (
     BinaryType,
     DoubleType,
     IntegerType,
+    IntegralType,
+    LongType,
     StringType,
     StructField,
     StructType,
@@ -22,7 +24,9 @@ from sapwood.spark.edition import Edition, Population
 from sapwood.spark.worker import MatchPartition
 
 Shape = Literal["pairs", "messages"]
-Subscriptions = DataFrame | Mapping[str, str] | Iterable[tuple[str, str]] | Matcher
+Id = str | int
+Pairs = Mapping[str, str] | Mapping[int, str] | Iterable[tuple[Id, str]]
+Subscriptions = DataFrame | Pairs | Matcher
 
 PROBLEM = "_problem"
 """A column with which a source says why it rejects a message that it could not read."""
@@ -50,10 +54,11 @@ def match(
 
     `messages` has the columns `message_id` and `body` (binary or string), and may be streaming; all its other
     columns are kept. `subscriptions` has the columns `id` and `query`, or is a mapping, pairs, or a Matcher.
+    Ids that are whole numbers stay numbers; all others become strings.
 
     shape="pairs"     one row for each (message, subscription): the message's columns and `subscription`.
                       Messages that match nothing, and those that are refused, have no row.
-    shape="messages"  one row for each message: its columns, `subscriptions`, an array of ids, and `error`,
+    shape="messages"  one row for each message: its columns, `subscriptions`, its ids in any order, and `error`,
                       null or a struct of `reason`, `line`, `column` and the `body` that was refused.
     """
     if shape not in get_args(Shape):
@@ -79,8 +84,9 @@ def match_edition(messages: DataFrame, edition: Edition, profile: bool = False) 
     _check_messages(messages)
     problem = PROBLEM if PROBLEM in messages.columns else None
     kept = [field for field in messages.schema.fields if field.name not in ("body", problem)]
+    id_type = LongType() if edition.numeric else StringType()
     found = [
-        StructField("subscriptions", ArrayType(StringType(), containsNull=False)),
+        StructField("subscriptions", ArrayType(id_type, containsNull=False)),
         StructField("error", _ERROR),
     ]
     if profile:
@@ -100,7 +106,14 @@ def edition_of(
     """Subscriptions that stay as they are, compiled and on their way to the workers."""
     if type(spark).__module__.startswith("pyspark.sql.connect"):
         raise ValueError("Spark Connect has no broadcasts, with which the compiled index travels")
-    return Population(_compiled(subscriptions, namespaces, limits)).issue(spark.sparkContext)
+    matcher = _compiled(subscriptions, namespaces, limits)
+    return Population(matcher, numeric=_numeric(matcher)).issue(spark.sparkContext)
+
+
+def _numeric(matcher: Matcher) -> bool:
+    """Whether all ids are whole numbers that Spark has a type for, which cost much less than strings."""
+    ids, _ = matcher.numbered()
+    return bool(ids) and all(type(id) is int and -(1 << 63) <= id < 1 << 63 for id in ids)
 
 
 def _check_messages(messages: DataFrame) -> None:
@@ -131,8 +144,8 @@ def _compiled(
 
 
 def _listed(
-    subscriptions: DataFrame | Mapping[str, str] | Iterable[tuple[str, str]],
-) -> Iterable[tuple[str, str]]:
+    subscriptions: DataFrame | Pairs,
+) -> Iterable[tuple[Id, str]]:
     if isinstance(subscriptions, Mapping):
         return subscriptions.items()
     if not isinstance(subscriptions, DataFrame):
@@ -145,11 +158,14 @@ def _listed(
     if missing:
         have = ", ".join(subscriptions.columns)
         raise ValueError(f"subscriptions need a column {missing[0]!r}; there are {have}")
-    rows = subscriptions.select(F.col("id").cast("string"), F.col("query").cast("string"))
+    whole = isinstance(subscriptions.schema["id"].dataType, IntegralType)
+    rows = subscriptions.select(
+        F.col("id").cast("long" if whole else "string"), F.col("query").cast("string")
+    )
     return (_not_null(row["id"], row["query"]) for row in rows.toLocalIterator())
 
 
-def _not_null(id: str | None, query: str | None) -> tuple[str, str]:
+def _not_null(id: Id | None, query: str | None) -> tuple[Id, str]:
     if id is None or query is None:
         raise ValueError(f"neither 'id' nor 'query' of a subscription may be null: {id!r}, {query!r}")
     return id, query

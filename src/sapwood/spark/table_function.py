@@ -44,4 +44,5 @@ def _handler(edition: Edition) -> Any:
                 columns = ids.take(compute.list_parent_indices(matched)), compute.list_flatten(matched)
                 yield pa.Table.from_arrays(list(columns), ["message_id", "subscription"])
 
-    return arrow_udtf(Match, returnType="message_id STRING, subscription STRING")
+    id_type = "BIGINT" if edition.numeric else "STRING"
+    return arrow_udtf(Match, returnType=f"message_id STRING, subscription {id_type}")

@@ -33,7 +33,8 @@ class LiveMatcher:
         self.matcher = Matcher.unpack(edition.base.value)
         self.version = edition.base_version
         gc.freeze()  # half a million objects that live as long as the worker: not to be looked through again
-        self.ids: pa.Array = pa.nulls(0, pa.string())
+        self._id_type = pa.int64() if edition.numeric else pa.string()
+        self.ids: pa.Array = pa.nulls(0, self._id_type)
         self._list_ids()
 
     def leads_to(self, edition: Edition) -> bool:
@@ -50,12 +51,11 @@ class LiveMatcher:
 
     def _list_ids(self) -> None:
         """The id of every number, so that Arrow can take the ids of many numbers at once."""
-        ids = list(self.matcher)
-        numbers = np.fromiter((self.matcher.number(id) for id in ids), np.int64, len(ids))
-        positions = np.full(int(numbers[-1]) + 1 if len(numbers) else 0, -1, np.int64)
+        ids, numbers = self.matcher.numbered()
+        positions = np.full(int(numbers.max()) + 1 if len(numbers) else 0, -1, np.int64)
         positions[numbers] = np.arange(len(ids))
-        strings = pa.array([str(id) for id in ids], pa.string())
-        self.ids = strings.take(pa.array(positions, mask=positions < 0))
+        listed = pa.array(map(str, ids) if self._id_type == pa.string() else ids, self._id_type)
+        self.ids = listed.take(pa.array(positions, mask=positions < 0))
 
 
 _KEPT = 2
@@ -93,13 +93,12 @@ class MatchPartition:
     def _matched(self, live: LiveMatcher, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         dropped = {self.body, self.problem}
         kept = [name for name in batch.schema.names if name not in dropped]
-        bodies = batch.column(self.body)
-        problems = batch.column(self.problem) if self.problem else None
+        problems = batch.column(self.problem) if self.problem else pa.nulls(batch.num_rows)
         answers = _Answers(live, self.profile)
         start = 0
-        for row in range(batch.num_rows):
-            body = bodies[row].as_py()
-            problem = problems[row].as_py() if problems is not None else None
+        for row, (body, problem) in enumerate(
+            zip(_few(batch.column(self.body)), _few(problems), strict=True)
+        ):
             answers.add(body, problem)
             if answers.matches >= MATCHES_PER_BATCH or row + 1 == batch.num_rows:
                 rows = batch.slice(start, row + 1 - start)
@@ -108,6 +107,12 @@ class MatchPartition:
                 yield pa.RecordBatch.from_arrays(columns + arrays, kept + names)
                 answers = _Answers(live, self.profile)
                 start = row + 1
+
+
+def _few(column: pa.Array) -> Iterator[Any]:
+    """The values of a column, a few taken out at a time, since messages can be large."""
+    for start in range(0, len(column), 32):
+        yield from column.slice(start, 32).to_pylist()
 
 
 class _Answers:
@@ -128,7 +133,7 @@ class _Answers:
             error = _error(problem or "the message is null", None, None, body)
         else:
             try:
-                numbers = self._live.matcher.match(body).numbers
+                numbers = self._live.matcher.match(body).unordered
             except MessageError as refused:
                 error = _error(refused.reason, refused.line, refused.column, body)
         self._numbers.append(numbers)

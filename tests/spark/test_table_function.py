@@ -1,0 +1,48 @@
+"""Matching in SQL."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.sql import SparkSession
+
+from sapwood import QueryError
+from sapwood.spark import match, register
+from sapwood.workload import MessageGenerator, QueryGenerator, load_dtd
+
+
+def test_sql_finds_what_match_finds(spark: SparkSession) -> None:
+    news = load_dtd("news")
+    bodies = [*MessageGenerator(news, seed=31).take(60), b"<broken"]
+    subscriptions = {f"s{i}": query for i, query in enumerate(QueryGenerator(news, seed=32).take(200))}
+    messages = spark.createDataFrame(list(enumerate(bodies)), "message_id int, body binary").repartition(3)
+    messages.createOrReplaceTempView("messages")
+    register(spark, subscriptions)
+    found = spark.sql("SELECT * FROM sapwood_match(TABLE(messages))").collect()
+    expected = match(messages, subscriptions).collect()
+    assert len(found) > 60
+    assert sorted(map(tuple, found)) == sorted((str(row[0]), row[1]) for row in expected)
+
+
+def test_what_sql_finds_can_be_joined_and_grouped(spark: SparkSession) -> None:
+    messages = spark.createDataFrame(
+        [("m1", "<a><b/></a>", "x"), ("m2", "<a/>", "y")], "message_id string, body string, source string"
+    )
+    messages.createOrReplaceTempView("sources")
+    register(spark, {1: "//a", 2: "//b"}, "find")
+    rows = spark.sql(
+        "SELECT source, sum(subscription) AS total"
+        " FROM find(TABLE(SELECT message_id, body FROM sources)) JOIN sources USING (message_id)"
+        " GROUP BY source ORDER BY source"
+    ).collect()
+    assert [tuple(row) for row in rows] == [("x", 3), ("y", 1)]
+
+
+def test_a_table_without_a_body_is_told_so(spark: SparkSession) -> None:
+    register(spark, {"a": "/a"}, "bodiless")
+    with pytest.raises(Exception, match="needs a column 'body'"):
+        spark.sql("SELECT * FROM bodiless(TABLE(SELECT 'm' AS message_id))").collect()
+
+
+def test_a_bad_query_is_told_before_anything_runs(spark: SparkSession) -> None:
+    with pytest.raises(QueryError):
+        register(spark, {"a": "//a["}, "bad")
