@@ -58,7 +58,7 @@ def match(
 
     shape="pairs"     one row for each (message, subscription): the message's columns and `subscription`.
                       Messages that match nothing, and those that are refused, have no row.
-    shape="messages"  one row for each message: its columns, `subscriptions`, its ids in any order, and `error`,
+    shape="messages"  one row for each message: its columns, `subscriptions`, ids in any order, and `error`,
                       null or a struct of `reason`, `line`, `column` and the `body` that was refused.
     """
     if shape not in get_args(Shape):
