@@ -19,6 +19,7 @@ from sapwood.spark.sinks import Sink
 
 _BINS = 24
 """Messages are counted by how many subscriptions they match: none, 1, 2–3, 4–7, and so on."""
+_FEW = 10_000
 _MOST = 20
 """Of reasons and slow subscriptions, so many are put on record."""
 
@@ -67,7 +68,7 @@ class Server:
         try:
             counted = self._deliver(matched, batch)
             refused = _refused(matched)
-            reasons = _reasons(refused) if counted["rejects"] else {}
+            reasons = _reasons(refused, counted["rejects"]) if counted["rejects"] else {}
             if counted["rejects"]:
                 self.rejects.write(refused, batch)
             slow = _slow(matched) if counted["costs"] else {}
@@ -116,14 +117,16 @@ def _refused(matched: DataFrame) -> DataFrame:
     return matched.filter("error is not null").select(*kept, "error.*")
 
 
-def _reasons(refused: DataFrame) -> dict[str, int]:
+def _reasons(refused: DataFrame, count: int) -> dict[str, int]:
+    if count <= _FEW:  # not worth a shuffle
+        return dict(Counter(row["reason"] for row in refused.select("reason").collect()).most_common(_MOST))
     rows = refused.groupBy("reason").count().orderBy(F.desc("count")).limit(_MOST).collect()
     return {row["reason"]: row["count"] for row in rows}
 
 
 def _slow(matched: DataFrame) -> dict[str, float]:
     total: Counter[str] = Counter()
-    for row in matched.filter(F.size("costs") > 0).select("costs").toLocalIterator():
+    for row in matched.filter(F.size("costs") > 0).select("costs").collect():  # one row an Arrow batch
         for cost in row["costs"]:
             total[cost["subscription"]] += cost["seconds"]
     return dict(total.most_common(_MOST))

@@ -42,6 +42,11 @@ def session(
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.sql.shuffle.partitions": "4",
             "spark.ui.enabled": "false",
+            # what a page that nobody sees would show is kept for a thousand jobs by default
+            "spark.ui.retainedJobs": "20",
+            "spark.ui.retainedStages": "20",
+            "spark.ui.retainedTasks": "200",
+            "spark.sql.ui.retainedExecutions": "10",
         }
     builder = SparkSession.builder.master(master).appName(name)
     for key, value in (settings | dict(config or {})).items():
