@@ -48,10 +48,11 @@ class Change:
                 matcher.remove(id)
         for id in [id for id, _ in self.put if id in matcher]:
             matcher.remove(id)
-        matcher.add_many(self.put, on_error=_refused)
+        matcher.add_many(self.put, on_error=left_out)
 
 
-def _refused(id: Hashable, error: ValueError) -> None:
+def left_out(id: Hashable, error: ValueError) -> None:
+    """What becomes of a query that the store holds and this version refuses: the others are served."""
     _log.error("subscription %s is left out: %s", id, error)
 
 

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from typing import Protocol
 
 from pyspark import SparkContext
 
 from sapwood.engine import Limits, Matcher
 from sapwood.files import read_queries
-from sapwood.spark.edition import Change, Edition, Population
+from sapwood.spark.edition import Change, Edition, Population, left_out
 from sapwood.store import SubscriptionStore
-
-_log = logging.getLogger(__name__)
 
 
 class Subscribed(Protocol):
@@ -53,7 +50,7 @@ class StoredPopulation:
     def _compiled(self, version: int) -> Population:
         self._declared = self._store.namespaces
         matcher = Matcher(self._declared, self._limits)
-        matcher.add_many(self._store.at(version), on_error=_left_out)
+        matcher.add_many(self._store.at(version), on_error=left_out)
         return Population(matcher, version)
 
     def _change(self, since: int, until: int) -> Change:
@@ -71,10 +68,6 @@ class StoredPopulation:
             self._population.close()
             self._population = None
         self._store.close()
-
-
-def _left_out(id: Hashable, error: ValueError) -> None:
-    _log.error("subscription %s is left out: %s", id, error)
 
 
 class FixedPopulation:
