@@ -223,8 +223,8 @@ def _memory(bench: _Bench) -> None:
         if early and late:
             bench.report.figures.append(
                 Figure(
-                    f"memory of the {label}: last quarter against second",
-                    f"{len(found)} batches, {sizes.changes} subscriptions replaced before each",
+                    f"memory, {label}",
+                    f"{len(found)} batches: last quarter against second",
                     (sum(late) / len(late)) / (sum(early) / len(early)),
                     "times",
                     1.1,
