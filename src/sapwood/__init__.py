@@ -1,9 +1,12 @@
-"""Sapwood: match XML messages against very many standing XPath queries at once."""
+"""Sapwood: match and reshape XML messages for very many standing queries at once."""
 
+from sapwood.broker import Broker, Delivery
 from sapwood.engine import Explanation, Limits, Matcher, Matches, Node, Tuning, Why
 from sapwood.errors import MessageError, QueryError, SapwoodError
 
 __all__ = [
+    "Broker",
+    "Delivery",
     "Explanation",
     "Limits",
     "Matcher",

@@ -31,17 +31,22 @@ class Document:
         "_depths",
         "_texts_of",
         "attributes",
+        "declarations",
         "ends",
         "hit_at",
         "hits",
         "names",
         "parents",
         "places",
+        "source",
+        "starts",
+        "stops",
         "text_after",
         "text_ends",
         "text_parents",
         "text_starts",
         "texts",
+        "verbatim",
     )
 
     def __init__(self, root: Place) -> None:
@@ -55,6 +60,11 @@ class Document:
         self.text_after: list[int] = []  # the last element that started before the text node
         self.text_starts: list[int] = [0]  # the text nodes of an element and its descendants:
         self.text_ends: list[int] = [0]  # texts[text_starts[e]:text_ends[e]]
+        self.source = b""  # the message in UTF-8, if elements are to be copied; they
+        self.verbatim = True  # whether elements mean what stands there: no entities, no default attributes
+        self.starts: list[int] = [0]  # start and stop in it
+        self.stops: list[int] = [0]
+        self.declarations: dict[int, list[tuple[str, str]]] = {}  # element → prefixes and URIs
         self.hits: list[Hits] = []
         self.hit_at: list[int] = []
         self._by_name: dict[str, list[int]] | None = None

@@ -24,6 +24,11 @@ def decoded(data: bytes, encoding: str | None = None) -> str:
         raise MessageError(f"the encoding cannot be read: {error}") from None
 
 
+def is_utf8(data: bytes, encoding: str | None = None) -> bool:
+    """Whether a message is in UTF-8 already, as most are."""
+    return (encoding or _encoding_of(data)).lower() in ("utf-8", "utf8", "utf-8-sig", "us-ascii", "ascii")
+
+
 def _encoding_of(data: bytes) -> str:
     for mark, name in _MARKS:
         if data.startswith(mark):

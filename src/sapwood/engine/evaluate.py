@@ -36,7 +36,7 @@ class Evaluator:
     """Answers for one message; what it has found out is kept for the next question."""
 
     def __init__(self, document: Document) -> None:
-        self._document = document
+        self.document = document
         self._answers: dict[tuple[Condition, ContextNode], bool] = {}
 
     def holds(self, condition: Condition, node: ContextNode = DOCUMENT) -> bool:
@@ -55,7 +55,7 @@ class Evaluator:
     def select_any(self, paths: Iterable[Path]) -> list[ContextNode]:
         """The union of what the paths reach from the document, in document order."""
         found = [node for path in paths for node in self.select(path)]
-        return sorted(set(found), key=self._document.order)
+        return sorted(set(found), key=self.document.order)
 
     # -- conditions ------------------------------------------------------------------------------------
 
@@ -79,7 +79,7 @@ class Evaluator:
             case Not(item=item):
                 return not self._holds(item, node, position, size)
             case Named(test=test):
-                name = self._document.names[node] if isinstance(node, int) and node else ""
+                name = self.document.names[node] if isinstance(node, int) and node else ""
                 return bool(name) and test in tests_passed_by(name)
             case Has():
                 return self._has(condition, node)
@@ -92,7 +92,7 @@ class Evaluator:
             return bool(nodes)
         if condition.first:
             nodes = nodes[:1]
-        return any(passes(self._document.string_value(found), test) for found in nodes)
+        return any(passes(self.document.string_value(found), test) for found in nodes)
 
     # -- steps -----------------------------------------------------------------------------------------
 
@@ -103,17 +103,17 @@ class Evaluator:
             case Axis.ATTRIBUTE:
                 found: list[ContextNode] = []
                 for element in elements:
-                    found += self._kept(self._document.attributes_named(element, step.test), step)
+                    found += self._kept(self.document.attributes_named(element, step.test), step)
                 return found
             case Axis.CHILD:
                 found = [n for e in elements for n in self._kept(self._children(e, step.test), step)]
-                return sorted(found, key=self._document.order)
+                return sorted(found, key=self.document.order)
             case Axis.DESCENDANT:
                 return self._descendants(elements, step)
         assert_never(step.axis)
 
     def _descendants(self, elements: list[int], step: Step) -> list[ContextNode]:
-        document = self._document
+        document = self.document
         outermost: list[int] = []
         for element in elements:  # in document order: an element inside the last one adds nothing
             if not outermost or element >= document.ends[outermost[-1]]:
@@ -133,7 +133,7 @@ class Evaluator:
         return found
 
     def _children(self, element: int, test: str) -> Iterable[ContextNode]:
-        document = self._document
+        document = self.document
         if test == TEXT:
             return [self._text(number) for number in document.texts_of(element)]
         children = document.children(element)
@@ -144,7 +144,7 @@ class Evaluator:
         return [child for child in children if document.names[child] == test]
 
     def _text(self, number: int) -> Leafnode:
-        return Leafnode(self._document.text_parents[number], "text", number)
+        return Leafnode(self.document.text_parents[number], "text", number)
 
     def _kept(self, nodes: Iterable[ContextNode], step: Step) -> list[ContextNode]:
         """The nodes that pass the step's conditions, one after the other."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import perf_counter_ns
 from typing import Any
 
@@ -21,15 +21,17 @@ from numpy.typing import NDArray
 
 from sapwood.engine.document import Document
 from sapwood.engine.evaluate import Evaluator
-from sapwood.engine.join import BundleJoin
-from sapwood.engine.leaves import ELEMENT, VALUE, Bundle, Leaf, Plan, plan
+from sapwood.engine.join import NONE_REACHED, BundleJoin, Met, Reached
+from sapwood.engine.leaves import ELEMENT, VALUE, Bundle, Leaf, Plan, binding_plan, plan
 from sapwood.engine.limits import Limits, Tuning
 from sapwood.engine.machine import Machine, Place, Stop
 from sapwood.engine.nfa import DEEP, PathTree
 from sapwood.engine.reader import Message, read_document, read_structure
 from sapwood.engine.refine import Refiner
 from sapwood.engine.values import NOTHING, Ints, TestByTest, ValueIndex
-from sapwood.lang.pattern import TEXT, Axis, Has
+from sapwood.lang.flwor import is_flwor
+from sapwood.lang.fwr import filter_of
+from sapwood.lang.pattern import TEXT, Axis, Has, Path
 from sapwood.lang.query import Query, compile_query
 
 BY_LEAVES, BY_PATTERN, BY_XPATH = 0, 1, 2
@@ -37,10 +39,19 @@ BY_LEAVES, BY_PATTERN, BY_XPATH = 0, 1, 2
 
 @dataclass(slots=True)
 class Found:
-    """What a message was found to match: slots, or the places from which to read them."""
+    """What a message was found to match: slots, or the places from which to read them.
+
+    Of slots that are bound, `bound_slots` and `bound_to` tell the elements, in any order and maybe twice;
+    unless the message is too deep or large to join, and only an evaluator can tell. Then `joined` is False.
+    """
 
     places: set[Place] | None
     slots: Ints
+    evaluator: Evaluator | None = None
+    joined: bool = True
+    bound_slots: Ints = field(default_factory=lambda: NOTHING)
+    bound_to: Ints = field(default_factory=lambda: NOTHING)
+    reached: Reached = NONE_REACHED
 
 
 class Index:
@@ -57,11 +68,14 @@ class Index:
         self._refiner = Refiner(self.costs)
         self._queries: list[Query | str | None] = []  # as text until somebody asks, if they were packed
         self._decided: NDArray[np.int8] = np.zeros(16, np.int8)
+        self._bound: NDArray[np.bool_] = np.zeros(16, np.bool_)
         self._parts: list[int | list[Leaf | int]] = []  # a plain path's tree state, or leaves and bundles
         self._unused: list[int] = []
         self._targets = 0  # leaves that test text or a string-value
         self._probing = 0  # leaves that need more than the structure
         self._deciding = 0  # slots not decided by their leaves
+        self.text_needed = 0  # how many need the text of messages for more than that
+        self.source_needed = 0  # and the places of elements in them
 
     def __getstate__(self) -> dict[str, Any]:
         queries = [query.text if isinstance(query, Query) else query for query in self._queries]
@@ -101,6 +115,34 @@ class Index:
         self._parts[slot] = [self._add_part(part, slot) for part in found_by.parts]
         return slot
 
+    def bind(self, query: Query, path: Path) -> tuple[int, bool] | None:
+        """Indexes a path so that messages tell the elements it reaches: the slot, and whether that is exact.
+
+        If not, what they tell are candidates. None, and nothing is indexed, if only an evaluator can tell.
+        """
+        found_by = binding_plan(path) if self._tuning.prefilter and self._tuning.join_bundles else None
+        if found_by is None:
+            return None
+        slot = self._new_slot(query)
+        self._decided[slot] = BY_LEAVES
+        self._bound[slot] = True
+        self._parts[slot] = [self._add_part(part, slot) for part in found_by.parts]
+        return slot, found_by.exact
+
+    def group(self, path: tuple[str, ...]) -> int:
+        """Lets messages tell what a path, in symbols, reaches from any element: the group's number."""
+        number, leaf = self._join.add_group(path)
+        if leaf is not None:
+            self._add_leaf(leaf, "anchors", number)
+            self._probing += 1
+        return number
+
+    def ungroup(self, number: int) -> None:
+        leaf = self._join.remove_group(number)
+        if leaf is not None:
+            self._remove_leaf(leaf, "anchors", number)
+            self._probing -= 1
+
     def remove(self, slot: int) -> None:
         """Takes a query out and frees all that only it used."""
         parts = self._parts[slot]
@@ -113,6 +155,7 @@ class Index:
         self._refiner.forget(slot)
         self.costs.pop(slot, None)
         self._queries[slot] = None
+        self._bound[slot] = False
         self._parts[slot] = 0
         self._unused.append(slot)
 
@@ -126,6 +169,7 @@ class Index:
         self._parts.append(0)
         if slot == len(self._decided):
             self._decided = np.concatenate((self._decided, np.zeros_like(self._decided)))
+            self._bound = np.concatenate((self._bound, np.zeros_like(self._bound)))
         return slot
 
     def _add_part(self, part: Leaf | Bundle, slot: int) -> Leaf | int:
@@ -205,36 +249,50 @@ class Index:
 
     def find(self, message: Message) -> Found:
         """What the message matches."""
-        if not (self._probing or self._deciding):
+        if not (self._probing or self._deciding or self.source_needed):
             return Found(set(read_structure(message, self._limits, self.machine.settle())), NOTHING)
         document = self.read(message)
         evaluator = Evaluator(document)
-        slots = self._candidates(document, evaluator)
-        return Found(None, self._decide(message, evaluator, slots) if self._deciding else slots)
+        found = Found(None, NOTHING, evaluator)
+        slots = self._candidates(document, found)
+        found.slots = self._decide(message, evaluator, slots) if self._deciding else slots
+        return found
 
     def read(self, message: Message, all_text: bool = False) -> Document:
         """The message's nodes; text only if queries ask for it, or the caller does."""
-        with_text = all_text or bool(self._targets or self._deciding)
-        return read_document(message, self._limits, self.machine.settle(), with_text)
+        with_text = all_text or bool(self._targets or self._deciding or self.text_needed)
+        root = self.machine.settle()
+        return read_document(message, self._limits, root, with_text, bool(self.source_needed))
 
     def slots_of(self, places: set[Place]) -> Ints:
         """The slots of all the paths that end in any of the places, without repetition."""
         return self._distinct([place.read_slots() for place in places])
 
-    def _candidates(self, document: Document, evaluator: Evaluator) -> Ints:
+    def _candidates(self, document: Document, found: Found) -> Ints:
         runs = [place.read_slots() for place in set(document.places)]
         runs += [hit.slots for hit in document.hits]
         if self._probing:
-            runs.append(self._joined(document, evaluator))
+            runs.append(self._joined(document, found))
         return self._distinct(runs)
 
-    def _joined(self, document: Document, evaluator: Evaluator) -> Ints:
+    def _joined(self, document: Document, found: Found) -> Ints:
         """The slots of the bundles met; one by one where joining is switched off or does not pay."""
         if self._tuning.join_bundles and self._join.fits(document):
-            return self._join.met(document)
+            return self._unbound(self._join.met(document), found)
+        found.joined = False
         slots = self._join.candidates(document)
-        met = [slot for slot in set(slots.tolist()) if evaluator.holds(self.query(slot).condition)]
+        assert found.evaluator is not None
+        met = [slot for slot in set(slots.tolist()) if found.evaluator.holds(self.query(slot).condition)]
         return np.array(met, np.int32)
+
+    def _unbound(self, met: Met, found: Found) -> Ints:
+        """The slots that are merely matched; those that are bound are noted with their elements."""
+        found.reached = met.groups
+        bound = self._bound.take(met.slots)
+        if not bound.any():
+            return met.slots
+        found.bound_slots, found.bound_to = met.slots[bound], met.anchors[bound]
+        return met.slots[~bound]
 
     def _distinct(self, runs: list[Ints]) -> Ints:
         """All numbers of the runs once, ascending."""
@@ -267,7 +325,8 @@ class Index:
         query = self._queries[slot]
         assert query is not None
         if isinstance(query, str):
-            query = self._queries[slot] = compile_query(query, self._namespaces)
+            compiler = filter_of if is_flwor(query) else compile_query
+            query = self._queries[slot] = compiler(query, self._namespaces)
         return query
 
     def text(self, slot: int) -> str:

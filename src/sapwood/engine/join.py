@@ -6,11 +6,15 @@ part, its *access*, are looked up; the others are then only checked. Bundles tha
 first, and yield pairs for the next level.
 
 All of it is done with a dozen array operations per message and level, whatever the number of queries.
+
+A *group* is a path from any element down, `section//figure`: its pairs tell which elements it reaches from
+which. Nobody asks whether they are there, only which, so they stay out of the join.
 """
 
 from __future__ import annotations
 
 from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +32,34 @@ _LARGEST_ANCESTRY = 1 << 18
 _LARGEST_TABLE = 1 << 26  # bytes; beyond it, pairs are sorted and searched
 
 
+class Met(NamedTuple):
+    """The slots of the bundles met and the element where each was; the pairs of all groups besides."""
+
+    slots: Ints
+    anchors: Ints
+    groups: Reached
+
+
+class Reached(NamedTuple):
+    """From each of these elements, by each of these groups: an element. In document order of the last."""
+
+    group: Ints
+    start: Ints
+    end: Ints
+
+
+class GroupLeaf(Leaf):
+    """A path from any element down, as one from the document whose first step is that element.
+
+    Never equal to the leaf of a bundle with the same path.
+    """
+
+    __slots__ = ()
+
+
+NONE_REACHED = Reached(NOTHING, NOTHING, NOTHING)
+
+
 class BundleJoin:
     """All bundles, and the join that finds which of them a message meets."""
 
@@ -41,6 +73,8 @@ class BundleJoin:
         self._slots = Rows()  # bundle → slots that it decides
         self._views = Rows()  # bundle → anchorings of it, as part of others
         self._pairs = _Pairs()
+        self._is_group: NDArray[np.bool_] = np.zeros(16, np.bool_)
+        self._groups = 0
 
     # -- the population --------------------------------------------------------------------------------
 
@@ -57,6 +91,28 @@ class BundleJoin:
         gone: list[tuple[int, Leaf]] = []
         self._discard_unused(number, gone)
         return gone
+
+    def add_group(self, path: tuple[str, ...]) -> tuple[int, Leaf | None]:
+        """The number of a group, and if it is new, the leaf at which it is found."""
+        leaf = GroupLeaf((DEEP, "*", *path))
+        number, is_new = self.anchorings.use(leaf, 1)
+        if not is_new:
+            return number, None
+        while number + 1 >= len(self._is_group):
+            self._is_group = np.concatenate((self._is_group, np.zeros_like(self._is_group)))
+        self._is_group[number] = True
+        self._groups += 1
+        return number, leaf
+
+    def remove_group(self, number: int) -> Leaf | None:
+        """Takes back one use of a group; its leaf, if that was the last."""
+        leaf = self.anchorings.part(number)
+        assert isinstance(leaf, Leaf)
+        if not self.anchorings.release(number):
+            return None
+        self._is_group[number] = False
+        self._groups -= 1
+        return leaf
 
     def _use(self, bundle: Bundle, new: list[int]) -> int:
         number = self._numbers.get(bundle)
@@ -119,23 +175,31 @@ class BundleJoin:
         """Whether joining pays: not for huge messages, nor deep ones, where anchors may stand anywhere."""
         return max(document.depths) <= _DEEPEST and sum(document.depths) <= _LARGEST_ANCESTRY
 
-    def met(self, document: Document) -> Ints:
-        """The slots of the bundles that a message meets."""
+    def met(self, document: Document) -> Met:
+        """The slots of the bundles that a message meets, and what groups reach."""
         ancestry = _Ancestry(document)
-        anchoring, anchor = self._found(document, ancestry)
+        anchoring, anchor, at = self._found(document, ancestry)
+        groups = NONE_REACHED
+        if self._groups:
+            grouped = self._is_group.take(anchoring, mode="clip")  # the last flag is never set
+            groups = Reached(anchoring[grouped], anchor[grouped], at[grouped])
+            anchoring, anchor = anchoring[~grouped], anchor[~grouped]
         if not len(anchoring):
-            return NOTHING
+            return Met(NOTHING, NOTHING, groups)
         self._pairs.start(len(self.anchorings), len(document))
         anchoring, anchor = self._pairs.add(anchoring, anchor)
-        slots = []
+        slots: list[Ints] = []
+        met_at: list[Ints] = []
         for level, by_access in enumerate(self._by_access):
             bundles, anchors = self._together(by_access, anchoring, anchor)
-            slots.append(self._slots.gather(bundles)[0])
+            decided, source = self._slots.gather(bundles)
+            slots.append(decided)
+            met_at.append(anchors.take(source))
             if level + 1 < len(self._by_access) and len(bundles):
                 lifted, at = self._pairs.add(*self._lifted(bundles, anchors, document, ancestry))
                 anchoring, anchor = np.concatenate((anchoring, lifted)), np.concatenate((anchor, at))
         self._pairs.clear()
-        return np.concatenate(slots)
+        return Met(np.concatenate(slots), np.concatenate(met_at), groups)
 
     def candidates(self, document: Document) -> Ints:
         """The slots of the bundles whose leaves are all found somewhere in a message: a superset of `met`."""
@@ -185,8 +249,8 @@ class BundleJoin:
             np.concatenate((anchors[~free], np.array(more, np.int32))),
         )
 
-    def _found(self, document: Document, ancestry: _Ancestry) -> tuple[Ints, Ints]:
-        """All (anchoring, anchor element) of the message's leaves."""
+    def _found(self, document: Document, ancestry: _Ancestry) -> tuple[Ints, Ints, Ints]:
+        """All (anchoring, anchor element, element where it was found) of the message's leaves."""
         anchorings: list[Ints] = []
         levels: list[Ints] = []
         at: list[int] = []
@@ -203,9 +267,9 @@ class BundleJoin:
             levels.append(owner.reach[1])
             at.append(element)
         if not at:
-            return NOTHING, NOTHING
+            return NOTHING, NOTHING, NOTHING
         elements = np.repeat(np.array(at, np.int32), [len(run) for run in anchorings])
-        return np.concatenate(anchorings), ancestry.at(elements, np.concatenate(levels))
+        return np.concatenate(anchorings), ancestry.at(elements, np.concatenate(levels)), elements
 
 
 class _Pairs:

@@ -108,6 +108,15 @@ def plan(condition: Condition) -> Plan:
     return _Planner().plan(condition)
 
 
+def binding_plan(path: Path) -> Plan | None:
+    """How to find the elements that a path reaches: bundles that are met at them.
+
+    None if only an evaluator can tell them: if conditions stand on other steps than the last, or count
+    positions, or the path reaches other nodes than elements.
+    """
+    return _Planner().bindings(path)
+
+
 class _Planner:
     def __init__(self) -> None:
         self._exact = True
@@ -117,6 +126,18 @@ class _Planner:
         alternatives = self._condition(condition, _Way())
         parts = dict.fromkeys(_assembled(_needed(branches)) for branches in alternatives)
         return Plan(tuple(parts), self._exact)
+
+    def bindings(self, path: Path) -> Plan | None:
+        if not path.steps or any(step.axis is Axis.ATTRIBUTE or step.test == TEXT for step in path.steps):
+            return None
+        *before, last = path.steps
+        if any(step.conditions for step in before) or any(c.positional for c in last.conditions):
+            return None
+        ways = [_Way()]
+        for step in path.steps:
+            ways = [further for way in ways for further in self._step(way, step)]
+        bundles = dict.fromkeys(map(_bundled, ways))
+        return Plan(tuple(bundles), self._exact)
 
     # Each method below returns alternatives: sets of branches, any of which makes the condition true.
 
@@ -228,12 +249,23 @@ def _assembled(branches: list[_Branch]) -> Leaf | Bundle:
     if len(branches) == 1:
         return branches[0].leaf
     anchor = min(_shared(branches[0].trail, other.trail) for other in branches[1:])
+    parts = _parts(branches, anchor)
+    return parts[0] if len(parts) == 1 else Bundle(_first_steps(branches[0].leaf.path, anchor), parts)
+
+
+def _parts(branches: list[_Branch], anchor: int) -> tuple[Leaf | Bundle, ...]:
+    """What has to meet at the step at which the branches part."""
     groups: dict[object, list[_Branch]] = {}
     for i, branch in enumerate(branches):
         own = branch.trail[anchor] if len(branch.trail) > anchor else ("at the anchor", i)
         groups.setdefault(own, []).append(branch)
-    parts = sorted({_assembled(group) for group in groups.values()}, key=repr)
-    return parts[0] if len(parts) == 1 else Bundle(_first_steps(branches[0].leaf.path, anchor), tuple(parts))
+    return tuple(sorted({_assembled(group) for group in groups.values()}, key=repr))
+
+
+def _bundled(way: _Way) -> Bundle:
+    """A bundle that is met at the end of the way, whether or not anything branches there."""
+    branches = _needed(way.branches)
+    return Bundle(way.symbols, _parts(branches, len(way.trail)) if branches else (Leaf(way.symbols),))
 
 
 def steps_in(path: tuple[str, ...]) -> int:

@@ -27,12 +27,12 @@ from sapwood.engine.why import Why, why
 from sapwood.lang.query import Query, compile_query
 
 Source = bytes | bytearray | memoryview | str
-_MANY = 1_000
+MANY = 1_000
 """From so many new queries at once, making all places anew is cheaper than spreading each query to them."""
 
 
 @contextmanager
-def _collection_paused(worthwhile: Callable[[], bool]) -> Iterator[None]:
+def collection_paused(worthwhile: Callable[[], bool]) -> Iterator[None]:
     """No garbage is made while queries are loaded, and looking for it all the time takes a third of it.
 
     Instead, where it is worthwhile, all that was made is looked through once, so that the collector takes it
@@ -84,6 +84,16 @@ class Matcher:
         self._numbers_of = Rows(np.int64)  # slot → numbers of its subscriptions
         self._unread: WeakSet[Matches] = WeakSet()
 
+    @property
+    def namespaces(self) -> Mapping[str, str]:
+        """The prefixes that queries may use."""
+        return self._namespaces
+
+    @property
+    def index(self) -> Index:
+        """For those who file other kinds of queries under it; they freeze unread matches before they do."""
+        return self._index
+
     # -- subscriptions ---------------------------------------------------------------------------------
 
     def declare(self, namespaces: Mapping[str, str]) -> None:
@@ -96,14 +106,16 @@ class Matcher:
                 raise ValueError(f"the prefix {prefix!r} is bound to {bound!r} already, not to {uri!r}")
         self._namespaces.update(namespaces)
 
-    def add(self, id: Hashable, query: str) -> None:
-        """Subscribes `id` to a query. QueryError says where and why a query is not XPath 1.0."""
+    def add(self, id: Hashable, query: str, number: int | None = None) -> None:
+        """Subscribes `id` to a query. QueryError says where and why a query is not XPath 1.0.
+
+        Its number, which tells its place in the order, is the next one unless given.
+        """
         if id in self._subscriptions:
             raise ValueError(f"{id!r} is subscribed already; replace() changes its query")
         compiled = compile_query(query, self._namespaces)
-        self._freeze_unread()
-        self._enrol(id, compiled, self._next_number)
-        self._next_number += 1
+        self.freeze_unread()
+        self._enrol(id, compiled, self.new_number() if number is None else number)
 
     def add_many(
         self,
@@ -116,9 +128,9 @@ class Matcher:
         with a note that names the subscription, and those before it stay.
         """
         before = len(self)
-        with _collection_paused(lambda: len(self) - before > _MANY):
+        with collection_paused(lambda: len(self) - before > MANY):
             for i, (id, query) in enumerate(pairs):
-                if i == _MANY:
+                if i == MANY:
                     self._index.machine.forget()
                 try:
                     self.add(id, query)
@@ -131,14 +143,14 @@ class Matcher:
     def remove(self, id: Hashable) -> None:
         """Ends a subscription; KeyError if there is none."""
         subscription = self._subscriptions[id]
-        self._freeze_unread()
+        self.freeze_unread()
         self._withdraw(subscription)
 
     def replace(self, id: Hashable, query: str) -> None:
         """Changes the query of a subscription, which keeps its place in the order."""
         subscription = self._subscriptions[id]
         compiled = compile_query(query, self._namespaces)
-        self._freeze_unread()
+        self.freeze_unread()
         self._withdraw(subscription)
         self._enrol(id, compiled, subscription.number)
 
@@ -149,6 +161,11 @@ class Matcher:
     def number(self, id: Hashable) -> int:
         """The number by which `Matches.numbers` calls a subscription: they ascend in the order added."""
         return self._subscriptions[id].number
+
+    def new_number(self) -> int:
+        """The next number, for a subscription here or of whoever shares the index."""
+        self._next_number += 1
+        return self._next_number - 1
 
     def numbered(self) -> tuple[list[Hashable], NDArray[np.int64]]:
         """All ids, in any order, and their numbers."""
@@ -186,7 +203,7 @@ class Matcher:
             del self._slot_of[self._key_of.pop(slot)]
             self._index.remove(slot)
 
-    def _freeze_unread(self) -> None:
+    def freeze_unread(self) -> None:
         """Matches that nobody has read yet refer to slots, whose meaning is about to change."""
         if self._unread:
             for matches in list(self._unread):
@@ -198,7 +215,11 @@ class Matcher:
     def match(self, message: Source) -> Matches:
         """The subscriptions that a message matches; MessageError says where and why it is refused."""
         found = self._index.find(Message(message))
-        matches = Matches(self, found.places, found.slots)
+        return self.matches(found.places, found.slots)
+
+    def matches(self, places: set[Place] | None, slots: Ints) -> Matches:
+        """The subscriptions of slots that were found; what they are stays so when others come and go."""
+        matches = Matches(self, places, slots)
         self._unread.add(matches)
         return matches
 
@@ -291,7 +312,7 @@ class Matcher:
 
         Like any pickle, the bytes must come from someone you trust. PackError if another version made them.
         """
-        with _collection_paused(lambda: False):
+        with collection_paused(lambda: False):
             matcher = unpack(data)
         assert isinstance(matcher, Matcher)
         return matcher
@@ -309,7 +330,7 @@ class Matcher:
         return Matcher.unpack(Path(path).read_bytes())
 
     def __getstate__(self) -> dict[str, Any]:
-        self._freeze_unread()
+        self.freeze_unread()
         subscriptions = list(self._subscriptions.values())
         texts = {s.number: s.text for s in subscriptions if s.text != self._index.text(s.slot)}
         columns = (

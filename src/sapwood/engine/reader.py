@@ -8,6 +8,7 @@ Nothing outside the message is ever fetched; see `doctype` for what is inside.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import cache
 from typing import NoReturn
@@ -15,12 +16,13 @@ from xml.parsers import expat
 
 from sapwood.engine.doctype import DoctypeGuard, Refused
 from sapwood.engine.document import Document
-from sapwood.engine.encoding import BYTE_ORDER_MARKS, decoded
+from sapwood.engine.encoding import BYTE_ORDER_MARKS, decoded, is_utf8
 from sapwood.engine.limits import Limits
 from sapwood.engine.machine import Place
 from sapwood.errors import MessageError
 
 SEPARATOR = "}"
+START_TAG = re.compile(rb"""<(?:[^'">]|"[^"]*"|'[^']*')*>""")
 
 
 class Message:
@@ -64,8 +66,15 @@ def read_structure(message: Message, limits: Limits, root: Place) -> list[Place]
     return seen
 
 
-def read_document(message: Message, limits: Limits, root: Place, with_text: bool) -> Document:
-    """The message's nodes, and the hits of its values in the places it passes through."""
+def read_document(
+    message: Message, limits: Limits, root: Place, with_text: bool, with_source: bool = False
+) -> Document:
+    """The message's nodes, and the hits of its values in the places it passes through.
+
+    With its source, also where in the message, in UTF-8, each element stands.
+    """
+    if with_source:
+        message = _in_utf8(message)
     parser, names_seen = _parser(message, limits)
     document = Document(root)
     places, names, parents, ends = document.places, document.names, document.parents, document.ends
@@ -135,6 +144,8 @@ def read_document(message: Message, limits: Limits, root: Place, with_text: bool
 
     parser.StartElementHandler = start
     parser.EndElementHandler = end
+    if with_source:
+        _note_places(parser, message, document, start, end, limits)
     if with_text:
         parser.buffer_text = True
         parser.CharacterDataHandler = pending.append
@@ -143,7 +154,67 @@ def read_document(message: Message, limits: Limits, root: Place, with_text: bool
     _run(parser, message, limits, names_seen)
     ends[0] = len(places)
     text_ends[0] = len(texts)
+    if with_source:
+        # They refer to the parser and it to them: without this, only the garbage collector frees them.
+        parser.StartElementHandler = parser.EndElementHandler = parser.StartNamespaceDeclHandler = None
     return document
+
+
+def _note_places(
+    parser: expat.XMLParserType,
+    message: Message,
+    document: Document,
+    start: Callable[[str, list[str]], None],
+    end: Callable[[str], None],
+    limits: Limits,
+) -> None:
+    """Makes the callbacks also note where elements start and stop, and what namespaces they declare."""
+    data = document.source = message.data
+    document.verbatim = not (b"<!DOCTYPE" in data and (b"<!ENTITY" in data or b"<!ATTLIST" in data))
+    starts, stops, declarations = document.starts, document.stops, document.declarations
+    places, parents = document.places, document.parents
+    check = _namespace_check(limits.name_length)
+    current = [0]
+
+    def start_noting(name: str, attributes: list[str]) -> None:
+        current[0] = len(places)
+        starts.append(parser.CurrentByteIndex)
+        stops.append(0)
+        start(name, attributes)
+
+    def end_noting(name: str) -> None:
+        element, at = current[0], parser.CurrentByteIndex
+        # For <a/> expat reports the place after the tag, for <a></a> that of the end tag.
+        childless = element == len(places) - 1
+        if not (childless and data[at - 2 : at] == b"/>" and _tag_end(data, starts[element]) == at):
+            at = data.find(b">", at) + 1
+        stops[element] = at
+        current[0] = parents[element]
+        end(name)
+
+    def declare(prefix: str | None, uri: str | None) -> None:
+        check(prefix, uri)
+        declarations.setdefault(len(places), []).append((prefix or "", uri or ""))
+
+    parser.StartElementHandler, parser.EndElementHandler = start_noting, end_noting
+    parser.StartNamespaceDeclHandler = declare
+
+
+def _tag_end(data: bytes, start: int) -> int:
+    """The place after the start tag that starts there."""
+    tag = START_TAG.match(data, start)
+    assert tag is not None
+    return tag.end()
+
+
+def _in_utf8(message: Message) -> Message:
+    """The same message in UTF-8, unless its encoding cannot be read: then let the parser say so."""
+    if is_utf8(message.data, message.encoding):
+        return message
+    try:
+        return Message(decoded(message.data, message.encoding))
+    except MessageError:
+        return message
 
 
 def element_slices(message: Message) -> tuple[str, list[tuple[int, int]]] | None:

@@ -30,6 +30,13 @@ class Number(Expr):
 
 
 @dataclass(frozen=True, slots=True)
+class Variable(Expr):
+    """A node-set that is bound outside the expression."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class Call(Expr):
     name: str
     args: tuple[Expr, ...]
@@ -75,6 +82,30 @@ class Filtered(Expr):
     predicates: tuple[Expr, ...]
 
 
+def operands(expr: Expr) -> tuple[Expr, ...]:
+    """The expressions that one is made of, but for predicates, whose context is another."""
+    match expr:
+        case Binary(left=left, right=right):
+            return left, right
+        case Negate(operand=operand):
+            return (operand,)
+        case Call(args=args):
+            return args
+        case LocationPath(base=Expr() as base) | Filtered(base=base):
+            return (base,)
+    return ()
+
+
+def predicates_in(expr: Expr) -> tuple[Expr, ...]:
+    """The predicates that stand directly on the expression or on its steps."""
+    match expr:
+        case LocationPath(steps=steps):
+            return tuple(predicate for step in steps for predicate in step.predicates)
+        case Filtered(predicates=predicates):
+            return predicates
+    return ()
+
+
 RETURN_TYPES: dict[str, ExprType] = {
     "last": "number",
     "position": "number",
@@ -107,7 +138,7 @@ RETURN_TYPES: dict[str, ExprType] = {
 
 
 def type_of(expr: Expr) -> ExprType:
-    """The static type of an expression; XPath 1.0 without variables always has one."""
+    """The static type of an expression: XPath 1.0 always has one where variables are node-sets."""
     match expr:
         case Text():
             return "string"
@@ -115,7 +146,7 @@ def type_of(expr: Expr) -> ExprType:
             return "number"
         case Call(name=name):
             return RETURN_TYPES[name]
-        case Binary(op="|") | LocationPath() | Filtered():
+        case Binary(op="|") | LocationPath() | Filtered() | Variable():
             return "node-set"
         case Binary(op="or" | "and" | "=" | "!=" | "<" | "<=" | ">" | ">="):
             return "boolean"

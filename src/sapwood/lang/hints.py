@@ -39,13 +39,43 @@ XPATH2_OPERATORS = {
 }
 XPATH2_KEYWORDS = {
     "if": "XPath 2.0 conditionals are not in XPath 1.0: use (a and b) or (not(a) and c)",
-    "for": "'for … return' is not an XPath 1.0 filter",
+    "for": "'for … return' is no XPath 1.0 filter: it makes new messages, at a Broker",
     "some": "comparisons in XPath 1.0 are already existential: write path = value",
     "every": "write not(path[not(condition)])",
     "let": "'let' is not XPath 1.0",
     "element": "write * for any element",
     "item": "write node()",
     "document-node": "write /",
+}
+# What XQuery has and for-where-return queries do not, by the word it starts with.
+XQUERY_CLAUSES = {
+    "order": "'order by'",
+    "stable": "'order by'",
+    "group": "'group by'",
+    "count": "a 'count' clause",
+    "declare": "declarations before the query",
+    "import": "imports before the query",
+    "xquery": "a version before the query",
+    "where": "a second 'where'",
+    "for": "a 'for' after 'where'",
+    "let": "a 'let' after 'where'",
+}
+XQUERY_BINDINGS = {
+    "at": "'at' to count bindings",
+    "as": "types of variables",
+    "allowing": "'allowing empty'",
+}
+XQUERY_EXPRESSIONS = {
+    "if": "'if … then … else'",
+    "some": "'some … satisfies'",
+    "every": "'every … satisfies'",
+    "typeswitch": "'typeswitch'",
+    "switch": "'switch'",
+    "element": "computed constructors",
+    "attribute": "computed constructors",
+    "text": "computed constructors",
+    "document": "computed constructors",
+    "(:": "comments",
 }
 AXES = frozenset(
     {

@@ -52,11 +52,34 @@ def tokenize(query: str) -> list[Token]:
     while position < len(query):
         match = _TOKEN.match(query, position)
         if match is None:
-            raise _unknown(query, position)
+            raise unknown(query, position)
         position = match.end()
         if match.lastgroup != "space":
             tokens.append(_classified(match, tokens))
     tokens.append(Token("end", "", len(query), len(query)))
+    return tokens
+
+
+def tokens_from(text: str, start: int) -> list[Token]:
+    """The tokens of an expression that starts somewhere in a text of another language.
+
+    They end with the first that cannot belong to it: a name where an operator is due, or a token of kind
+    `end` with the character that XPath cannot read.
+    """
+    tokens: list[Token] = []
+    position = start
+    while (match := _TOKEN.match(text, position)) is not None:
+        position = match.end()
+        if match.lastgroup == "space":
+            continue
+        token = _classified(match, tokens)
+        if token.kind == "name" and _operator_may_follow(tokens):
+            return [*tokens, token]
+        tokens.append(token)
+    found = text[position : position + 1]
+    if found in ("'", '"'):
+        raise unknown(text, position)
+    tokens.append(Token("end", found, position, position))
     return tokens
 
 
@@ -78,7 +101,8 @@ def _operator_may_follow(before: list[Token]) -> bool:
     return last.kind != "operator" and not (last.kind == "symbol" and last.text in _OPERAND_EXPECTED_AFTER)
 
 
-def _unknown(query: str, position: int) -> QueryError:
+def unknown(query: str, position: int) -> QueryError:
+    """The error for a character that starts no token."""
     character = query[position]
     if character in "'\"":
         return QueryError("a string that is never closed", query, position, f"add the missing {character}")

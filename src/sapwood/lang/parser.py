@@ -23,7 +23,7 @@ from sapwood.lang.ast import (
     Text,
     type_of,
 )
-from sapwood.lang.lexer import Token, tokenize
+from sapwood.lang.lexer import Token, tokenize, tokens_from
 
 # (fewest, most) arguments; None is any number.
 _ARITY: dict[str, tuple[int, int | None]] = {
@@ -48,14 +48,27 @@ _XML_NAMESPACE = "http://www.w3.org/XML/1998/namespace"
 
 def parse(query: str, namespaces: Mapping[str, str] | None = None) -> Expr:
     """The syntax tree of the query; QueryError where it is not XPath 1.0."""
-    return _Parser(query, namespaces or {}).parse()
+    return _Parser(query, tokenize(query), namespaces or {}, {}).parse()
+
+
+def parse_inside(
+    text: str, start: int, namespaces: Mapping[str, str], variables: Mapping[str, Expr]
+) -> tuple[Expr, int]:
+    """The expression that starts somewhere in a text of another language, and where it ends.
+
+    A variable stands for the expression it is mapped to.
+    """
+    return _Parser(text, tokens_from(text, start), namespaces, variables).parse_first()
 
 
 class _Parser:
-    def __init__(self, query: str, namespaces: Mapping[str, str]) -> None:
+    def __init__(
+        self, query: str, tokens: list[Token], namespaces: Mapping[str, str], variables: Mapping[str, Expr]
+    ) -> None:
         self._query = query
         self._namespaces = namespaces
-        self._tokens = tokenize(query)
+        self._variables = variables
+        self._tokens = tokens
         self._at = 0
         self._depth = 0
 
@@ -94,7 +107,7 @@ class _Parser:
 
     def _unexpected(self, expected: str) -> QueryError:
         token = self._next
-        found = "the query ends" if token.kind == "end" else f"found {token.text!r}"
+        found = f"found {token.text!r}" if token.text else "the query ends"
         return self._error(f"{expected}, but {found}", token.start, self._hint_for(token))
 
     def _hint_for(self, token: Token) -> str | None:
@@ -121,6 +134,9 @@ class _Parser:
         if not self._at_end():
             raise self._unexpected("expected an operator or the end of the query")
         return expr
+
+    def parse_first(self) -> tuple[Expr, int]:
+        return self._expression(), self._end()
 
     def _at_end(self) -> bool:
         return self._next.kind == "end"
@@ -207,13 +223,21 @@ class _Parser:
         if token.kind == "number":
             return Number(float(token.text), start=token.start, end=token.end)
         if token.kind == "variable":
-            hint = "write the value itself, in quotes if it is a string"
-            raise self._error(f"no variable {token.text!r} is declared", token.start, hint)
+            return self._variable(token)
         if token.kind == "name":
             return self._call(token)
         inner = self._expression()
         self._expect(")", token)
         return inner
+
+    def _variable(self, token: Token) -> Expr:
+        known = self._variables.get(token.text[1:])
+        if known is not None:
+            return known
+        hint = "write the value itself, in quotes if it is a string"
+        if self._variables:
+            hint = f"there are {', '.join(f'${name}' for name in self._variables)}"
+        raise self._error(f"no variable {token.text!r} is declared", token.start, hint)
 
     def _call(self, name: Token) -> Call:
         if name.text not in RETURN_TYPES:

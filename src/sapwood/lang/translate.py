@@ -53,12 +53,15 @@ class Reason:
 
 
 class Translator:
-    """Translates one query; then `reasons` tells what was weakened, and `hoisted` what must hold besides."""
+    """Translates one query; then `reasons` tells what was weakened, and `hoisted` what must hold besides.
 
-    def __init__(self) -> None:
+    Paths that are not absolute start at the document, or else at some other node.
+    """
+
+    def __init__(self, at_document: bool = True) -> None:
         self.reasons: list[Reason] = []
         self.hoisted: list[Condition] = []
-        self._in_predicate = 0
+        self._in_predicate = 0 if at_document else 1
         self._on_leaves = False  # whether the context node is an attribute or text
         self._no_hoisting = 0
 
@@ -84,9 +87,9 @@ class Translator:
         match expr:
             case ast.Binary(op="or"):
                 with self._without_hoisting():
-                    return any_of([self.boolean(part) for part in _flattened(expr, "or")])
+                    return any_of([self.boolean(part) for part in flattened(expr, "or")])
             case ast.Binary(op="and"):
-                return all_of([self.boolean(part) for part in _flattened(expr, "and")])
+                return all_of([self.boolean(part) for part in flattened(expr, "and")])
             case ast.Binary(op="=" | "!=" | "<" | "<=" | ">" | ">="):
                 return self._comparison(expr)
             case ast.Call():
@@ -305,12 +308,13 @@ class Translator:
                 on_leaves = any(route.at_leaf or not route.steps for route in nodes.routes)
                 kept = self._predicates(conditions, False, on_leaves)
                 return NodeSet([filtered(route, kept) for route in nodes.routes], nodes.beyond)
-        self.weaken(expr, "id() needs the types a DTD declares")
+        unknown = isinstance(expr, ast.Variable)
+        self.weaken(expr, "a variable in a predicate" if unknown else "id() needs the types a DTD declares")
         return NodeSet([Route(True)], ANYWHERE)
 
     def _union(self, expr: ast.Binary) -> NodeSet:
         with self._without_hoisting():
-            parts = [self.nodes(part) for part in _flattened(expr, "|")]
+            parts = [self.nodes(part) for part in flattened(expr, "|")]
         routes = list(dict.fromkeys(route for part in parts for route in part.routes))
         if all(part.beyond is None for part in parts):
             return NodeSet(routes)
@@ -391,7 +395,7 @@ def _offset_from_last(expr: ast.Expr) -> float | None:
     return None
 
 
-def _flattened(expr: ast.Expr, op: str) -> list[ast.Expr]:
+def flattened(expr: ast.Expr, op: str) -> list[ast.Expr]:
     """The operands of a chain of one operator; a loop, because chains may be thousands long."""
     parts: list[ast.Expr] = []
     while isinstance(expr, ast.Binary) and expr.op == op:

@@ -1,0 +1,254 @@
+"""Filters and transformations together, in one process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import NamedTuple
+
+from sapwood.engine.limits import Limits, Tuning
+from sapwood.engine.matcher import MANY, Matcher, Source, collection_paused
+from sapwood.engine.matches import Matches
+from sapwood.engine.pack import pack, unpack
+from sapwood.engine.reader import Message
+from sapwood.lang.flwor import is_flwor
+from sapwood.lang.fwr import compile_transformation
+from sapwood.lang.transformation import Transformation
+from sapwood.transform.network import Network
+
+
+class Delivery(NamedTuple):
+    """What a subscription gets of a message.
+
+    `message` is the id that the message was published with, or else its number, counted from 1. `body` is the
+    message itself for a filter, and for a transformation what it makes of it: XML in UTF-8.
+    """
+
+    subscription: Hashable
+    message: Hashable
+    body: bytes
+
+
+class Answer(NamedTuple):
+    """What a message is to all subscriptions: the filters it matches, and what others make of it."""
+
+    matches: Matches
+    made: list[tuple[int, bytes]]
+    """by the subscription's number, in any order"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Transforming:
+    """A subscription to a transformation: its place in the order, the network's entry, and its query."""
+
+    number: int
+    entry: int
+    text: str
+
+
+class Broker:
+    """Delivers messages to subscriptions: XPath filters, and for-where-return queries that reshape messages.
+
+    Subscriptions may come and go between messages at any time. Not for use by several threads at once.
+    """
+
+    def __init__(
+        self,
+        namespaces: Mapping[str, str] | None = None,
+        limits: Limits | None = None,
+        tuning: Tuning | None = None,
+    ) -> None:
+        self._matcher = Matcher(namespaces, limits, tuning)
+        self._network = Network(self._matcher.index, self._matcher.namespaces)
+        self._transforming: dict[Hashable, _Transforming] = {}
+        self._numbers_of: dict[int, list[int]] = {}  # the subscriptions of an entry of the network
+        self._by_number: dict[int, Hashable] = {}
+        self._published = 0
+
+    # -- subscriptions ---------------------------------------------------------------------------------
+
+    def declare(self, namespaces: Mapping[str, str]) -> None:
+        """Declares further prefixes for queries to come; ValueError for one that is bound already."""
+        self._matcher.declare(namespaces)
+
+    def subscribe(self, id: Hashable, query: str) -> None:
+        """Subscribes `id` to a filter or a transformation. QueryError says where and why it is neither."""
+        if id in self:
+            raise ValueError(f"{id!r} is subscribed already; replace() changes its query")
+        if is_flwor(query):
+            self._enrol(id, compile_transformation(query, self._matcher.namespaces), None)
+        else:
+            self._matcher.add(id, query)
+
+    def subscribe_many(
+        self,
+        pairs: Iterable[tuple[Hashable, str]],
+        on_error: Callable[[Hashable, ValueError], None] | None = None,
+    ) -> None:
+        """Subscribes many at once, in order.
+
+        What cannot be subscribed is told to `on_error`, and the rest go in; without it, the error is raised
+        with a note that names the subscription, and those before it stay.
+        """
+        before = len(self)
+        with collection_paused(lambda: len(self) - before > MANY):
+            for i, (id, query) in enumerate(pairs):
+                if i == MANY:
+                    self._matcher.index.machine.forget()
+                try:
+                    self.subscribe(id, query)
+                except ValueError as error:
+                    if on_error is None:
+                        error.add_note(f"in the query of subscription {id!r}")
+                        raise
+                    on_error(id, error)
+
+    def unsubscribe(self, id: Hashable) -> None:
+        """Ends a subscription; KeyError if there is none."""
+        if id in self._transforming:
+            self._withdraw(id)
+        else:
+            self._matcher.remove(id)
+
+    def replace(self, id: Hashable, query: str) -> None:
+        """Changes the query of a subscription, which keeps its place in the order."""
+        number = self._number(id)
+        transformation = compile_transformation(query, self._matcher.namespaces) if is_flwor(query) else None
+        if transformation is None and id in self._matcher:
+            self._matcher.replace(id, query)
+            return
+        if transformation is None:
+            self._matcher.add(id, query, number)
+            self._withdraw(id)
+            return
+        self.unsubscribe(id)
+        self._enrol(id, transformation, number)
+
+    def query(self, id: Hashable) -> str:
+        """The query that `id` is subscribed to."""
+        transforming = self._transforming.get(id)
+        return transforming.text if transforming is not None else self._matcher.query(id)
+
+    def _enrol(self, id: Hashable, transformation: Transformation, number: int | None) -> None:
+        self._matcher.freeze_unread()
+        entry = self._network.add(transformation)
+        number = self._matcher.new_number() if number is None else number
+        shared = self._network.entry(entry).text  # equal texts are kept once
+        text = shared if shared == transformation.text else transformation.text
+        self._transforming[id] = _Transforming(number, entry, text)
+        self._numbers_of.setdefault(entry, []).append(number)
+        self._by_number[number] = id
+
+    def _withdraw(self, id: Hashable) -> None:
+        self._matcher.freeze_unread()
+        transforming = self._transforming.pop(id)
+        del self._by_number[transforming.number]
+        numbers = self._numbers_of[transforming.entry]
+        numbers.remove(transforming.number)
+        if not numbers:
+            del self._numbers_of[transforming.entry]
+        self._network.remove(transforming.entry)
+
+    def _number(self, id: Hashable) -> int:
+        transforming = self._transforming.get(id)
+        return transforming.number if transforming is not None else self._matcher.number(id)
+
+    def __contains__(self, id: Hashable) -> bool:
+        return id in self._transforming or id in self._matcher
+
+    def __len__(self) -> int:
+        return len(self._transforming) + len(self._matcher)
+
+    def __iter__(self) -> Iterator[Hashable]:
+        """The ids, in the order subscribed."""
+        return iter(sorted([*self._matcher, *self._transforming], key=self._number))
+
+    @property
+    def filters(self) -> Matcher:
+        """The subscriptions that are filters; to be changed by way of the broker only."""
+        return self._matcher
+
+    @property
+    def transformations(self) -> int:
+        """How many subscriptions are transformations."""
+        return len(self._transforming)
+
+    # -- messages --------------------------------------------------------------------------------------
+
+    def publish(self, message: Source, id: Hashable = None) -> list[Delivery]:
+        """Delivers a message to all it concerns, in the order subscribed.
+
+        MessageError says where and why a message is refused; then nobody gets it.
+        """
+        source = Message(message)
+        answer = self._answer(source)
+        self._published += 1
+        name = self._published if id is None else id
+        by_number = self._by_number
+        numbered = sorted(answer.made)
+        made = [Delivery(by_number[number], name, body) for number, body in numbered]
+        passed = [Delivery(subscriber, name, source.data) for subscriber in answer.matches]
+        if made and passed:
+            return sorted(made + passed, key=lambda delivery: self._number(delivery.subscription))
+        return made or passed
+
+    def answer(self, message: Source) -> Answer:
+        """The filters that a message matches and what transformations make of it, in no order and as lazy
+        as can be: for those who pass on many at once."""
+        return self._answer(Message(message))
+
+    def _answer(self, message: Message) -> Answer:
+        found = self._matcher.index.find(message)
+        if not self._transforming:
+            return Answer(self._matcher.matches(found.places, found.slots), [])
+        made = [
+            (number, body)
+            for entry, body in self._network.run(message, found).bodies()
+            for number in self._numbers_of[entry]
+        ]
+        filters = found.slots[~self._network.claimed(found.slots)]
+        return Answer(self._matcher.matches(None, filters), made)
+
+    def take_costs(self) -> dict[Hashable, float]:
+        """Seconds spent on each subscription that is evaluated on its own, since this was last asked."""
+        costs = self._matcher.index.costs
+        alone = {slot: spent for slot, spent in costs.items() if slot in self._network.alone}
+        for slot in alone:
+            del costs[slot]
+        spent = {self._first_subscriber(slot): ns / 1e9 for slot, ns in alone.items() if ns}
+        return self._matcher.take_costs() | spent
+
+    def _first_subscriber(self, slot: int) -> Hashable:
+        return self._by_number[min(self._numbers_of[self._network.alone[slot]])]
+
+    # -- packed ----------------------------------------------------------------------------------------
+
+    def pack(self) -> bytes:
+        """The compiled subscriptions as bytes, for another process or another day."""
+        return pack(self)
+
+    @staticmethod
+    def unpack(data: bytes) -> Broker:
+        """The broker that was packed, in a fraction of the time it takes to compile its queries.
+
+        Like any pickle, the bytes must come from someone you trust. PackError if another version made them.
+        """
+        with collection_paused(lambda: False):
+            broker = unpack(data)
+        assert isinstance(broker, Broker)
+        return broker
+
+    # -- the end ---------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Ends the thread that evaluates with lxml, if there is one."""
+        self._matcher.close()
+
+    def __enter__(self) -> Broker:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,318 @@
+"""For-where-return text → its clauses, with the XPath expressions in them parsed.
+
+    <wrapper>{
+      for $v in path, $w in $v/path  let $x := path  where condition  return <made>{$x}</made>
+    }</wrapper>
+
+The syntax is XQuery's; the expressions are XPath 1.0 with variables. What XQuery has besides is refused by
+name. `let` is a name for an expression and is written out wherever it is used.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from sapwood.errors import QueryError
+from sapwood.lang import ast, hints
+from sapwood.lang.constructor import NAME, ConstructorReader, Tag
+from sapwood.lang.lexer import tokens_from, unknown
+from sapwood.lang.parser import parse_inside
+from sapwood.lang.transformation import Standing
+
+_START = re.compile(rf"\s*(?:<|(?:for|let)\s*\$|(?:for|let)\s+{NAME}\s+(?:in\b|:=))")
+_KEYWORD = re.compile(rf"\s*({NAME})(?![\w.\-·:])")
+_VARIABLE = re.compile(rf"\s*\$({NAME})")
+_SPACE = re.compile(r"\s*")
+_DOCUMENT = ("doc", "msg")
+_OF_CONTEXT = frozenset(
+    {"string", "number", "name", "local-name", "namespace-uri", "string-length", "normalize-space"}
+)
+
+
+def is_flwor(text: str) -> bool:
+    """Whether a text is meant as a for-where-return query: no XPath starts like one."""
+    return _START.match(text) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Enclosed:
+    """An expression, as parsed and as an XPath processor takes it: `let` written out, paths absolute."""
+
+    expr: ast.Expr
+    xpath: str
+    start: int
+    standing: Standing = "content"
+    default_namespace: str = ""
+    taken: tuple[str, ...] = ()
+    """the attributes that its start tag has already"""
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    name: str
+    path: Enclosed
+
+
+@dataclass(frozen=True, slots=True)
+class Flwor:
+    """The clauses; `before` and `after` are the wrapper's constants."""
+
+    bindings: tuple[Binding, ...]
+    where: Enclosed | None
+    result: tuple[str | Enclosed, ...]
+    constructed: bool
+    """whether the result is an element, rather than what an expression yields"""
+    before: str = ""
+    after: str = ""
+
+
+def parse_flwor(text: str, namespaces: Mapping[str, str] | None = None) -> Flwor:
+    """The clauses of a for-where-return query; QueryError says where and why it is none."""
+    return _Parser(text, namespaces or {}).parse()
+
+
+class _Parser:
+    def __init__(self, text: str, namespaces: Mapping[str, str]) -> None:
+        self._text = text
+        self._namespaces = namespaces
+        root = ast.LocationPath(True, None, (), start=0, end=0)
+        self._variables: dict[str, ast.Expr] = dict.fromkeys(_DOCUMENT, root)
+        self._inlined: dict[str, str] = {}  # `let` variables as XPath
+        self._of_attributes: set[str] = set()
+        self._of_document = set(_DOCUMENT)
+        self._scope: Mapping[str, str] = {}  # the namespaces of the wrapper
+
+    def parse(self) -> Flwor:
+        at = self._space(0)
+        if self._text.startswith("<", at):
+            flwor, end = self._wrapped(at)
+        else:
+            flwor, end = self._flwor(at)
+        if self._space(end) < len(self._text):
+            raise self._expected("the end of the query", end)
+        return flwor
+
+    def _wrapped(self, start: int) -> tuple[Flwor, int]:
+        parts, end = ConstructorReader(self._text, self._namespaces, _Wrapper(self)).read(start, {})
+        inner = [part for part in parts if isinstance(part, Flwor)]
+        if len(inner) != 1:
+            hint = "write <wrapper>{ for $v in path return … }</wrapper>"
+            raise self._error(f"expected one 'for … return' in the wrapper, found {len(inner)}", start, hint)
+        at = parts.index(inner[0])
+        before, after = "".join(map(str, parts[:at])), "".join(map(str, parts[at + 1 :]))
+        found = inner[0]
+        return Flwor(found.bindings, found.where, found.result, found.constructed, before, after), end
+
+    # -- clauses ---------------------------------------------------------------------------------------
+
+    def inside(self, at: int, tag: Tag) -> tuple[Flwor, int]:
+        """The clauses inside a wrapper."""
+        self._scope = dict(tag.namespaces)
+        return self._flwor(at)
+
+    def _flwor(self, at: int) -> tuple[Flwor, int]:
+        start = at
+        bindings: list[Binding] = []
+        where: Enclosed | None = None
+        while True:
+            keyword, after = self._keyword(at)
+            if keyword == "for":
+                at = self._for(after, bindings)
+            elif keyword == "let":
+                at = self._let(after)
+            else:
+                break
+        if not bindings:
+            raise self._expected("'for $v in path'", start)
+        if keyword == "where":
+            where, at = self._expression(after)
+            keyword, after = self._keyword(at)
+        if keyword != "return":
+            raise self._expected("'where' or 'return'" if where is None else "'return'", at)
+        result, constructed, end = self._result(after)
+        return Flwor(tuple(bindings), where, result, constructed), end
+
+    def _for(self, at: int, bindings: list[Binding]) -> int:
+        while True:
+            name, at = self._new_variable(at)
+            keyword, after = self._keyword(at)
+            if keyword in hints.XQUERY_BINDINGS:
+                raise self._unsupported(hints.XQUERY_BINDINGS[keyword], at)
+            if keyword != "in":
+                raise self._expected(f"'in' after ${name}", at)
+            path, at = self._expression(after)
+            if ast.type_of(path.expr) != "node-set":
+                kind = ast.type_of(path.expr)
+                raise self._error(f"'for' binds nodes, and this is a {kind}", path.start)
+            bindings.append(Binding(name, path))
+            if self.selects_attributes(path.expr):
+                self._of_attributes.add(name)
+            if path.xpath == "/":
+                self._of_document.add(name)
+            self._variables[name] = ast.Variable(name, start=path.start, end=at)
+            if not self._text.startswith(",", self._space(at)):
+                return at
+            at = self._space(at) + 1
+
+    def _let(self, at: int) -> int:
+        while True:
+            name, at = self._new_variable(at)
+            at = self._space(at)
+            if not self._text.startswith(":=", at):
+                raise self._expected(f"':=' after ${name}", at)
+            value, at = self._expression(at + 2)
+            self._variables[name] = value.expr
+            self._inlined[name] = value.xpath
+            if not self._text.startswith(",", self._space(at)):
+                return at
+            at = self._space(at) + 1
+
+    def _new_variable(self, at: int) -> tuple[str, int]:
+        match = _VARIABLE.match(self._text, at)
+        if match is None:
+            raise self._expected("a variable such as $v", at)
+        name = match[1]
+        if name in self._variables and name not in _DOCUMENT:
+            at = self._space(at)
+            raise self._error(f"the variable ${name} is bound already", at, "choose another name")
+        return name, match.end()
+
+    def _result(self, at: int) -> tuple[tuple[str | Enclosed, ...], bool, int]:
+        at = self._space(at)
+        if self._text.startswith("<", at):
+            parts, end = ConstructorReader(self._text, self._namespaces, self).read(at, self._scope)
+            if self._text.startswith("<", self._space(end)):
+                raise self._error("a second element", self._space(end), "put both into one element")
+            return tuple(parts), True, end
+        value, end = self._expression(at)
+        if self.selects_attributes(value.expr):
+            hint = "write string(…) for its value, or put it into an element"
+            raise self._error("an attribute needs an element to stand in", at, hint)
+        return (value,), False, end
+
+    # -- expressions -----------------------------------------------------------------------------------
+
+    def enclosed(self, start: int, tag: Tag, in_value: bool) -> tuple[Enclosed, Standing, int]:
+        """What the constructor asks for: the expression in braces."""
+        found, end = self._expression(start, tag.namespaces)
+        attributes = self.selects_attributes(found.expr)
+        standing: Standing = "attribute value" if in_value else "attributes" if attributes else "content"
+        taken = tuple(tag.attributes) if standing == "attributes" else ()
+        return replace(found, standing=standing, taken=taken), standing, end
+
+    def _expression(self, at: int, scope: Mapping[str, str] | None = None) -> tuple[Enclosed, int]:
+        at = self._space(at)
+        self._refuse_xquery(at)
+        scope = self._scope if scope is None else scope
+        namespaces = {**self._namespaces, **scope} if scope else self._namespaces
+        expr, end = parse_inside(self._text, at, namespaces, self._variables)
+        self._check_context(expr)
+        inside = scope.get("", "")
+        return Enclosed(expr, self._xpath(at, end), at, default_namespace=inside), end
+
+    def _refuse_xquery(self, at: int) -> None:
+        if is_flwor(self._text[at : at + 200]):
+            nested = "an element constructor" if self._text[at] == "<" else "a 'for' or 'let'"
+            raise self._unsupported(f"{nested} inside an expression", at)
+        match = re.compile(rf"({NAME})\s*[({{$\"']|({NAME})\s+{NAME}\s*\{{|\(:").match(self._text, at)
+        word = (match[1] or match[2] or "(:") if match else ""
+        if word in hints.XQUERY_EXPRESSIONS:
+            raise self._unsupported(hints.XQUERY_EXPRESSIONS[word], at)
+
+    def _check_context(self, expr: ast.Expr) -> None:
+        """Outside predicates there is no context node that a path could start from."""
+        parts = [expr]
+        while parts:
+            part = parts.pop()
+            match part:
+                case ast.LocationPath(absolute=False, base=None):
+                    hint = "start it with /, $doc or a variable"
+                    raise self._error("a path that starts nowhere", part.start, hint)
+                case ast.Call(name="position" | "last" as name):
+                    raise self._error(f"{name}() counts in a predicate, and there is none here", part.start)
+                case ast.Call(name=name, args=()) if name in _OF_CONTEXT:
+                    raise self._error(f"{name}() of what? There is no context node here", part.start)
+            parts += ast.operands(part)
+
+    def selects_attributes(self, expr: ast.Expr) -> bool:
+        """Whether the expression yields attribute nodes."""
+        match expr:
+            case ast.Variable(name=name):
+                return name in self._of_attributes
+            case ast.LocationPath(steps=(*_, last)):
+                return last.axis == "attribute"
+            case ast.Filtered(base=base):
+                return self.selects_attributes(base)
+            case ast.Binary(op="|", left=left, right=right):
+                sides = self.selects_attributes(left), self.selects_attributes(right)
+                if sides[0] != sides[1]:
+                    raise self._error("a union of attributes and other nodes", expr.start)
+                return sides[0]
+        return False
+
+    def _xpath(self, start: int, end: int) -> str:
+        """The expression with `let` written out and the document as `/`."""
+        text = self._text[start:end]
+        if not any(f"${name}" in text for name in (*self._inlined, *self._of_document)):
+            return text
+        pieces: list[str] = []
+        before = start
+        for token, following in pairwise(tokens_from(self._text, start)):
+            name = token.text[1:]
+            if token.kind != "variable" or token.start >= end:
+                continue
+            pieces.append(self._text[before : token.start])
+            if name in self._inlined:
+                pieces.append(f"({self._inlined[name]})")
+            elif name in self._of_document:
+                pieces.append("" if following.text.startswith("/") else "/")
+            else:
+                pieces.append(token.text)
+            before = token.end
+        return "".join(pieces) + self._text[before:end]
+
+    # -- helpers ---------------------------------------------------------------------------------------
+
+    def _keyword(self, at: int) -> tuple[str, int]:
+        """The word at a place, and the place after it; empty if there is none."""
+        match = _KEYWORD.match(self._text, at)
+        return (match[1], match.end()) if match else ("", at)
+
+    def _space(self, at: int) -> int:
+        match = _SPACE.match(self._text, at)
+        return match.end() if match else at
+
+    def _expected(self, wanted: str, at: int) -> QueryError:
+        at = self._space(at)
+        keyword, _ = self._keyword(at)
+        if keyword in hints.XQUERY_CLAUSES:
+            return self._unsupported(hints.XQUERY_CLAUSES[keyword], at)
+        if at >= len(self._text):
+            return self._error(f"expected {wanted}, but the query ends", at)
+        found = keyword or self._text[at]
+        hint = None
+        if not keyword and self._text[at] not in "<>{}),:":
+            hint = unknown(self._text, at).hint
+        if found == ",":
+            hint = "put one expression in each pair of braces, inside an element"
+        return self._error(f"expected {wanted}, but found {found!r}", at, hint)
+
+    def _unsupported(self, what: str, at: int) -> QueryError:
+        return self._error(f"XQuery allows {what}, Sapwood does not", at)
+
+    def _error(self, reason: str, position: int, hint: str | None = None) -> QueryError:
+        return QueryError(reason, self._text, position, hint)
+
+
+class _Wrapper:
+    """Reads the braces of a wrapper, in which the clauses stand."""
+
+    def __init__(self, parser: _Parser) -> None:
+        self._parser = parser
+
+    def enclosed(self, start: int, tag: Tag, in_value: bool) -> tuple[Flwor, Standing, int]:
+        flwor, end = self._parser.inside(start, tag)
+        return flwor, "content", end

@@ -1,0 +1,179 @@
+"""What the network makes of one message. Whatever two transformations ask for is found and written once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from time import perf_counter_ns
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sapwood.engine.document import ContextNode, Document
+from sapwood.engine.evaluate import Evaluator
+from sapwood.engine.index import Found, Index
+from sapwood.engine.join import Reached
+from sapwood.engine.reader import Message
+from sapwood.engine.values import Ints
+from sapwood.lang.pattern import TEXT, Step
+from sapwood.transform import walk
+from sapwood.transform.fragments import Fragments
+from sapwood.transform.groups import Group
+from sapwood.transform.templates import Template, Writer
+
+if TYPE_CHECKING:
+    from sapwood.transform.network import Filling, Network, SharedTemplate
+
+Nodes = tuple[int, ...]
+
+
+class Run:
+    """The transformations of one message."""
+
+    def __init__(self, network: Network, index: Index, message: Message, found: Found) -> None:
+        assert found.evaluator is not None
+        self._network = network
+        self._index = index
+        self._message = message
+        self._found = found
+        self._evaluator: Evaluator = found.evaluator
+        self._document: Document = found.evaluator.document
+        self._fragments = Fragments(self._document, lambda use: index.refiner.on_tree(message, use))
+        self._writer = Writer(self._document, self._fragments)
+        self._reached: _Groups | None = None
+        self._pieces: dict[tuple[int, int], bytes] = {}
+        self._bodies: dict[tuple[int, Nodes], bytes] = {}
+
+    def bodies(self) -> Iterator[tuple[int, bytes]]:
+        """The entries that make something of the message, and what."""
+        templates = self._network.templates
+        for slot, nodes in self._bound():
+            for number, template in self._network.bindings[slot].entries.items():
+                key = template, nodes
+                body = self._bodies.get(key)
+                if body is None:
+                    pieces = [self._piece(template, node) for node in nodes]
+                    body = self._bodies[key] = templates[template].template.body(pieces)
+                yield number, body
+        for number in self._alone():
+            groups = self._groups_alone(number)
+            if groups:
+                yield number, self._template_alone(number).body(groups)
+
+    def groups(self) -> Iterator[tuple[int, list[Group]]]:
+        """The entries that patterns can say and that make something of the message, and their groups."""
+        for slot, nodes in self._bound():
+            for number, template in self._network.bindings[slot].entries.items():
+                shared = self._network.templates[template]
+                yield number, [Group((node,), self._lists(shared, node)) for node in nodes]
+        for number in self._alone():
+            if self._network.entry(number).template >= 0:
+                groups = walk.groups(self._network.transformation(number), self._evaluator, self._document)
+                if groups:
+                    yield number, groups
+
+    # -- bound by the join -----------------------------------------------------------------------------
+
+    def _bound(self) -> Iterator[tuple[int, Nodes]]:
+        """The slots that are bound, and to which elements, in document order."""
+        if not self._found.joined:
+            for slot in self._found.slots.tolist():
+                if slot in self._network.bindings:
+                    path, _ = self._network.binding(slot)
+                    yield slot, tuple(n for n in self._evaluator.select(path) if isinstance(n, int))
+            return
+        for slot, nodes in _grouped(self._found, len(self._document)):
+            if not self._network.bindings[slot].exact:
+                _, condition = self._network.binding(slot)
+                nodes = tuple(node for node in nodes if self._evaluator.holds(condition, node))
+            if nodes:
+                yield slot, nodes
+
+    def _piece(self, template: int, node: int) -> bytes:
+        key = template, node
+        piece = self._pieces.get(key)
+        if piece is None:
+            shared = self._network.templates[template]
+            piece = self._pieces[key] = self._writer.group(shared.template, self._lists(shared, node))
+        return piece
+
+    def _lists(self, shared: SharedTemplate, node: int) -> tuple[list[ContextNode], ...]:
+        return tuple([self._filled(filling, node) for filling in shared.fillings])
+
+    def _filled(self, filling: Filling, node: int) -> list[ContextNode]:
+        if filling.group is None or not self._found.joined:
+            start = walk.start(filling.origin, (node,))
+            return walk.reached(filling.paths, start, self._evaluator, self._document)
+        if self._reached is None:
+            self._reached = _Groups(self._found.reached, self._found.bound_to, len(self._document))
+        elements = [node] if filling.group < 0 else self._reached.of(filling.group, node)
+        return list(elements) if filling.leaf is None else self._leaves(elements, filling.leaf)
+
+    def _leaves(self, elements: list[int], leaf: Step) -> list[ContextNode]:
+        document = self._document
+        if leaf.test == TEXT:
+            return self._evaluator.follow(list(elements), leaf)
+        return [node for element in elements for node in document.attributes_named(element, leaf.test)]
+
+    # -- evaluated on their own ------------------------------------------------------------------------
+
+    def _alone(self) -> Iterator[int]:
+        alone = self._network.alone
+        if alone:
+            slots = self._found.slots[self._network.claimed(self._found.slots)]
+            yield from [alone[slot] for slot in slots.tolist() if slot in alone]
+
+    def _groups_alone(self, number: int) -> list[bytes]:
+        """The groups of an entry, written."""
+        started = perf_counter_ns()
+        entry = self._network.entry(number)
+        template = self._template_alone(number)
+        if entry.template >= 0:
+            groups = walk.groups(self._network.transformation(number), self._evaluator, self._document)
+            written = [self._writer.group(template, group.lists) for group in groups]
+        else:
+            refined = self._network.refined(number)
+            lists = self._index.refiner.on_tree(self._message, refined.groups)
+            written = [self._writer.group(template, group) for group in lists]
+        self._index.costs[entry.slot] += perf_counter_ns() - started
+        return written
+
+    def _template_alone(self, number: int) -> Template:
+        entry = self._network.entry(number)
+        if entry.template >= 0:
+            return self._network.templates[entry.template].template
+        return Template.of(self._network.transformation(number))
+
+
+def _grouped(found: Found, elements: int) -> Iterator[tuple[int, Nodes]]:
+    """The pairs of slots and elements, slot by slot, each once."""
+    if not len(found.bound_slots):
+        return
+    keys = np.unique(found.bound_slots.astype(np.int64) * elements + found.bound_to)
+    slots = keys // elements
+    nodes = (keys - slots * elements).tolist()
+    starts = np.flatnonzero(np.concatenate(([True], slots[1:] != slots[:-1])))
+    ends = [*starts[1:].tolist(), len(nodes)]
+    for slot, start, end in zip(slots[starts].tolist(), starts.tolist(), ends, strict=True):
+        yield slot, tuple(nodes[start:end])
+
+
+class _Groups:
+    """What every group reaches from the bound elements: the group-by of return paths."""
+
+    def __init__(self, reached: Reached, bound: Ints, elements: int) -> None:
+        is_bound = np.zeros(elements, np.bool_)
+        is_bound[bound] = True
+        wanted = is_bound.take(reached.start)
+        keys = reached.group[wanted].astype(np.int64) * elements + reached.start[wanted]
+        order = np.argsort(keys, kind="stable")  # so that each group stays in document order
+        keys = keys[order]
+        self._elements = elements
+        self._ends: list[int] = reached.end[wanted][order].tolist()
+        starts = np.flatnonzero(np.concatenate(([True], keys[1:] != keys[:-1]))) if len(keys) else keys
+        bounds = [*starts.tolist(), len(keys)]
+        self._slices = dict(zip(keys[starts].tolist(), pairwise(bounds), strict=True))
+
+    def of(self, group: int, element: int) -> list[int]:
+        found = self._slices.get(group * self._elements + element)
+        return self._ends[found[0] : found[1]] if found is not None else []

@@ -1,0 +1,122 @@
+"""Templates filled with nodes: the last step of every transformation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from sapwood.engine.document import ContextNode, Document, Leafnode
+from sapwood.lang.transformation import Hole, Transformation
+from sapwood.transform.fragments import Fragments, attribute_text, text
+
+XML_NAMESPACE = "http://www.w3.org/XML/1998/namespace"
+
+
+@dataclass(frozen=True, slots=True)
+class Foreign:
+    """What lxml found and no node of the document stands for."""
+
+    kind: str
+    """`attribute`, `text`, `markup` (a comment or processing instruction) or `value`"""
+    value: str
+    name: str = ""
+    """of an attribute, as the reader tells it"""
+    xml: str = ""
+    """of markup"""
+
+
+Item = ContextNode | Foreign
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """A template ready to be filled: constants as bytes."""
+
+    before: bytes
+    parts: tuple[bytes | Hole, ...]
+    after: bytes
+    spaced: bool
+
+    @staticmethod
+    def of(transformation: Transformation) -> Template:
+        parts = [part if isinstance(part, Hole) else part.encode() for part in transformation.template]
+        before, after = transformation.before.encode(), transformation.after.encode()
+        return Template(before, tuple(parts), after, transformation.spaced)
+
+    def body(self, groups: Iterable[bytes]) -> bytes:
+        """The result, of its groups."""
+        return b"%b%b%b" % (self.before, (b" " if self.spaced else b"").join(groups), self.after)
+
+
+class Writer:
+    """Fills templates with the nodes of one message."""
+
+    def __init__(self, document: Document, fragments: Fragments) -> None:
+        self._document = document
+        self._fragments = fragments
+
+    def group(self, template: Template, lists: Sequence[Sequence[Item]]) -> bytes:
+        """The template once, each hole filled with its list."""
+        pieces: list[bytes] = []
+        filled = iter(lists)
+        taken: set[str] | None = None
+        for part in template.parts:
+            if isinstance(part, bytes):
+                pieces.append(part)
+                taken = None
+            elif part.standing == "attributes":
+                taken = set(part.taken) if taken is None else taken
+                pieces.append(self._attributes(next(filled), taken).encode())
+            elif part.kind == "nodes" and part.standing == "content":
+                element = self._fragments.element
+                pieces += [
+                    element(item, part.default_namespace) if isinstance(item, int) else self._content(item)
+                    for item in next(filled)
+                ]
+            else:
+                value = self._value(part, next(filled))
+                in_tag = part.standing == "attribute value"
+                pieces.append((attribute_text(value) if in_tag else text(value)).encode())
+        return b"".join(pieces)
+
+    def _content(self, item: Leafnode | Foreign) -> bytes:
+        markup = isinstance(item, Foreign) and item.xml
+        return (markup or text(self._string(item))).encode()
+
+    def _value(self, hole: Hole, items: Sequence[Item]) -> str:
+        if hole.kind == "count":
+            return str(len(items))
+        if hole.kind == "nodes":
+            return " ".join(map(self._string, items))
+        return self._string(items[0]) if items else ""
+
+    def _string(self, item: Item) -> str:
+        return item.value if isinstance(item, Foreign) else self._document.string_value(item)
+
+    def _attributes(self, items: Sequence[Item], taken: set[str]) -> str:
+        """Attributes in a start tag; of several with one name, the first."""
+        pieces: list[str] = []
+        for item in items:
+            name, value = self._attribute(item)
+            if name not in taken:
+                taken.add(name)
+                pieces.append(_attribute(name, value, len(taken)))
+        return "".join(pieces)
+
+    def _attribute(self, item: Item) -> tuple[str, str]:
+        if isinstance(item, Foreign):
+            return item.name, item.value
+        assert isinstance(item, Leafnode)
+        return self._document.attributes[item.element][2 * item.number], self._string(item)
+
+
+def _attribute(name: str, value: str, number: int) -> str:
+    """An attribute as it stands in a start tag, with a prefix of its own if it is in a namespace."""
+    uri, _, local = name.rpartition("}")
+    written = f'="{attribute_text(value)}"'
+    if not uri:
+        return f" {local}{written}"
+    if uri == XML_NAMESPACE:
+        return f" xml:{local}{written}"
+    prefix = f"sapwood{number}"
+    return f' xmlns:{prefix}="{attribute_text(uri)}" {prefix}:{local}{written}'
