@@ -39,6 +39,14 @@ class Anchorings:
     def __len__(self) -> int:
         return len(self._keys)
 
+    @property
+    def used(self) -> int:
+        """How many numbers are in use."""
+        return len(self._numbers)
+
+    def uses(self, number: int) -> int:
+        return self._uses[number]
+
     def part(self, number: int) -> Part:
         return self._key(number)[0]
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from sapwood.engine.machine import Place, tests_passed_by
+from sapwood.engine.spans import Spans, element_spans
 from sapwood.engine.values import Hits
 from sapwood.lang.pattern import is_wildcard
 
@@ -29,6 +30,7 @@ class Document:
         "_by_name",
         "_children",
         "_depths",
+        "_spans",
         "_texts_of",
         "attributes",
         "declarations",
@@ -39,8 +41,6 @@ class Document:
         "parents",
         "places",
         "source",
-        "starts",
-        "stops",
         "text_after",
         "text_ends",
         "text_parents",
@@ -60,10 +60,9 @@ class Document:
         self.text_after: list[int] = []  # the last element that started before the text node
         self.text_starts: list[int] = [0]  # the text nodes of an element and its descendants:
         self.text_ends: list[int] = [0]  # texts[text_starts[e]:text_ends[e]]
-        self.source = b""  # the message in UTF-8, if elements are to be copied; they
+        self.source = b""  # the message in UTF-8, if elements are to be copied
         self.verbatim = True  # whether elements mean what stands there: no entities, no default attributes
-        self.starts: list[int] = [0]  # start and stop in it
-        self.stops: list[int] = [0]
+        self._spans: Spans | None = None
         self.declarations: dict[int, list[tuple[str, str]]] = {}  # element → prefixes and URIs
         self.hits: list[Hits] = []
         self.hit_at: list[int] = []
@@ -83,6 +82,13 @@ class Document:
             for parent in self.parents[1:]:
                 depths.append(depths[parent] + 1)
         return self._depths
+
+    @property
+    def spans(self) -> Spans:
+        """Where in the source each element starts and stops."""
+        if self._spans is None:
+            self._spans = element_spans(self.source, self.ends)
+        return self._spans
 
     def tag_path(self, element: int) -> tuple[str, ...]:
         """The names from the root element down to this one."""

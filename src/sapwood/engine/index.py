@@ -19,9 +19,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sapwood.engine.ancestry import Ancestry
 from sapwood.engine.document import Document
 from sapwood.engine.evaluate import Evaluator
-from sapwood.engine.join import NONE_REACHED, BundleJoin, Met, Reached
+from sapwood.engine.groups import Groups, Reached
+from sapwood.engine.join import BundleJoin
 from sapwood.engine.leaves import ELEMENT, VALUE, Bundle, Leaf, Plan, binding_plan, plan
 from sapwood.engine.limits import Limits, Tuning
 from sapwood.engine.machine import Machine, Place, Stop
@@ -51,7 +53,7 @@ class Found:
     joined: bool = True
     bound_slots: Ints = field(default_factory=lambda: NOTHING)
     bound_to: Ints = field(default_factory=lambda: NOTHING)
-    reached: Reached = NONE_REACHED
+    ancestry: Ancestry | None = None
 
 
 class Index:
@@ -64,6 +66,7 @@ class Index:
         self.tree = PathTree()
         self.machine = Machine(self.tree, tuning.cache)
         self._join = BundleJoin()
+        self.groups = Groups()
         self.costs: Counter[int] = Counter()  # slot → nanoseconds, of those decided one by one
         self._refiner = Refiner(self.costs)
         self._queries: list[Query | str | None] = []  # as text until somebody asks, if they were packed
@@ -131,17 +134,15 @@ class Index:
 
     def group(self, path: tuple[str, ...]) -> int:
         """Lets messages tell what a path, in symbols, reaches from any element: the group's number."""
-        number, leaf = self._join.add_group(path)
+        number, leaf = self.groups.add(path)
         if leaf is not None:
-            self._add_leaf(leaf, "anchors", number)
-            self._probing += 1
+            self._add_leaf(leaf, "groups", number)
         return number
 
     def ungroup(self, number: int) -> None:
-        leaf = self._join.remove_group(number)
+        leaf = self.groups.remove(number)
         if leaf is not None:
-            self._remove_leaf(leaf, "anchors", number)
-            self._probing -= 1
+            self._remove_leaf(leaf, "groups", number)
 
     def remove(self, slot: int) -> None:
         """Takes a query out and frees all that only it used."""
@@ -269,8 +270,9 @@ class Index:
         return self._distinct([place.read_slots() for place in places])
 
     def _candidates(self, document: Document, found: Found) -> Ints:
-        runs = [place.read_slots() for place in set(document.places)]
-        runs += [hit.slots for hit in document.hits]
+        places = [place.read_slots() for place in set(document.places)]
+        runs = [slots for slots in places if slots is not NOTHING]
+        runs += [hit.slots for hit in document.hits if hit.slots is not NOTHING]
         if self._probing:
             runs.append(self._joined(document, found))
         return self._distinct(runs)
@@ -278,21 +280,28 @@ class Index:
     def _joined(self, document: Document, found: Found) -> Ints:
         """The slots of the bundles met; one by one where joining is switched off or does not pay."""
         if self._tuning.join_bundles and self._join.fits(document):
-            return self._unbound(self._join.met(document), found)
+            found.ancestry = Ancestry(document)
+            slots, elements = self._join.met(document, found.ancestry)
+            return self._unbound(slots, elements, found)
         found.joined = False
         slots = self._join.candidates(document)
         assert found.evaluator is not None
         met = [slot for slot in set(slots.tolist()) if found.evaluator.holds(self.query(slot).condition)]
         return np.array(met, np.int32)
 
-    def _unbound(self, met: Met, found: Found) -> Ints:
+    def _unbound(self, slots: Ints, elements: Ints, found: Found) -> Ints:
         """The slots that are merely matched; those that are bound are noted with their elements."""
-        found.reached = met.groups
-        bound = self._bound.take(met.slots)
+        bound = self._bound.take(slots)
         if not bound.any():
-            return met.slots
-        found.bound_slots, found.bound_to = met.slots[bound], met.anchors[bound]
-        return met.slots[~bound]
+            return slots
+        found.bound_slots, found.bound_to = slots[bound], elements[bound]
+        return slots[~bound]
+
+    def reached(self, found: Found) -> Reached:
+        """What groups reach from all the elements that are bound."""
+        assert found.evaluator is not None and found.ancestry is not None
+        starts = np.unique(found.bound_to).tolist()
+        return self.groups.reached(found.evaluator.document, found.ancestry, starts)
 
     def _distinct(self, runs: list[Ints]) -> Ints:
         """All numbers of the runs once, ascending."""

@@ -6,19 +6,16 @@ part, its *access*, are looked up; the others are then only checked. Bundles tha
 first, and yield pairs for the next level.
 
 All of it is done with a dozen array operations per message and level, whatever the number of queries.
-
-A *group* is a path from any element down, `section//figure`: its pairs tell which elements it reaches from
-which. Nobody asks whether they are there, only which, so they stay out of the join.
 """
 
 from __future__ import annotations
 
 from itertools import chain
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sapwood.engine.ancestry import Ancestry
 from sapwood.engine.anchoring import Anchorings, Part
 from sapwood.engine.document import Document
 from sapwood.engine.leaves import Bundle, Leaf
@@ -30,34 +27,6 @@ from sapwood.engine.values import NOTHING, Hits, Ints
 _DEEPEST = 64
 _LARGEST_ANCESTRY = 1 << 18
 _LARGEST_TABLE = 1 << 26  # bytes; beyond it, pairs are sorted and searched
-
-
-class Met(NamedTuple):
-    """The slots of the bundles met and the element where each was; the pairs of all groups besides."""
-
-    slots: Ints
-    anchors: Ints
-    groups: Reached
-
-
-class Reached(NamedTuple):
-    """From each of these elements, by each of these groups: an element. In document order of the last."""
-
-    group: Ints
-    start: Ints
-    end: Ints
-
-
-class GroupLeaf(Leaf):
-    """A path from any element down, as one from the document whose first step is that element.
-
-    Never equal to the leaf of a bundle with the same path.
-    """
-
-    __slots__ = ()
-
-
-NONE_REACHED = Reached(NOTHING, NOTHING, NOTHING)
 
 
 class BundleJoin:
@@ -73,8 +42,6 @@ class BundleJoin:
         self._slots = Rows()  # bundle → slots that it decides
         self._views = Rows()  # bundle → anchorings of it, as part of others
         self._pairs = _Pairs()
-        self._is_group: NDArray[np.bool_] = np.zeros(16, np.bool_)
-        self._groups = 0
 
     # -- the population --------------------------------------------------------------------------------
 
@@ -91,28 +58,6 @@ class BundleJoin:
         gone: list[tuple[int, Leaf]] = []
         self._discard_unused(number, gone)
         return gone
-
-    def add_group(self, path: tuple[str, ...]) -> tuple[int, Leaf | None]:
-        """The number of a group, and if it is new, the leaf at which it is found."""
-        leaf = GroupLeaf((DEEP, "*", *path))
-        number, is_new = self.anchorings.use(leaf, 1)
-        if not is_new:
-            return number, None
-        while number + 1 >= len(self._is_group):
-            self._is_group = np.concatenate((self._is_group, np.zeros_like(self._is_group)))
-        self._is_group[number] = True
-        self._groups += 1
-        return number, leaf
-
-    def remove_group(self, number: int) -> Leaf | None:
-        """Takes back one use of a group; its leaf, if that was the last."""
-        leaf = self.anchorings.part(number)
-        assert isinstance(leaf, Leaf)
-        if not self.anchorings.release(number):
-            return None
-        self._is_group[number] = False
-        self._groups -= 1
-        return leaf
 
     def _use(self, bundle: Bundle, new: list[int]) -> int:
         number = self._numbers.get(bundle)
@@ -175,17 +120,11 @@ class BundleJoin:
         """Whether joining pays: not for huge messages, nor deep ones, where anchors may stand anywhere."""
         return max(document.depths) <= _DEEPEST and sum(document.depths) <= _LARGEST_ANCESTRY
 
-    def met(self, document: Document) -> Met:
-        """The slots of the bundles that a message meets, and what groups reach."""
-        ancestry = _Ancestry(document)
-        anchoring, anchor, at = self._found(document, ancestry)
-        groups = NONE_REACHED
-        if self._groups:
-            grouped = self._is_group.take(anchoring, mode="clip")  # the last flag is never set
-            groups = Reached(anchoring[grouped], anchor[grouped], at[grouped])
-            anchoring, anchor = anchoring[~grouped], anchor[~grouped]
+    def met(self, document: Document, ancestry: Ancestry) -> tuple[Ints, Ints]:
+        """The slots of the bundles that a message meets, and the element where each is met."""
+        anchoring, anchor = self._found(document, ancestry)
         if not len(anchoring):
-            return Met(NOTHING, NOTHING, groups)
+            return NOTHING, NOTHING
         self._pairs.start(len(self.anchorings), len(document))
         anchoring, anchor = self._pairs.add(anchoring, anchor)
         slots: list[Ints] = []
@@ -199,7 +138,7 @@ class BundleJoin:
                 lifted, at = self._pairs.add(*self._lifted(bundles, anchors, document, ancestry))
                 anchoring, anchor = np.concatenate((anchoring, lifted)), np.concatenate((anchor, at))
         self._pairs.clear()
-        return Met(np.concatenate(slots), np.concatenate(met_at), groups)
+        return np.concatenate(slots), np.concatenate(met_at)
 
     def candidates(self, document: Document) -> Ints:
         """The slots of the bundles whose leaves are all found somewhere in a message: a superset of `met`."""
@@ -228,7 +167,7 @@ class BundleJoin:
         return bundles[met], anchors[met]
 
     def _lifted(
-        self, bundles: Ints, elements: Ints, document: Document, ancestry: _Ancestry
+        self, bundles: Ints, elements: Ints, document: Document, ancestry: Ancestry
     ) -> tuple[Ints, Ints]:
         """The pairs that bundles met at these elements yield, as parts of others."""
         anchorings, source = self._views.gather(bundles)
@@ -249,8 +188,8 @@ class BundleJoin:
             np.concatenate((anchors[~free], np.array(more, np.int32))),
         )
 
-    def _found(self, document: Document, ancestry: _Ancestry) -> tuple[Ints, Ints, Ints]:
-        """All (anchoring, anchor element, element where it was found) of the message's leaves."""
+    def _found(self, document: Document, ancestry: Ancestry) -> tuple[Ints, Ints]:
+        """All (anchoring, anchor element) of the message's leaves."""
         anchorings: list[Ints] = []
         levels: list[Ints] = []
         at: list[int] = []
@@ -267,9 +206,9 @@ class BundleJoin:
             levels.append(owner.reach[1])
             at.append(element)
         if not at:
-            return NOTHING, NOTHING, NOTHING
+            return NOTHING, NOTHING
         elements = np.repeat(np.array(at, np.int32), [len(run) for run in anchorings])
-        return np.concatenate(anchorings), ancestry.at(elements, np.concatenate(levels)), elements
+        return np.concatenate(anchorings), ancestry.at(elements, np.concatenate(levels))
 
 
 class _Pairs:
@@ -314,29 +253,6 @@ class _Pairs:
         for keys in self._keys:
             self._table[keys] = False
         self._keys.clear()
-
-
-class _Ancestry:
-    """The chains from the document to each element of a message, end to end in one array."""
-
-    def __init__(self, document: Document) -> None:
-        chains: list[list[int]] = [[0]]
-        parents = document.parents
-        for element in range(1, len(parents)):
-            chains.append([*chains[parents[element]], element])
-        self._lines = chains
-        self._chains = np.fromiter(chain.from_iterable(chains), np.int32)
-        self.depths = np.array(document.depths, np.int32)
-        self._start = np.zeros(len(chains), np.int32)
-        np.cumsum(self.depths[:-1] + 1, out=self._start[1:])
-
-    def line(self, element: int) -> list[int]:
-        """The elements from the document down to this one."""
-        return self._lines[element]
-
-    def at(self, elements: Ints, levels: Ints) -> Ints:
-        """The ancestor of each element at that depth."""
-        return self._chains.take(self._start.take(elements) + levels)
 
 
 def _all(flags: NDArray[np.bool_], source: Ints, length: int) -> NDArray[np.bool_]:

@@ -5,7 +5,7 @@ path tree that an element with this path enters, its *members*. Places form a tr
 element name to the Place of a child with that name, and fills itself on a miss. So in a warm machine an
 element costs one look-up, however many queries there are. A Place also knows what is found there:
 
-    slots, anchors   marks of the query paths that end here (arrays, made when first read)
+    slots, anchors   marks of the query paths that end here (arrays, made when first read); groups likewise
     attributes       attribute name → Probe, or None where no query asks for attributes
     text, value      Probes for text nodes and the string-value, or None
 
@@ -101,6 +101,8 @@ class Place(dict[str, "Place"]):
         "anchors",
         "attributes",
         "changes",
+        "group_reach",
+        "groups",
         "machine",
         "members",
         "reach",
@@ -119,6 +121,8 @@ class Place(dict[str, "Place"]):
         self.changes: list[int] = []  # slots come, or, as ~slot, gone since `slots` was made
         self.anchors: Ints | None = None
         self.reach: tuple[Ints, Ints] | None = None  # kept for `join`
+        self.groups: Ints | None = None
+        self.group_reach: tuple[Ints, Ints] | None = None  # kept for `groups`
         self.attributes: AttributeProbes | None = None
         self.text: Probe | None = None
         self.value: Probe | None = None
@@ -138,6 +142,12 @@ class Place(dict[str, "Place"]):
             self.machine.read(self)
         assert self.anchors is not None
         return self.anchors
+
+    def read_groups(self) -> Ints:
+        """The groups of the paths that end here."""
+        if self.groups is None:
+            self.groups = self.machine.groups(self)
+        return self.groups
 
 
 class Machine:
@@ -167,7 +177,7 @@ class Machine:
         self._places_with.clear()
         self._spent = self._places = 0
         self._nowhere = Place(self, [])
-        self._nowhere.slots = self._nowhere.anchors = NOTHING
+        self._nowhere.slots = self._nowhere.anchors = self._nowhere.groups = NOTHING
         self.root = Place(self, [ROOT])
         if ROOT in self.stops:
             self._equip(self.root, self.stops[ROOT].targets)
@@ -266,6 +276,11 @@ class Machine:
             place.anchors = np.array(anchors, np.int32) if anchors else NOTHING
         place.changes.clear()
 
+    def groups(self, place: Place) -> Ints:
+        stops = [self.stops[member] for member in place.members if member in self.stops]
+        numbers = [number for stop in stops for number in stop.here.groups]
+        return np.array(numbers, np.int32) if numbers else NOTHING
+
     # -- changes ---------------------------------------------------------------------------------------
 
     def grown(self, state: int, symbol: str) -> None:
@@ -321,7 +336,7 @@ class Machine:
                 place.members.remove(state)
 
     def mark(self, state: int, kind: str, number: int) -> None:
-        """Adds a mark, of kind `slots` or `anchors`, for elements that arrive at the tree state."""
+        """Adds a mark, of kind `slots`, `anchors` or `groups`, for elements that arrive at the tree state."""
         if kind == "slots" and state not in self._slot_at:
             self._slot_at[state] = number
         else:
@@ -339,7 +354,9 @@ class Machine:
     def _changed(self, state: int, kind: str, change: int) -> None:
         for place in self._places_with.get(state, ()):
             few = len(place.changes) < _MOST_CHANGES
-            if kind == "slots" and few and place.slots is not None and place.anchors is not None:
+            if kind == "groups":
+                place.groups = place.group_reach = None
+            elif kind == "slots" and few and place.slots is not None and place.anchors is not None:
                 place.changes.append(change)
             else:
                 place.slots = place.anchors = place.reach = None

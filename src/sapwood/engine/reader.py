@@ -8,7 +8,6 @@ Nothing outside the message is ever fetched; see `doctype` for what is inside.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from functools import cache
 from typing import NoReturn
@@ -22,7 +21,6 @@ from sapwood.engine.machine import Place
 from sapwood.errors import MessageError
 
 SEPARATOR = "}"
-START_TAG = re.compile(rb"""<(?:[^'">]|"[^"]*"|'[^']*')*>""")
 
 
 class Message:
@@ -71,7 +69,7 @@ def read_document(
 ) -> Document:
     """The message's nodes, and the hits of its values in the places it passes through.
 
-    With its source, also where in the message, in UTF-8, each element stands.
+    With its source, elements can be cut out of it: see `Document.spans`.
     """
     if with_source:
         message = _in_utf8(message)
@@ -145,7 +143,7 @@ def read_document(
     parser.StartElementHandler = start
     parser.EndElementHandler = end
     if with_source:
-        _note_places(parser, message, document, start, end, limits)
+        _keep_source(parser, message, document, limits)
     if with_text:
         parser.buffer_text = True
         parser.CharacterDataHandler = pending.append
@@ -154,57 +152,21 @@ def read_document(
     _run(parser, message, limits, names_seen)
     ends[0] = len(places)
     text_ends[0] = len(texts)
-    if with_source:
-        # They refer to the parser and it to them: without this, only the garbage collector frees them.
-        parser.StartElementHandler = parser.EndElementHandler = parser.StartNamespaceDeclHandler = None
     return document
 
 
-def _note_places(
-    parser: expat.XMLParserType,
-    message: Message,
-    document: Document,
-    start: Callable[[str, list[str]], None],
-    end: Callable[[str], None],
-    limits: Limits,
-) -> None:
-    """Makes the callbacks also note where elements start and stop, and what namespaces they declare."""
+def _keep_source(parser: expat.XMLParserType, message: Message, document: Document, limits: Limits) -> None:
+    """Keeps what copies of elements are cut from, and the namespaces that they may have to declare."""
     data = document.source = message.data
     document.verbatim = not (b"<!DOCTYPE" in data and (b"<!ENTITY" in data or b"<!ATTLIST" in data))
-    starts, stops, declarations = document.starts, document.stops, document.declarations
-    places, parents = document.places, document.parents
     check = _namespace_check(limits.name_length)
-    current = [0]
-
-    def start_noting(name: str, attributes: list[str]) -> None:
-        current[0] = len(places)
-        starts.append(parser.CurrentByteIndex)
-        stops.append(0)
-        start(name, attributes)
-
-    def end_noting(name: str) -> None:
-        element, at = current[0], parser.CurrentByteIndex
-        # For <a/> expat reports the place after the tag, for <a></a> that of the end tag.
-        childless = element == len(places) - 1
-        if not (childless and data[at - 2 : at] == b"/>" and _tag_end(data, starts[element]) == at):
-            at = data.find(b">", at) + 1
-        stops[element] = at
-        current[0] = parents[element]
-        end(name)
+    declarations, places = document.declarations, document.places
 
     def declare(prefix: str | None, uri: str | None) -> None:
         check(prefix, uri)
         declarations.setdefault(len(places), []).append((prefix or "", uri or ""))
 
-    parser.StartElementHandler, parser.EndElementHandler = start_noting, end_noting
     parser.StartNamespaceDeclHandler = declare
-
-
-def _tag_end(data: bytes, start: int) -> int:
-    """The place after the start tag that starts there."""
-    tag = START_TAG.match(data, start)
-    assert tag is not None
-    return tag.end()
 
 
 def _in_utf8(message: Message) -> Message:

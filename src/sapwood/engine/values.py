@@ -23,16 +23,17 @@ NOTHING: Ints = np.empty(0, np.int32)
 
 
 class Marks:
-    """What a passed test means: slots that are decided, anchors that are reached."""
+    """What a passed test means: slots that are decided, anchors and groups that are reached."""
 
-    __slots__ = ("anchors", "slots")
+    __slots__ = ("anchors", "groups", "slots")
 
     def __init__(self) -> None:
         self.slots: list[int] = []
         self.anchors: list[int] = []
+        self.groups: list[int] = []
 
     def __bool__(self) -> bool:
-        return bool(self.slots or self.anchors)
+        return bool(self.slots or self.anchors or self.groups)
 
 
 class Hits:

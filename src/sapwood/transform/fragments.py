@@ -55,12 +55,13 @@ class Fragments:
 
     def _fragment(self, element: int, default_namespace: str) -> bytes:
         document = self._document
+        starts, stops = document.spans
         if element == 0:
-            before, after = document.source[: document.starts[1]], document.source[document.stops[1] :]
+            before, after = document.source[: starts[1]], document.source[stops[1] :]
             return _markup(before) + self.element(1, default_namespace) + _markup(after)
         if not document.verbatim:
             return self._rewritten(element, default_namespace)
-        cut = document.source[document.starts[element] : document.stops[element]]
+        cut = document.source[starts[element] : stops[element]]
         if not document.declarations and not default_namespace:
             return cut
         own = {prefix for prefix, _ in document.declarations.get(element, ())}

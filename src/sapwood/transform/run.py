@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import pairwise
 from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
@@ -11,10 +10,9 @@ import numpy as np
 
 from sapwood.engine.document import ContextNode, Document
 from sapwood.engine.evaluate import Evaluator
+from sapwood.engine.groups import Reached
 from sapwood.engine.index import Found, Index
-from sapwood.engine.join import Reached
 from sapwood.engine.reader import Message
-from sapwood.engine.values import Ints
 from sapwood.lang.pattern import TEXT, Step
 from sapwood.transform import walk
 from sapwood.transform.fragments import Fragments
@@ -40,7 +38,7 @@ class Run:
         self._document: Document = found.evaluator.document
         self._fragments = Fragments(self._document, lambda use: index.refiner.on_tree(message, use))
         self._writer = Writer(self._document, self._fragments)
-        self._reached: _Groups | None = None
+        self._reached: Reached | None = None
         self._pieces: dict[tuple[int, int], bytes] = {}
         self._bodies: dict[tuple[int, Nodes], bytes] = {}
 
@@ -105,7 +103,7 @@ class Run:
             start = walk.start(filling.origin, (node,))
             return walk.reached(filling.paths, start, self._evaluator, self._document)
         if self._reached is None:
-            self._reached = _Groups(self._found.reached, self._found.bound_to, len(self._document))
+            self._reached = self._index.reached(self._found)
         elements = [node] if filling.group < 0 else self._reached.of(filling.group, node)
         return list(elements) if filling.leaf is None else self._leaves(elements, filling.leaf)
 
@@ -156,24 +154,3 @@ def _grouped(found: Found, elements: int) -> Iterator[tuple[int, Nodes]]:
     ends = [*starts[1:].tolist(), len(nodes)]
     for slot, start, end in zip(slots[starts].tolist(), starts.tolist(), ends, strict=True):
         yield slot, tuple(nodes[start:end])
-
-
-class _Groups:
-    """What every group reaches from the bound elements: the group-by of return paths."""
-
-    def __init__(self, reached: Reached, bound: Ints, elements: int) -> None:
-        is_bound = np.zeros(elements, np.bool_)
-        is_bound[bound] = True
-        wanted = is_bound.take(reached.start)
-        keys = reached.group[wanted].astype(np.int64) * elements + reached.start[wanted]
-        order = np.argsort(keys, kind="stable")  # so that each group stays in document order
-        keys = keys[order]
-        self._elements = elements
-        self._ends: list[int] = reached.end[wanted][order].tolist()
-        starts = np.flatnonzero(np.concatenate(([True], keys[1:] != keys[:-1]))) if len(keys) else keys
-        bounds = [*starts.tolist(), len(keys)]
-        self._slices = dict(zip(keys[starts].tolist(), pairwise(bounds), strict=True))
-
-    def of(self, group: int, element: int) -> list[int]:
-        found = self._slices.get(group * self._elements + element)
-        return self._ends[found[0] : found[1]] if found is not None else []
