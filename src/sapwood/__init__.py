@@ -3,6 +3,7 @@
 from sapwood.broker import Broker, Delivery
 from sapwood.engine import Explanation, Limits, Matcher, Matches, Node, Tuning, Why
 from sapwood.errors import MessageError, QueryError, SapwoodError
+from sapwood.transform.explain import PlanExplanation
 
 __all__ = [
     "Broker",
@@ -13,6 +14,7 @@ __all__ = [
     "Matches",
     "MessageError",
     "Node",
+    "PlanExplanation",
     "QueryError",
     "SapwoodError",
     "Tuning",

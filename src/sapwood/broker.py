@@ -7,6 +7,10 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
+from sapwood.engine.explain import Explanation
 from sapwood.engine.limits import Limits, Tuning
 from sapwood.engine.matcher import MANY, Matcher, Source, collection_paused
 from sapwood.engine.matches import Matches
@@ -15,7 +19,10 @@ from sapwood.engine.reader import Message
 from sapwood.lang.flwor import is_flwor
 from sapwood.lang.fwr import compile_transformation
 from sapwood.lang.transformation import Transformation
+from sapwood.transform.conditions import ElementGraph
+from sapwood.transform.explain import PlanExplanation, explain
 from sapwood.transform.network import Network
+from sapwood.transform.unshared import PlanPerQuery
 
 
 class Delivery(NamedTuple):
@@ -58,13 +65,29 @@ class Broker:
         namespaces: Mapping[str, str] | None = None,
         limits: Limits | None = None,
         tuning: Tuning | None = None,
+        dtd: ElementGraph | None = None,
     ) -> None:
+        """A DTD tells `explain`, and plans that are not shared, which elements never nest. Messages need not
+        conform to it."""
         self._matcher = Matcher(namespaces, limits, tuning)
-        self._network = Network(self._matcher.index, self._matcher.namespaces)
+        self._graph = dtd
+        index = self._matcher.index
+        shared = tuning is None or tuning.share_plans
+        self._network: Network | PlanPerQuery = (
+            Network(index, self._matcher.namespaces) if shared else PlanPerQuery(index, dtd)
+        )
         self._transforming: dict[Hashable, _Transforming] = {}
         self._numbers_of: dict[int, list[int]] = {}  # the subscriptions of an entry of the network
         self._by_number: dict[int, Hashable] = {}
         self._published = 0
+
+    @classmethod
+    def around(cls, matcher: Matcher) -> Broker:
+        """A broker whose filters are those of a matcher, which is from then on the broker's to change."""
+        broker = cls()
+        broker._matcher = matcher
+        broker._network = Network(matcher.index, matcher.namespaces)
+        return broker
 
     # -- subscriptions ---------------------------------------------------------------------------------
 
@@ -134,9 +157,7 @@ class Broker:
         self._matcher.freeze_unread()
         entry = self._network.add(transformation)
         number = self._matcher.new_number() if number is None else number
-        shared = self._network.entry(entry).text  # equal texts are kept once
-        text = shared if shared == transformation.text else transformation.text
-        self._transforming[id] = _Transforming(number, entry, text)
+        self._transforming[id] = _Transforming(number, entry, transformation.text)
         self._numbers_of.setdefault(entry, []).append(number)
         self._by_number[number] = id
 
@@ -153,6 +174,12 @@ class Broker:
     def _number(self, id: Hashable) -> int:
         transforming = self._transforming.get(id)
         return transforming.number if transforming is not None else self._matcher.number(id)
+
+    def numbered(self) -> tuple[list[Hashable], NDArray[np.int64]]:
+        """All ids, in any order, and the numbers by which an `Answer` calls them."""
+        ids, numbers = self._matcher.numbered()
+        transforming = np.fromiter(self._by_number, np.int64, len(self._by_number))
+        return [*ids, *self._by_number.values()], np.concatenate((numbers, transforming))
 
     def __contains__(self, id: Hashable) -> bool:
         return id in self._transforming or id in self._matcher
@@ -204,7 +231,7 @@ class Broker:
             return Answer(self._matcher.matches(found.places, found.slots), [])
         made = [
             (number, body)
-            for entry, body in self._network.run(message, found).bodies()
+            for entry, body in self._network.bodies(message, found)
             for number in self._numbers_of[entry]
         ]
         filters = found.slots[~self._network.claimed(found.slots)]
@@ -222,6 +249,18 @@ class Broker:
     def _first_subscriber(self, slot: int) -> Hashable:
         return self._by_number[min(self._numbers_of[self._network.alone[slot]])]
 
+    # -- explanations ----------------------------------------------------------------------------------
+
+    def explain(self, id: Hashable) -> Explanation | PlanExplanation:
+        """How a subscription is evaluated: what it is found by, its plan, what is shared and what removed."""
+        transforming = self._transforming.get(id)
+        if transforming is None:
+            return self._matcher.explain(id)
+        if not isinstance(self._network, Network):
+            raise ValueError("only shared plans are explained")
+        transformation = compile_transformation(transforming.text, self._matcher.namespaces)
+        return explain(self._network, transforming.entry, transformation, self._graph)
+
     # -- packed ----------------------------------------------------------------------------------------
 
     def pack(self) -> bytes:
@@ -238,6 +277,13 @@ class Broker:
             broker = unpack(data)
         assert isinstance(broker, Broker)
         return broker
+
+    def __getstate__(self) -> dict[str, object]:
+        """Without the DTD, which only explains."""
+        if not isinstance(self._network, Network):
+            raise ValueError("only shared plans can be packed")
+        self._matcher.freeze_unread()
+        return self.__dict__ | {"_graph": None}
 
     # -- the end ---------------------------------------------------------------------------------------
 

@@ -14,16 +14,18 @@ from sapwood.cli.generating import generate
 from sapwood.cli.matching import explain, match
 from sapwood.cli.running import run
 from sapwood.cli.subscriptions import subscriptions
+from sapwood.cli.transforming import transform
 from sapwood.files import FileError
 
 app = typer.Typer(
-    help="Match XML messages against very many standing XPath queries at once.",
+    help="Match and reshape XML messages for very many standing queries at once.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command()(match)
+app.command()(transform)
 app.command()(explain)
 app.command()(run)
 app.add_typer(subscriptions, name="subscriptions")

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
 
-from sapwood import Explanation, Limits, Matcher, MessageError, Why
+from sapwood import Broker, Explanation, Limits, Matcher, MessageError, PlanExplanation, Why
 from sapwood.cli.console import NamespacesOption, counting, errors, namespaces_of, report, write_line
 from sapwood.files import read_messages, read_queries
+from sapwood.workload import load_dtd
+
+_THIS = object()
+
+
+Pairs = Iterator[tuple[Hashable, str]]
+SubscribeMany = Callable[[Pairs, Callable[[Hashable, ValueError], None]], None]
 
 
 def match(
@@ -30,7 +37,7 @@ def match(
     Bad queries and messages are reported and left out, the others go on; the exit status is then 1.
     """
     matcher = Matcher(namespaces_of(namespace), Limits(bytes=max_bytes))
-    refused = _load(matcher, queries)
+    refused = load(matcher.add_many, queries)
     with matcher, counting() as progress:
         task = progress.add_task("matching", total=None)
         for message in read_messages(messages):
@@ -47,7 +54,7 @@ def match(
         raise typer.Exit(1)
 
 
-def _load(matcher: Matcher, path: str) -> int:
+def load(subscribe_many: SubscribeMany, path: str) -> int:
     """Subscribes all queries of a file; how many were refused, each reported with its line."""
     refused = 0
     line = 0
@@ -57,7 +64,7 @@ def _load(matcher: Matcher, path: str) -> int:
         refused += 1
         report(f"{path}:{line}", str(error))
 
-    def pairs() -> Iterator[tuple[Hashable, str]]:
+    def pairs() -> Pairs:
         nonlocal line
         for query in read_queries(path):
             line = query.line
@@ -66,7 +73,7 @@ def _load(matcher: Matcher, path: str) -> int:
 
     with counting() as progress:
         task = progress.add_task("loading queries", total=None)
-        matcher.add_many(pairs(), refuse)
+        subscribe_many(pairs(), refuse)
     return refused
 
 
@@ -79,15 +86,35 @@ def _answer(matcher: Matcher, body: bytes, select: bool, count: bool) -> dict[st
 
 
 def explain(
-    query: Annotated[str, typer.Argument(help="An XPath 1.0 expression.")],
-    message: Annotated[str | None, typer.Option(help="Also tell why this message matches, or not.")] = None,
+    query: Annotated[str, typer.Argument(help="An XPath 1.0 expression, or a for-where-return query.")],
+    message: Annotated[
+        str | None, typer.Option(help="Also tell why this message matches a filter, or what is made of it.")
+    ] = None,
+    among: Annotated[
+        str | None, typer.Option(metavar="QUERIES", help="Other queries, with which it may share its work.")
+    ] = None,
+    dtd: Annotated[
+        str | None, typer.Option(help="A DTD that messages follow: a file, or the name of one of ours.")
+    ] = None,
     namespace: NamespacesOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
 ) -> None:
-    """Show a query's pattern and paths, and what is native, what is refined, and why."""
-    with Matcher(namespaces_of(namespace)) as matcher:
-        matcher.add("query", query)
-        parts: list[Explanation | Why] = [matcher.explain("query")]
-        parts += [matcher.why("query", m.body) for m in read_messages([message] if message else [])]
+    """Show how a query is evaluated: pattern and paths or plan, what is shared, what is refined, and why."""
+    graph = load_dtd(dtd) if dtd else None
+    made: list[bytes] = []
+    with Broker(namespaces_of(namespace), dtd=graph) as broker:
+        broker.subscribe(_THIS, query)
+        if among:
+            load(broker.subscribe_many, among)
+        parts: list[Explanation | PlanExplanation | Why] = [broker.explain(_THIS)]
+        for found in read_messages([message] if message else []):
+            if _THIS in broker.filters:
+                parts.append(broker.filters.why(_THIS, found.body))
+            else:
+                made += [d.body for d in broker.publish(found.body) if d.subscription == _THIS]
     for part in parts:
         print(json.dumps(asdict(part), ensure_ascii=False) if as_json else f"{part}\n")
+    for body in made:
+        print(json.dumps({"made": body.decode()}) if as_json else body.decode())
+    if message and not made and len(parts) == 1:
+        print(json.dumps({"made": None}) if as_json else "nothing is made of the message")

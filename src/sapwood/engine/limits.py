@@ -38,3 +38,5 @@ class Tuning:
     """bring leaves together by joining arrays; False: evaluate each candidate's pattern on the message"""
     prefilter: bool = True
     """find candidates by their leaves; False: evaluate every query on every message"""
+    share_plans: bool = True
+    """one network of operators for all transformations; False: a plan for each, run on every message"""

@@ -22,7 +22,9 @@ from sapwood.lang.lexer import tokens_from, unknown
 from sapwood.lang.parser import parse_inside
 from sapwood.lang.transformation import Standing
 
-_START = re.compile(rf"\s*(?:<|(?:for|let)\s*\$|(?:for|let)\s+{NAME}\s+(?:in\b|:=))")
+_START = re.compile(
+    rf"\s*(?:<|(?:for|let)\s*\$|(?:for|let)\s+{NAME}\s+(?:in\b|:=)|(?:declare|import|xquery)\s+{NAME}\s)"
+)
 _KEYWORD = re.compile(rf"\s*({NAME})(?![\w.\-·:])")
 _VARIABLE = re.compile(rf"\s*\$({NAME})")
 _SPACE = re.compile(r"\s*")
@@ -126,7 +128,7 @@ class _Parser:
             else:
                 break
         if not bindings:
-            raise self._expected("'for $v in path'", start)
+            raise self._expected("'for $v in path'", start if keyword != "return" else at)
         if keyword == "where":
             where, at = self._expression(after)
             keyword, after = self._keyword(at)
@@ -182,6 +184,9 @@ class _Parser:
 
     def _result(self, at: int) -> tuple[tuple[str | Enclosed, ...], bool, int]:
         at = self._space(at)
+        if at == len(self._text):
+            hint = "write an element such as <made>{$v/title}</made>, or a path"
+            raise self._error("nothing is returned", at, hint)
         if self._text.startswith("<", at):
             parts, end = ConstructorReader(self._text, self._namespaces, self).read(at, self._scope)
             if self._text.startswith("<", self._space(end)):
@@ -201,6 +206,9 @@ class _Parser:
         attributes = self.selects_attributes(found.expr)
         standing: Standing = "attribute value" if in_value else "attributes" if attributes else "content"
         taken = tuple(tag.attributes) if standing == "attributes" else ()
+        match found.expr:
+            case ast.LocationPath(steps=(*_, last)) if last.test in taken:
+                raise self._error(f"the attribute {last.test} stands in <{tag.name}> already", found.start)
         return replace(found, standing=standing, taken=taken), standing, end
 
     def _expression(self, at: int, scope: Mapping[str, str] | None = None) -> tuple[Enclosed, int]:
@@ -293,7 +301,9 @@ class _Parser:
         if at >= len(self._text):
             return self._error(f"expected {wanted}, but the query ends", at)
         found = keyword or self._text[at]
-        hint = None
+        hint = hints.XPATH2_OPERATORS.get(keyword)
+        if hint is not None:
+            hint = f"XPath 2.0's {keyword!r} is written {hint} in XPath 1.0"
         if not keyword and self._text[at] not in "<>{}),:":
             hint = unknown(self._text, at).hint
         if found == ",":

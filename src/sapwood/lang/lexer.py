@@ -75,6 +75,8 @@ def tokens_from(text: str, start: int) -> list[Token]:
         token = _classified(match, tokens)
         if token.kind == "name" and _operator_may_follow(tokens):
             return [*tokens, token]
+        if token.text == "(" and text.startswith(":", position):
+            raise QueryError("XQuery allows comments, Sapwood does not", text, token.start)
         tokens.append(token)
     found = text[position : position + 1]
     if found in ("'", '"'):

@@ -121,6 +121,8 @@ class _Parser:
             return "XPath compares with a single ="
         if token.text == "(" and before in ("/", "//"):
             return "XPath 1.0 has no a/(b|c): write a/b | a/c"
+        if token.text == "," and self._variables:
+            return "put each into braces of its own, as in <made>{$v/a}{$v/b}</made>"
         if token.text in (")", "]"):
             return f"there is a {token.text!r} too many, or an operand is missing before it"
         return None

@@ -15,7 +15,7 @@ evaluated on their own; those that patterns cannot say are left to lxml.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -246,18 +246,22 @@ class Network:
         """Which of the slots are transformations'."""
         return self._mine.take(slots, mode="clip")
 
-    def run(self, message: Message, found: Found) -> Run:
-        """What the transformations make of a message in which this was found."""
-        return Run(self, self._index, message, found)
+    def bodies(self, message: Message, found: Found) -> Iterator[tuple[int, bytes]]:
+        """The entries that make something of a message in which this was found, and what."""
+        return Run(self, self._index, message, found).bodies()
+
+    def groups(self, message: Message, found: Found) -> Iterator[tuple[int, list[Group]]]:
+        """The entries that patterns can say and that make something of a message, and their groups."""
+        return Run(self, self._index, message, found).groups()
 
     def entry(self, number: int) -> Entry:
         entry = self._entries[number]
         assert entry is not None
         return entry
 
-    def uses(self, number: int) -> int:
-        """How many times an entry was added and not removed."""
-        return self._uses[number]
+    def uses_of_group(self, group: int) -> int:
+        """How many holes of templates a group fills."""
+        return self._index.groups.uses(group)
 
     def transformation(self, number: int) -> Transformation:
         entry = self.entry(number)
@@ -319,6 +323,3 @@ def _needs_text(made: Transformation | Template) -> bool:
         )
         for part in parts
     )
-
-
-__all__ = ["SELF", "Binding", "Entry", "Filling", "Group", "Network", "SharedTemplate"]

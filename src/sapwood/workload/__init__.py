@@ -3,9 +3,11 @@
     dtd = load_dtd("news")
     messages = MessageGenerator(dtd, seed=1).take(200)
     queries = QueryGenerator(dtd, seed=1, predicates=1).take(10_000)
+    transformations = TransformationGenerator(dtd, seed=1).take(10_000)
 
 The same seed gives the same bytes, in any process and on any machine. The parameters and their defaults are
-those of the YFilter experiments: depth 6, three repeats, twenty values, P(*) = P(//) = 0.2.
+those of the YFilter experiments: depth 6, three repeats, twenty values, P(*) = P(//) = 0.2; for
+transformations, bindings down to level 3, one predicate, two return paths and ten values.
 """
 
 from sapwood.workload.dtd import (
@@ -24,6 +26,7 @@ from sapwood.workload.dtd import (
 from sapwood.workload.messages import MessageGenerator
 from sapwood.workload.queries import QueriesExhausted, QueryGenerator
 from sapwood.workload.reader import dtds, load_dtd
+from sapwood.workload.transformations import TransformationGenerator
 
 __all__ = [
     "Attribute",
@@ -40,6 +43,7 @@ __all__ = [
     "QueryGenerator",
     "Ref",
     "Seq",
+    "TransformationGenerator",
     "dtds",
     "load_dtd",
 ]

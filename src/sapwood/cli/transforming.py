@@ -1,0 +1,59 @@
+"""`sapwood transform`."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from sapwood import Broker, Limits, MessageError
+from sapwood.cli.console import NamespacesOption, counting, errors, namespaces_of, write_line
+from sapwood.cli.matching import load
+from sapwood.engine.encoding import decoded
+from sapwood.files import read_messages
+
+
+def transform(
+    queries: Annotated[
+        str, typer.Argument(help="One query a line (the line's number is its id), or JSON lines.")
+    ],
+    messages: Annotated[list[str], typer.Argument(help="Files, folders, *.xmll (one a line), - (stdin).")],
+    raw: Annotated[bool, typer.Option("--raw", help="Write the bodies alone, each on a line.")] = False,
+    namespace: NamespacesOption = None,
+    max_bytes: Annotated[int, typer.Option(help="Refuse messages larger than this.")] = Limits().bytes,
+) -> None:
+    """Make of messages what for-where-return queries say; one JSON line a delivery.
+
+    Filters may stand among the queries; what they match is delivered as it is. Bad queries and messages are
+    reported and left out, the others go on; the exit status is then 1.
+    """
+    with Broker(namespaces_of(namespace), Limits(bytes=max_bytes)) as broker:
+        refused = load(broker.subscribe_many, queries)
+        with counting() as progress:
+            task = progress.add_task("transforming", total=None)
+            for message in read_messages(messages):
+                try:
+                    deliveries = broker.publish(message.body, message.name)
+                except MessageError as error:
+                    refused += 1
+                    told = {"reason": error.reason, "line": error.line, "column": error.column}
+                    if raw:
+                        errors.print(f"[bold red]{message.name}:[/] {error}", soft_wrap=True)
+                    else:
+                        write_line({"message": message.name, "error": told})
+                    continue
+                finally:
+                    progress.advance(task)
+                for delivery in deliveries:
+                    body = decoded(delivery.body)
+                    if raw:
+                        sys.stdout.write(body + "\n")
+                    else:
+                        write_line(
+                            {"message": message.name, "subscription": delivery.subscription, "body": body}
+                        )
+    sys.stdout.flush()
+    if refused:
+        errors.print(f"[yellow]{refused:,} queries or messages were refused[/]")
+        raise typer.Exit(1)

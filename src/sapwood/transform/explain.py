@@ -1,0 +1,106 @@
+"""How a transformation is evaluated: its plan by itself, and what of it is shared with others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sapwood.lang.pattern import relative
+from sapwood.lang.transformation import DOCUMENT, Hole, Transformation
+from sapwood.transform.conditions import ElementGraph
+from sapwood.transform.network import SELF, Network
+from sapwood.transform.plan import plan
+
+
+@dataclass(frozen=True, slots=True)
+class PlanExplanation:
+    """How a transformation is evaluated; `str()` of it is for people."""
+
+    query: str
+    bindings: tuple[str, ...]
+    """every variable with its paths, where conditions included"""
+    returns: tuple[str, ...]
+    """what fills the holes of the template"""
+    plan: tuple[str, ...]
+    """the operators that the query would need by itself, and how each works"""
+    removed: tuple[str, ...]
+    """the operators that it does not need, and why"""
+    shared: tuple[str, ...]
+    """what carries the query in the network of all, and with how many others"""
+    refined: tuple[str, ...] = ()
+    """the parts left to lxml, and why"""
+
+    def __str__(self) -> str:
+        parts = [("query", (self.query,)), ("for", self.bindings), ("return", self.returns)]
+        parts += [("refined", self.refined), ("by itself", self.plan), ("removed", self.removed)]
+        parts += [("shared", self.shared)]
+        return "\n".join(
+            f"{title if not i else '':<10}{line}" for title, lines in parts for i, line in enumerate(lines)
+        )
+
+
+def explain(
+    network: Network, number: int, transformation: Transformation, graph: ElementGraph | None
+) -> PlanExplanation:
+    """Explains an entry of the network."""
+    text = transformation.text
+    refined = tuple(f"{text[reason.start : reason.end]}: {reason.why}" for reason in transformation.reasons)
+    operators: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    if transformation.exact:
+        alone = plan(transformation, "FWR", "query" if graph is None else "dtd", graph)
+        operators = tuple(map(str, alone.operators))
+        removed = tuple(map(str, alone.removed))
+    return PlanExplanation(
+        text,
+        tuple(_bindings(transformation)),
+        tuple(_filled(hole, transformation) for hole in transformation.holes),
+        operators,
+        removed,
+        tuple(_shared(network, number)),
+        refined,
+    )
+
+
+def _bindings(transformation: Transformation) -> list[str]:
+    lines = []
+    for variable in transformation.variables:
+        start = "" if variable.origin == DOCUMENT else f"${transformation.variables[variable.origin].name}"
+        lines.append(f"${variable.name} in " + " | ".join(f"{start}{path}" for path in variable.paths))
+    return lines
+
+
+def _filled(hole: Hole, transformation: Transformation) -> str:
+    if hole.xpath:
+        return hole.xpath
+    start = "/" if hole.origin == DOCUMENT else f"${transformation.variables[hole.origin].name}"
+    paths = " | ".join(f"{start}/{relative(path)}" if path.steps else start for path in hole.paths)
+    paths = paths.replace("/.//", "//")
+    return paths if hole.kind == "nodes" else f"{hole.kind}({paths})"
+
+
+def _shared(network: Network, number: int) -> list[str]:
+    entry = network.entry(number)
+    if entry.template < 0:
+        return ["path matching only: lxml evaluates the rest on the messages that pass the filter"]
+    template = network.templates[entry.template]
+    if not entry.bound:
+        return ["path matching only: nested loops do the rest on the messages that pass the filter"]
+    binding = network.bindings[entry.slot]
+    lines = [f"join and selections, which bind the variable: {_others(len(binding.entries) - 1, 'query')}"]
+    if not binding.exact:
+        lines[0] += "; what is left of the where clause is decided for each element found"
+    lines += [
+        f"group-by of {relative(filling.paths[0])} below it: "
+        + _others(network.uses_of_group(filling.group) - 1, "return clause")
+        for filling in template.fillings
+        if filling.group is not None and filling.group != SELF
+    ]
+    lines.append(f"return clause, filled once for each element: {_others(template.uses - 1, 'query')}")
+    return lines
+
+
+def _others(count: int, what: str) -> str:
+    if not count:
+        return "nobody else's yet"
+    plural = {"query": "queries", "return clause": "return clauses"}[what]
+    return f"shared with {count:,} other {what if count == 1 else plural}"

@@ -1,0 +1,94 @@
+"""One plan a query: only the matching of paths is shared. What the shared network is compared with."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sapwood.engine.index import Found, Index
+from sapwood.engine.reader import Message
+from sapwood.engine.values import Ints
+from sapwood.lang.transformation import Transformation
+from sapwood.transform.conditions import ElementGraph, conforms
+from sapwood.transform.fragments import Fragments
+from sapwood.transform.groups import Group
+from sapwood.transform.plan import Optimise, Plan, Sharing, plan
+from sapwood.transform.refined import RefinedTransformation
+from sapwood.transform.streams import Streams
+from sapwood.transform.templates import Template, Writer
+
+
+class PlanPerQuery:
+    """Transformations, each with a plan of its own that runs on every message."""
+
+    def __init__(
+        self,
+        index: Index,
+        graph: ElementGraph | None = None,
+        sharing: Sharing = "FWR",
+        optimise: Optimise | None = None,
+    ) -> None:
+        self._index = index
+        self._graph = graph
+        self._sharing = sharing
+        self._optimise: Optimise = optimise or ("query" if graph is None else "dtd")
+        self.plans: dict[int, Plan] = {}
+        self._refined: dict[int, RefinedTransformation] = {}
+        self._templates: dict[int, Template] = {}
+        self._next = 0
+        self.alone: Mapping[int, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._templates)
+
+    def add(self, transformation: Transformation) -> int:
+        """Adds a plan: its number."""
+        number = self._next
+        if transformation.exact:
+            self.plans[number] = plan(transformation, self._sharing, self._optimise, self._graph)
+        else:
+            self._refined[number] = RefinedTransformation(transformation)
+        self._templates[number] = Template.of(transformation)
+        self._next += 1
+        self._index.source_needed += 1
+        self._index.text_needed += 1
+        return number
+
+    def remove(self, number: int) -> None:
+        del self._templates[number]
+        self.plans.pop(number, None)
+        self._refined.pop(number, None)
+        self._index.source_needed -= 1
+        self._index.text_needed -= 1
+
+    def claimed(self, slots: Ints) -> NDArray[np.bool_]:
+        """None of them: plans are not found by the index."""
+        return np.zeros(len(slots), np.bool_)
+
+    def groups(self, found: Found, costs: Counter[str] | None = None) -> Iterator[tuple[int, list[Group]]]:
+        """The plans that make something of a message, and their groups."""
+        assert found.evaluator is not None
+        document = found.evaluator.document
+        streams = Streams(document)
+        conforming = self._graph is not None and conforms(document, self._graph)
+        for number, own in self.plans.items():
+            groups = own.run(streams, found.evaluator, conforming, costs)
+            if groups:
+                yield number, groups
+
+    def bodies(self, message: Message, found: Found) -> Iterator[tuple[int, bytes]]:
+        """The queries that make something of a message, and what."""
+        assert found.evaluator is not None
+        document, on_tree = found.evaluator.document, self._index.refiner.on_tree
+        writer = Writer(document, Fragments(document, lambda use: on_tree(message, use)))
+        for number, groups in self.groups(found):
+            template = self._templates[number]
+            yield number, template.body([writer.group(template, group.lists) for group in groups])
+        for number, refined in self._refined.items():
+            template = self._templates[number]
+            made = [writer.group(template, lists) for lists in on_tree(message, refined.groups)]
+            if made:
+                yield number, template.body(made)
