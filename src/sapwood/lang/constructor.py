@@ -13,9 +13,9 @@ from typing import Generic, Protocol, TypeVar
 from xml.sax.saxutils import escape
 
 from sapwood.errors import QueryError
+from sapwood.lang.lexer import NAME
 from sapwood.lang.transformation import Standing
 
-NAME = r"[^\W\d][\w.\-·]*"
 _QNAME = re.compile(rf"(?:{NAME}:)?{NAME}")
 _SPACE = re.compile(r"[ \t\r\n]*")
 _REFERENCE = re.compile(rf"&(?:#([0-9]+)|#x([0-9a-fA-F]+)|({NAME}));")

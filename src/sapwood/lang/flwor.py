@@ -17,8 +17,8 @@ from itertools import pairwise
 
 from sapwood.errors import QueryError
 from sapwood.lang import ast, hints
-from sapwood.lang.constructor import NAME, ConstructorReader, Tag
-from sapwood.lang.lexer import tokens_from, unknown
+from sapwood.lang.constructor import ConstructorReader, Tag
+from sapwood.lang.lexer import NAME, tokens_from, unknown
 from sapwood.lang.parser import parse_inside
 from sapwood.lang.transformation import Standing
 
@@ -28,6 +28,7 @@ _START = re.compile(
 _KEYWORD = re.compile(rf"\s*({NAME})(?![\w.\-·:])")
 _VARIABLE = re.compile(rf"\s*\$({NAME})")
 _SPACE = re.compile(r"\s*")
+_XQUERY = re.compile(rf"({NAME})\s*[({{$\"']|({NAME})\s+{NAME}\s*\{{|\(:")
 _DOCUMENT = ("doc", "msg")
 _OF_CONTEXT = frozenset(
     {"string", "number", "name", "local-name", "namespace-uri", "string-length", "normalize-space"}
@@ -142,7 +143,7 @@ class _Parser:
             name, at = self._new_variable(at)
             keyword, after = self._keyword(at)
             if keyword in hints.XQUERY_BINDINGS:
-                raise self._unsupported(hints.XQUERY_BINDINGS[keyword], at)
+                raise self._unsupported(hints.XQUERY_BINDINGS[keyword], self._space(at))
             if keyword != "in":
                 raise self._expected(f"'in' after ${name}", at)
             path, at = self._expression(after)
@@ -225,7 +226,7 @@ class _Parser:
         if is_flwor(self._text[at : at + 200]):
             nested = "an element constructor" if self._text[at] == "<" else "a 'for' or 'let'"
             raise self._unsupported(f"{nested} inside an expression", at)
-        match = re.compile(rf"({NAME})\s*[({{$\"']|({NAME})\s+{NAME}\s*\{{|\(:").match(self._text, at)
+        match = _XQUERY.match(self._text, at)
         word = (match[1] or match[2] or "(:") if match else ""
         if word in hints.XQUERY_EXPRESSIONS:
             raise self._unsupported(hints.XQUERY_EXPRESSIONS[word], at)

@@ -18,6 +18,7 @@ from sapwood.lang.pattern import (
     EMPTY,
     TEXT,
     TRUE,
+    Axis,
     Condition,
     Has,
     Path,
@@ -25,6 +26,7 @@ from sapwood.lang.pattern import (
     all_of,
     any_of,
     constant,
+    plain_step,
     predicates,
 )
 from sapwood.lang.query import Query
@@ -118,6 +120,10 @@ class _Compiler:
             self._reasons.append(Reason(expr.start, expr.end, "paths from several variables"))
             return DOCUMENT, (EMPTY,)
         name = next(iter(spoken_of))
+        origin = DOCUMENT if name is None else self._numbers[name]
+        plain = _plain(expr) if not conditions else None
+        if plain is not None:
+            return origin, (plain,)
         relative = _from_context(expr, name) if name is not None else expr
         if conditions:
             wanted = tuple(_as_boolean(condition) for condition in conditions)
@@ -127,7 +133,6 @@ class _Compiler:
         self._reasons += translator.reasons
         if any(route.context for route in nodes.routes):
             self._reasons.append(Reason(expr.start, expr.end, "a predicate on a variable"))
-        origin = DOCUMENT if name is None else self._numbers[name]
         paths = dict.fromkeys(Path(route.steps) for route in nodes.routes)
         return origin, tuple(sorted(paths, key=str))
 
@@ -258,6 +263,28 @@ def _is_leaf(expr: ast.Expr) -> bool:
         case ast.Binary(left=left, right=right):
             return _is_leaf(left) or _is_leaf(right)
     return False
+
+
+def _plain(expr: ast.Expr) -> Path | None:
+    """The frequent case: names after / and // from the document or a variable, perhaps an attribute."""
+    match expr:
+        case ast.LocationPath(absolute=True, base=None) | ast.LocationPath(base=ast.Variable()):
+            steps: list[Step] = []
+            axis = Axis.CHILD
+            for step in expr.steps:
+                if step.predicates or (step.test.endswith(")") and step.axis != "descendant-or-self"):
+                    return None
+                if step.axis == "descendant-or-self" and step.test == "node()":
+                    axis = Axis.DESCENDANT
+                elif step.axis == "child":
+                    steps.append(plain_step(axis, step.test))
+                    axis = Axis.CHILD
+                elif step.axis == "attribute" and axis is Axis.CHILD and step is expr.steps[-1] and steps:
+                    steps.append(plain_step(Axis.ATTRIBUTE, step.test))
+                else:
+                    return None
+            return Path(tuple(steps)) if axis is Axis.CHILD and steps else None
+    return None
 
 
 def _as_boolean(expr: ast.Expr) -> ast.Expr:

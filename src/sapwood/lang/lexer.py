@@ -9,15 +9,15 @@ from sapwood.errors import QueryError
 
 Kind = Literal["name", "number", "literal", "operator", "symbol", "variable", "end"]
 
-_NAME = r"[^\W\d][\w.\-·]*"
+NAME = r"[^\W\d][\w.\-·]*"
 _TOKEN = re.compile(
     rf"""
       (?P<space>[ \t\r\n]+)
     | (?P<number>[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?|\.[0-9]+(?:[eE][+-]?[0-9]+)?)
     | (?P<symbol>::|\.\.|//|!=|<=|>=|[()\[\]@,./|+\-=<>*])
     | (?P<literal>"[^"]*"|'[^']*')
-    | (?P<variable>\$(?:{_NAME}:)?{_NAME})
-    | (?P<name>(?:{_NAME}:(?!:))?(?:{_NAME}|\*(?<=:\*)))
+    | (?P<variable>\$(?:{NAME}:)?{NAME})
+    | (?P<name>(?:{NAME}:(?!:))?(?:{NAME}|\*(?<=:\*)))
     """,
     re.VERBOSE,
 )

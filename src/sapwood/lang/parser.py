@@ -6,7 +6,9 @@ and that a path step or a union is applied to nodes.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from dataclasses import replace
 
 from sapwood.errors import QueryError
 from sapwood.lang import hints
@@ -23,7 +25,7 @@ from sapwood.lang.ast import (
     Text,
     type_of,
 )
-from sapwood.lang.lexer import Token, tokenize, tokens_from
+from sapwood.lang.lexer import NAME, Token, tokenize, tokens_from
 
 # (fewest, most) arguments; None is any number.
 _ARITY: dict[str, tuple[int, int | None]] = {
@@ -58,7 +60,30 @@ def parse_inside(
 
     A variable stands for the expression it is mapped to.
     """
+    plain = _PLAIN.match(text, start)
+    if plain is not None and (not plain[1] or plain[1] in variables):
+        return _plain_path(plain, variables.get(plain[1]) if plain[1] else None), plain.end()
     return _Parser(text, tokens_from(text, start), namespaces, variables).parse_first()
+
+
+# Plain paths, by far the most frequent expressions, skip the parser: $v/a//b/@c
+_PLAIN = re.compile(
+    rf"(?:\$({NAME}))?((?://?{NAME}(?![\w.\-·:(]))+)(?:/@({NAME}))?(?![\w.\-·:(])"
+    r"(?=\s*[},]|\s+(?:where|return|let|for)\b)"
+)
+_PLAIN_STEP = re.compile(rf"(//?)({NAME})")
+
+
+def _plain_path(match: re.Match[str], base: Expr | None) -> LocationPath:
+    start, end = match.span()
+    steps: list[Step] = []
+    for slashes, name in _PLAIN_STEP.findall(match[2]):
+        if slashes == "//":
+            steps.append(Step("descendant-or-self", "node()", (), start=start, end=end))
+        steps.append(Step("child", name, (), start=start, end=end))
+    if match[3]:
+        steps.append(Step("attribute", match[3], (), start=start, end=end))
+    return LocationPath(base is None, base, tuple(steps), start=start, end=end)
 
 
 class _Parser:
@@ -235,7 +260,7 @@ class _Parser:
     def _variable(self, token: Token) -> Expr:
         known = self._variables.get(token.text[1:])
         if known is not None:
-            return known
+            return replace(known, start=token.start, end=token.end)
         hint = "write the value itself, in quotes if it is a string"
         if self._variables:
             hint = f"there are {', '.join(f'${name}' for name in self._variables)}"
