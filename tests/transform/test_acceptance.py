@@ -35,8 +35,7 @@ def shared(queries: list[str]) -> Broker:
 
 
 def messages() -> Iterator[bytes]:
-    for message in MessageGenerator(BOOK, seed=24, max_depth=5, max_repeats=3, values=10).take(MESSAGES):
-        yield message.encode() if isinstance(message, str) else message
+    yield from MessageGenerator(BOOK, seed=24, max_depth=5, max_repeats=3, values=10).take(MESSAGES)
 
 
 def made(broker: Broker, message: bytes) -> dict[object, bytes]:

@@ -57,6 +57,8 @@ class SharedTemplate:
     template: Template
     fillings: tuple[Filling, ...]
     key: str
+    copies: tuple[bytes | int, ...] | None = None
+    """the frequent case: constants, and groups whose elements are copied"""
     uses: int = 0
 
 
@@ -215,7 +217,9 @@ class Network:
             number = self._template_of[key] = self._next_template
             self._next_template += 1
             fillings = tuple(self._filling(hole) for hole in transformation.holes) if bound else ()
-            self.templates[number] = SharedTemplate(Template.of(transformation), fillings, key)
+            template = Template.of(transformation)
+            copies = _copies(template, fillings) if bound else None
+            self.templates[number] = SharedTemplate(template, fillings, key, copies)
             self._index.text_needed += _needs_text(transformation)
         self.templates[number].uses += 1
         return number
@@ -309,6 +313,22 @@ def _symbols(steps: tuple[Step, ...]) -> tuple[str, ...]:
             symbols.append(DEEP)
         symbols.append(step.test)
     return tuple(symbols)
+
+
+def _copies(template: Template, fillings: tuple[Filling, ...]) -> tuple[bytes | int, ...] | None:
+    """The template with groups for holes, if each of them is filled with copies of a group's elements."""
+    parts: list[bytes | int] = []
+    filled = iter(fillings)
+    for part in template.parts:
+        if isinstance(part, bytes):
+            parts.append(part)
+            continue
+        filling = next(filled)
+        plain = part.kind == "nodes" and part.standing == "content" and not part.default_namespace
+        if not plain or filling.group is None or filling.leaf is not None:
+            return None
+        parts.append(filling.group)
+    return tuple(parts)
 
 
 def _needs_text(made: Transformation | Template) -> bool:

@@ -39,6 +39,8 @@ class Run:
         self._fragments = Fragments(self._document, lambda use: index.refiner.on_tree(message, use))
         self._writer = Writer(self._document, self._fragments)
         self._reached: Reached | None = None
+        document = self._document
+        self._sliced = found.joined and document.verbatim and not document.declarations
         self._pieces: dict[tuple[int, int], bytes] = {}
         self._bodies: dict[tuple[int, Nodes], bytes] = {}
 
@@ -92,8 +94,25 @@ class Run:
         piece = self._pieces.get(key)
         if piece is None:
             shared = self._network.templates[template]
-            piece = self._pieces[key] = self._writer.group(shared.template, self._lists(shared, node))
+            if shared.copies is not None and self._sliced:
+                piece = self._copied(shared.copies, node)
+            else:
+                piece = self._writer.group(shared.template, self._lists(shared, node))
+            self._pieces[key] = piece
         return piece
+
+    def _copied(self, parts: tuple[bytes | int, ...], node: int) -> bytes:
+        """What the writer would make of constants and elements that are copied as they stand."""
+        pieces: list[bytes] = []
+        starts, stops = self._document.spans
+        source, reached = self._document.source, self._all_reached
+        for part in parts:
+            if isinstance(part, bytes):
+                pieces.append(part)
+            else:
+                elements = reached.of(part, node) if part >= 0 else (node,)
+                pieces += [source[starts[element] : stops[element]] for element in elements]
+        return b"".join(pieces)
 
     def _lists(self, shared: SharedTemplate, node: int) -> tuple[list[ContextNode], ...]:
         return tuple([self._filled(filling, node) for filling in shared.fillings])
@@ -102,10 +121,14 @@ class Run:
         if filling.group is None or not self._found.joined:
             start = walk.start(filling.origin, (node,))
             return walk.reached(filling.paths, start, self._evaluator, self._document)
+        elements = [node] if filling.group < 0 else self._all_reached.of(filling.group, node)
+        return list(elements) if filling.leaf is None else self._leaves(elements, filling.leaf)
+
+    @property
+    def _all_reached(self) -> Reached:
         if self._reached is None:
             self._reached = self._index.reached(self._found)
-        elements = [node] if filling.group < 0 else self._reached.of(filling.group, node)
-        return list(elements) if filling.leaf is None else self._leaves(elements, filling.leaf)
+        return self._reached
 
     def _leaves(self, elements: list[int], leaf: Step) -> list[ContextNode]:
         document = self._document
