@@ -56,7 +56,7 @@ def graph_of(document: Document) -> Graph:
 
 
 def read(message: str | bytes) -> Document:
-    return Index(Limits(), Tuning(), {}).read(Message(message), all_text=True)
+    return Index(Limits(), Tuning(), {}).read(Message(message), all=True)
 
 
 def path(text: str) -> Path:

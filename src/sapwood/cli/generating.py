@@ -9,9 +9,9 @@ from typing import Annotated
 import typer
 
 from sapwood.cli.console import counting
-from sapwood.workload import MessageGenerator, QueryGenerator, dtds, load_dtd
+from sapwood.workload import MessageGenerator, QueryGenerator, TransformationGenerator, dtds, load_dtd
 
-generate = typer.Typer(help="Make messages or queries from a DTD.", no_args_is_help=True)
+generate = typer.Typer(help="Make messages, queries or transformations from a DTD.", no_args_is_help=True)
 
 DtdOption = Annotated[
     str, typer.Option("--dtd", help=f"A DTD file, or one that is shipped: {', '.join(dtds())}.")
@@ -95,4 +95,39 @@ def generate_queries(
     )
     with counting() as progress:
         for _ in progress.track(range(count), description="queries"):
+            print(generator.query())
+
+
+@generate.command("transformations")
+def generate_transformations(
+    dtd: DtdOption,
+    count: CountOption = 10,
+    seed: SeedOption = 0,
+    root: Annotated[str | None, typer.Option(help="The root element, if the DTD leaves a choice.")] = None,
+    binding_depth: Annotated[int, typer.Option(help="How many levels down elements are bound.")] = 3,
+    predicate_paths: Annotated[int, typer.Option(help="Conditions of each where clause.")] = 1,
+    return_paths: Annotated[int, typer.Option(help="Paths in each return clause.")] = 2,
+    relative_depth: Annotated[int, typer.Option(help="How many levels these go down.")] = 2,
+    descendant: Annotated[float, typer.Option(help="P(//): how often a step is a descendant's.")] = 0.2,
+    values: Annotated[int, typer.Option(help="Distinct values of an element or attribute.")] = 20,
+    value_skew: Annotated[float, typer.Option(help="Zipf exponent over the values; 0 is uniform.")] = 0.0,
+    words: Annotated[bool, typer.Option("--words", help="Words for values instead of numbers.")] = False,
+    duplicates: Annotated[bool, typer.Option("--duplicates", help="Allow equal queries.")] = False,
+) -> None:
+    """Make for-where-return queries that may make something of such messages, one a line."""
+    generator = TransformationGenerator(
+        load_dtd(dtd, root),
+        seed=seed,
+        binding_depth=binding_depth,
+        predicate_paths=predicate_paths,
+        return_paths=return_paths,
+        relative_depth=relative_depth,
+        descendant=descendant,
+        values=values,
+        value_skew=value_skew,
+        numeric=not words,
+        distinct=not duplicates,
+    )
+    with counting() as progress:
+        for _ in progress.track(range(count), description="transformations"):
             print(generator.query())

@@ -47,7 +47,7 @@ class Size:
     """in each file"""
     subscriptions: int = 10_000
     sample: int = 100
-    """messages whose deliveries are compared with those of a matcher in this process"""
+    """messages whose deliveries are compared with those of a broker in this process"""
 
 
 def run(console: Console, out: Path, size: Size | None = None) -> int:

@@ -1,4 +1,4 @@
-"""Whether the demo's deliveries are right: a matcher in one process decides again for some messages."""
+"""Whether the demo's deliveries are right: a broker in one process decides again for some messages."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pyarrow.dataset as ds
 
-from sapwood import Matcher, MessageError
+from sapwood import Broker, MessageError
 from sapwood.store import SubscriptionStore
+
+_Delivered = tuple[str, str]
+"""a subscription, and what was made for it"""
 
 
 def differences(
@@ -29,12 +32,12 @@ def differences(
     delivered = _delivered(deliveries, [id for _, id, _ in chosen])
     wrong = []
     for version in sorted({first, last}):
-        with Matcher(store.namespaces) as matcher:
-            matcher.add_many(store.at(version))
+        with Broker(store.namespaces) as broker:
+            broker.subscribe_many(store.at(version))
             wrong += [
                 id
                 for file, id, body in chosen
-                if versions[file] == version and delivered[id] != _answer(matcher, body)
+                if versions[file] == version and delivered[id] != _answer(broker, body)
             ]
     return len(chosen), wrong
 
@@ -54,17 +57,22 @@ def _messages(inbox: Path) -> Iterator[tuple[str, str, bytes]]:
             offset += len(line)
 
 
-def _delivered(deliveries: ds.Dataset, ids: list[str]) -> dict[str, list[str]]:
-    """To whom some messages went, sorted; one who got a message twice is there twice."""
-    table = deliveries.to_table(["message_id", "subscription"], filter=ds.field("message_id").isin(ids))
-    found: dict[str, list[str]] = defaultdict(list)
-    for id, subscription in zip(*(column.to_pylist() for column in table.columns), strict=True):
-        found[id].append(subscription)
+def _delivered(deliveries: ds.Dataset, ids: list[str]) -> dict[str, list[_Delivered]]:
+    """To whom some messages went and as what, sorted; one who got a message twice is there twice."""
+    columns = ["message_id", "subscription", "body"]
+    table = deliveries.to_table(columns, filter=ds.field("message_id").isin(ids))
+    found: dict[str, list[_Delivered]] = defaultdict(list)
+    for id, subscription, body in zip(*(column.to_pylist() for column in table.columns), strict=True):
+        found[id].append((subscription, body or ""))
     return defaultdict(list, {id: sorted(subscriptions) for id, subscriptions in found.items()})
 
 
-def _answer(matcher: Matcher, body: bytes) -> list[str]:
+def _answer(broker: Broker, body: bytes) -> list[_Delivered]:
+    """Filters deliver the message as it is, which the pipeline does not repeat for each."""
     try:
-        return sorted(map(str, matcher.match(body)))
+        deliveries = broker.publish(body)
     except MessageError:
         return []
+    return sorted(
+        (str(d.subscription), "" if d.subscription in broker.filters else d.body.decode()) for d in deliveries
+    )

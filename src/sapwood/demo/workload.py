@@ -6,7 +6,7 @@ from itertools import cycle, islice
 from pathlib import Path
 
 from sapwood.store import NewSubscription, SubscriptionStore
-from sapwood.workload import MessageGenerator, QueryGenerator, load_dtd
+from sapwood.workload import MessageGenerator, QueryGenerator, TransformationGenerator, load_dtd
 
 NAME = "news demo"
 _BROKEN = (
@@ -70,13 +70,15 @@ def write_inbox(inbox: Path, files: int, messages: int) -> int:
 
 
 def write_subscriptions(file: Path, count: int) -> int:
-    """A third each of plain paths, paths with a value predicate, nested paths with one; some hard ones."""
+    """A quarter each of plain paths, paths with a value, nested paths with one, and for-where-return queries;
+    some hard ones."""
     dtd = load_dtd("news")
-    third = max(1, (count - len(_HARD)) // 3)
-    plain = QueryGenerator(dtd, seed=2).take(count - len(_HARD) - 2 * third)
-    with_values = QueryGenerator(dtd, seed=3, predicates=1).take(third)
-    nested = QueryGenerator(dtd, seed=4, nested=1, predicates=1).take(third)
-    kinds = {"path": plain, "value": with_values, "nested": nested}
+    quarter = max(1, (count - len(_HARD)) // 4)
+    plain = QueryGenerator(dtd, seed=2).take(count - len(_HARD) - 3 * quarter)
+    with_values = QueryGenerator(dtd, seed=3, predicates=1).take(quarter)
+    nested = QueryGenerator(dtd, seed=4, nested=1, predicates=1).take(quarter)
+    made = TransformationGenerator(dtd, seed=6, values=20).take(quarter)
+    kinds = {"path": plain, "value": with_values, "nested": nested, "made": made}
     rows = [NewSubscription(id, query, "desk") for id, query in _HARD.items()]
     for kind, queries in kinds.items():
         rows += [NewSubscription(f"{kind}-{i}", query, "reader") for i, query in enumerate(queries, 1)]

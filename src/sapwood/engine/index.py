@@ -259,11 +259,11 @@ class Index:
         found.slots = self._decide(message, evaluator, slots) if self._deciding else slots
         return found
 
-    def read(self, message: Message, all_text: bool = False) -> Document:
-        """The message's nodes; text only if queries ask for it, or the caller does."""
-        with_text = all_text or bool(self._targets or self._deciding or self.text_needed)
-        root = self.machine.settle()
-        return read_document(message, self._limits, root, with_text, bool(self.source_needed))
+    def read(self, message: Message, all: bool = False) -> Document:
+        """The message's nodes; text and source only if queries ask for them, or the caller does."""
+        with_text = all or bool(self._targets or self._deciding or self.text_needed)
+        with_source = all or bool(self.source_needed)
+        return read_document(message, self._limits, self.machine.settle(), with_text, with_source)
 
     def slots_of(self, places: set[Place]) -> Ints:
         """The slots of all the paths that end in any of the places, without repetition."""

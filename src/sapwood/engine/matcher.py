@@ -232,7 +232,7 @@ class Matcher:
         """For each subscription that the message matches, the nodes its query selects, in document order."""
         source = Message(message)
         slots = self._read(source)
-        selection = Selection(source, self._index.read(source, all_text=True), self._index.refiner)
+        selection = Selection(source, self._index.read(source, all=True), self._index.refiner)
         queries = {slot: self._index.query(slot) for slot in slots}
         refined = {slot: query for slot, query in queries.items() if not query.exact}
         nodes = selection.by_xpath(refined) if refined else {}
@@ -261,7 +261,7 @@ class Matcher:
         source = Message(message)
         matched = slot in self._read(source)
         query = self._index.query(slot)
-        selection = Selection(source, self._index.read(source, all_text=True), self._index.refiner)
+        selection = Selection(source, self._index.read(source, all=True), self._index.refiner)
         refined = matched and not query.exact
         nodes = selection.by_xpath({slot: query})[slot] if refined else []
         return why(query, matched, selection, nodes)

@@ -179,65 +179,6 @@ def _in_utf8(message: Message) -> Message:
         return message
 
 
-def element_slices(message: Message) -> tuple[str, list[tuple[int, int]]] | None:
-    """The message as text and, for each element, where it starts and ends there; entry 0 is all of it.
-
-    None if entities were expanded, since an element may then come from a declaration. The message must have
-    been read before: limits are not checked again.
-    """
-    data = decoded(message.data, message.encoding).encode("utf-8", "surrogatepass")
-    parser = expat.ParserCreate("utf-8", SEPARATOR)
-    starts: list[int] = [0]
-    slices: list[tuple[int, int]] = [(0, len(data))]
-    stack: list[int] = [0]
-    bare = [False]  # whether the innermost open element has had neither child nor text
-    expanded = [False]
-
-    def start(name: str, attributes: object) -> None:
-        bare[0] = True
-        stack.append(len(slices))
-        starts.append(parser.CurrentByteIndex)
-        slices.append((0, 0))
-
-    def end(name: str) -> None:
-        element = stack.pop()
-        at = parser.CurrentByteIndex
-        # For <a/> expat reports the place after the tag, for <a></a> that of the end tag.
-        if not (bare[0] and data[at - 2 : at] == b"/>"):
-            at = data.find(b">", at) + 1
-        slices[element] = starts[element], at
-        bare[0] = False
-
-    def text(data: str) -> None:
-        bare[0] = False
-
-    def entity(*_: object) -> None:
-        expanded[0] = True
-
-    parser.StartElementHandler, parser.EndElementHandler = start, end
-    parser.CharacterDataHandler, parser.EntityDeclHandler = text, entity
-    parser.Parse(data, True)
-    # The callbacks refer to the parser and it to them: without this, only the garbage collector frees them.
-    parser.StartElementHandler = parser.EndElementHandler = None
-    if expanded[0]:
-        return None
-    return _as_characters(data, slices)
-
-
-def _as_characters(data: bytes, slices: list[tuple[int, int]]) -> tuple[str, list[tuple[int, int]]]:
-    text = data.decode("utf-8", "surrogatepass")
-    if len(text) == len(data):
-        return text, slices
-    places = sorted({place for piece in slices for place in piece})
-    characters: dict[int, int] = {}
-    before = count = 0
-    for place in places:
-        count += len(data[before:place].decode("utf-8", "surrogatepass"))
-        characters[place] = count
-        before = place
-    return text, [(characters[start], characters[end]) for start, end in slices]
-
-
 # -- parsers, and what they refuse ---------------------------------------------------------------------
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from codecs import BOM_UTF8
 from decimal import Decimal
 from typing import Any
 from xml.sax.saxutils import escape, quoteattr
@@ -12,7 +13,7 @@ from lxml import etree
 from sapwood.engine.document import ContextNode, Document, Leafnode
 from sapwood.engine.evaluate import Evaluator
 from sapwood.engine.matches import Node
-from sapwood.engine.reader import Message, element_slices
+from sapwood.engine.reader import Message
 from sapwood.engine.refine import Refiner
 from sapwood.lang.pattern import clark
 from sapwood.lang.query import Query
@@ -30,7 +31,6 @@ class Selection:
         self._refiner = refiner
         self._document = document
         self.evaluator = Evaluator(document)
-        self._source: tuple[str | None, list[tuple[int, int]]] | None = None
         self._elements: list[Any] | None = None
 
     def by_pattern(self, query: Query) -> list[Node]:
@@ -101,26 +101,27 @@ class Selection:
     # -- source ----------------------------------------------------------------------------------------
 
     def _xml(self, element: int) -> str:
-        text, slices = self._sliced()
-        if text is None:
-            return self._written(element)
-        start, end = slices[element]
-        return text[start:end]
+        source = self._source(element)
+        return source if source is not None else self._written(element)
 
     def _attribute_xml(self, element: int, number: int, name: str, value: str) -> str:
         """The attribute as it stands in the start tag; a default one does not stand there."""
-        text, slices = self._sliced()
-        if text is not None:
-            tag = _START_TAG.match(text, slices[element][0])
+        source = self._source(element)
+        if source is not None:
+            tag = _START_TAG.match(source)
             written = [a for a in _ATTRIBUTE.findall(tag[0] if tag else "") if not _DECLARATION.match(a)]
             if number < len(written):
                 return str(written[number])
         return f"{name.rpartition('}')[2]}={quoteattr(value)}"
 
-    def _sliced(self) -> tuple[str | None, list[tuple[int, int]]]:
-        if self._source is None:
-            self._source = element_slices(self._message) or (None, [])
-        return self._source
+    def _source(self, element: int) -> str | None:
+        """The element as it stands in the message; None if it may have come out of an entity."""
+        document = self._document
+        if not document.verbatim and b"<!ENTITY" in document.source:
+            return None
+        starts, stops = document.spans
+        source = document.source[starts[element] : stops[element]]
+        return source.removeprefix(BOM_UTF8).decode("utf-8", "surrogatepass")
 
     def _written(self, element: int) -> str:
         """An element written anew: where entities were expanded, there is no slice of the source to show."""
