@@ -10,6 +10,7 @@ those of the YFilter experiments: depth 6, three repeats, twenty values, P(*) = 
 transformations, bindings down to level 3, one predicate, two return paths and ten values.
 """
 
+from sapwood.workload.drawing import QueriesExhausted
 from sapwood.workload.dtd import (
     Attribute,
     Choice,
@@ -24,7 +25,7 @@ from sapwood.workload.dtd import (
     Seq,
 )
 from sapwood.workload.messages import MessageGenerator
-from sapwood.workload.queries import QueriesExhausted, QueryGenerator
+from sapwood.workload.queries import QueryGenerator
 from sapwood.workload.reader import dtds, load_dtd
 from sapwood.workload.transformations import TransformationGenerator
 

@@ -14,26 +14,17 @@ row, which changes the query; ours does not.) Value predicates and nested paths 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import islice
+from collections.abc import Sequence
 from random import Random
 
 from sapwood.workload import checks
+from sapwood.workload.drawing import TRIES, Drawing
 from sapwood.workload.dtd import Dtd
 from sapwood.workload.predicates import OPERATORS, TARGETS, Predicates
 from sapwood.workload.values import Values, pick
 from sapwood.workload.walks import Walker
 
-TRIES = 2_000  # in a row without a new query: then what is left is too rare to look for
 _REDRAWS = 5  # for a second predicate on one target, which is hard to satisfy together with the first
-
-
-class QueriesExhausted(ValueError):
-    """No new query in very many tries; `found` is how many distinct ones were returned before."""
-
-    def __init__(self, message: str, found: int) -> None:
-        super().__init__(message)
-        self.found = found
 
 
 class _Step:
@@ -53,7 +44,7 @@ class _Step:
         return self.test + "".join(sorted(self.predicates))
 
 
-class QueryGenerator:
+class QueryGenerator(Drawing):
     """An endless iterator of XPath 1.0 queries.
 
     Each follows a walk from the root to a leaf or to level `max_depth`; with `min_depth` the walk's length is
@@ -94,7 +85,7 @@ class QueryGenerator:
         checks.probabilities(wildcard=wildcard, descendant=descendant)
         checks.some_of(OPERATORS, operators=operators)
         checks.some_of(TARGETS, predicate_targets=predicate_targets)
-        self.dtd = dtd
+        super().__init__(dtd, distinct)
         self._max_depth = max_depth
         self._min_depth = min_depth
         self._wildcard, self._descendant = wildcard, descendant
@@ -103,46 +94,17 @@ class QueryGenerator:
         self._walker = Walker(dtd, max_depth, name_skew, self._random)
         pools = Values(values, value_skew, numeric)
         self._predicates = Predicates(dtd, pools, operators, predicate_targets, self._random)
-        self._seen: set[str] | None = set() if distinct else None
         self._check_depths()
 
-    def query(self) -> str:
-        """The next query."""
-        query = None
-        for attempt in range(TRIES):
-            query = self._attempt(even=attempt > 0) or query
-            if query is not None and (self._seen is None or query not in self._seen):
-                break
-        else:
-            raise self._exhausted(query)
-        if self._seen is not None:
-            self._seen.add(query)
-        return query
+    def _why_none(self) -> str:
+        return (
+            f"no path of DTD {self.dtd.name!r} can take {self._predicate_count} predicates and "
+            f"{self._nested_count} nested paths ({TRIES:,} tries): choose other operators or "
+            "predicate_targets, or more depth"
+        )
 
-    def take(self, count: int) -> list[str]:
-        """The next `count` queries."""
-        return list(islice(self, count))
-
-    def __iter__(self) -> Iterator[str]:
-        return self
-
-    def __next__(self) -> str:
-        return self.query()
-
-    def _exhausted(self, last: str | None) -> QueriesExhausted:
-        """The error for TRIES misses; `last` is the last query made, None if none could be."""
-        dtd, found = repr(self.dtd.name), len(self._seen or ())
-        if last is None:
-            reason = (
-                f"no path of DTD {dtd} can take {self._predicate_count} predicates and {self._nested_count} "
-                f"nested paths ({TRIES:,} tries): choose other operators or predicate_targets, or more depth"
-            )
-        else:
-            reason = (
-                f"found only {found:,} distinct queries on DTD {dtd}, and no new one in {TRIES:,} tries: "
-                "allow more depth, wildcards, predicates or values, or repeats with distinct=False"
-            )
-        return QueriesExhausted(reason, found)
+    def _what_gives_more(self) -> str:
+        return "allow more depth, wildcards, predicates or values"
 
     def _check_depths(self) -> None:
         if self._min_depth is None:

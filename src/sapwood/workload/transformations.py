@@ -11,14 +11,13 @@ What is bound must hold what is returned: it is the last but one element of a wa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Callable, Sequence
 from random import Random
 
 from sapwood.workload import checks
+from sapwood.workload.drawing import TRIES, Drawing
 from sapwood.workload.dtd import Dtd
 from sapwood.workload.predicates import Predicates
-from sapwood.workload.queries import TRIES, QueriesExhausted
 from sapwood.workload.values import Values, pick
 from sapwood.workload.walks import Walker
 
@@ -26,7 +25,7 @@ _REDRAWS = 20  # for a predicate or return path that a query does not have yet; 
 _TEXT = "text()"
 
 
-class TransformationGenerator:
+class TransformationGenerator(Drawing):
     """An endless iterator of for-where-return queries.
 
     Each binds `$b` to an element that can have children, at level `binding_depth` of a walk from the root or
@@ -62,7 +61,7 @@ class TransformationGenerator:
         checks.at_least(1, relative_depth=relative_depth)
         checks.at_least(0, predicate_paths=predicate_paths, name_skew=name_skew)
         checks.probabilities(descendant=descendant)
-        self.dtd = dtd
+        super().__init__(dtd, distinct)
         self._binding_depth, self._relative_depth = binding_depth, relative_depth
         self._predicate_count, self._return_count = predicate_paths, return_paths
         self._descendant = descendant
@@ -73,46 +72,16 @@ class TransformationGenerator:
         self._least = min(3, binding_depth + 1, self._walker.longest(dtd.root))
         pools = Values(values, value_skew, numeric)
         self._predicates = Predicates(dtd, pools, ("=",), ("attribute", "text"), self._random)
-        self._seen: set[str] | None = set() if distinct else None
 
-    def query(self) -> str:
-        """The next query."""
-        query = None
-        for attempt in range(TRIES):
-            query = self._attempt(even=attempt > 0) or query
-            if query is not None and (self._seen is None or query not in self._seen):
-                break
-        else:
-            raise self._exhausted(query)
-        if self._seen is not None:
-            self._seen.add(query)
-        return query
+    def _why_none(self) -> str:
+        return (
+            f"no element of DTD {self.dtd.name!r} down to level {self._binding_depth} can take "
+            f"{self._predicate_count} predicates and {self._return_count} return paths ({TRIES:,} tries): "
+            "ask for fewer, or allow more binding_depth, relative_depth or descendant"
+        )
 
-    def take(self, count: int) -> list[str]:
-        """The next `count` queries."""
-        return list(islice(self, count))
-
-    def __iter__(self) -> Iterator[str]:
-        return self
-
-    def __next__(self) -> str:
-        return self.query()
-
-    def _exhausted(self, last: str | None) -> QueriesExhausted:
-        """The error for TRIES misses; `last` is the last query made, None if none could be."""
-        dtd, found = repr(self.dtd.name), len(self._seen or ())
-        if last is None:
-            reason = (
-                f"no element of DTD {dtd} down to level {self._binding_depth} can take "
-                f"{self._predicate_count} predicates and {self._return_count} return paths ({TRIES:,} "
-                "tries): ask for fewer, or allow more binding_depth, relative_depth or descendant"
-            )
-        else:
-            reason = (
-                f"found only {found:,} distinct queries on DTD {dtd}, and no new one in {TRIES:,} tries: "
-                "allow more depth, paths or values, or repeats with distinct=False"
-            )
-        return QueriesExhausted(reason, found)
+    def _what_gives_more(self) -> str:
+        return "allow more depth, paths or values"
 
     def _attempt(self, even: bool) -> str | None:
         """A query, or None if what it binds cannot take all predicates or return paths."""
