@@ -93,6 +93,17 @@ def test_every_change_prints_its_version(sapwood: Sapwood, tmp_path: Path) -> No
     assert (tmp_path / "subscriptions.db").exists()
 
 
+def test_a_transformation_is_told_by_its_text(sapwood: Sapwood) -> None:
+    made = "for $a in //a return <made>{$a}</made>"
+    assert sapwood("add", "s", made).stdout == "version 1\n"
+    assert sapwood("add", "t", "//a").stdout == "version 2\n"
+    assert [row["language"] for row in listed(sapwood("list"))] == ["for-where-return", "xpath"]
+    assert sapwood("replace", "s", "//a").stdout == "version 3\n"
+    assert sapwood("replace", "t", made).stdout == "version 4\n"
+    assert [row["language"] for row in listed(sapwood("list"))] == ["xpath", "for-where-return"]
+    assert "  for $a in //a\n" in told(sapwood("add", "u", "for $a in //a"))
+
+
 def test_lists_are_chosen_from(sapwood: Sapwood) -> None:
     sapwood("add", "1", "//a", "--subscriber", "anna")
     sapwood("add", "2", "//a", "--subscriber", "bert")
@@ -192,15 +203,21 @@ def test_an_import_takes_lines_and_json_lines(sapwood: Sapwood, tmp_path: Path) 
         "//a",
         '{"id": "s", "query": "//b", "subscriber": "bert", "active": false, "language": "xpath"}',
         '{"id": 7, "query": "//c", "subscriber": null}',
+        "for $a in //a return <made>{$a}</made>",
+        '{"id": "t", "query": "for $a in //a\\nreturn $a", "language": null}',
+        '{"id": "u", "query": "for $a in //a return $a", "language": "for-where-return"}',
     ]
     (tmp_path / "all.gz").write_bytes(gzip.compress("\n".join(lines).encode()))
     run = sapwood("import", "all.gz", "--subscriber", "anna")
     assert (run.returncode, run.stderr) == (0, "")
-    assert run.stdout == "added 3, refused 0; version 1\n"
+    assert run.stdout == "added 6, refused 0; version 1\n"
     assert [tuple(row.values()) for row in listed(sapwood("list"))] == [
         ("2", "//a", "anna", "xpath", True, 1),
         ("s", "//b", "bert", "xpath", False, 1),
         ("7", "//c", "anna", "xpath", True, 1),
+        ("5", "for $a in //a return <made>{$a}</made>", "anna", "for-where-return", True, 1),
+        ("t", "for $a in //a\nreturn $a", "anna", "for-where-return", True, 1),
+        ("u", "for $a in //a return $a", "anna", "for-where-return", True, 1),
     ]
 
 
@@ -218,6 +235,9 @@ def test_what_is_refused_is_told_with_its_line_and_the_rest_goes_in(sapwood: Sap
         11: b'{"id": "\\ud800", "query": "//a"}',
         12: b'{"id": "s", "query": ' + b"[" * 100_000,
         13: b"//p:a",
+        14: b"for $a in //a",
+        15: b'{"id": "s", "query": "//a", "language": "for-where-return"}',
+        16: b'{"id": "s", "query": "for $a in //a return $a", "language": "xpath"}',
     }
     (tmp_path / "bad.txt").write_bytes(b"\n".join([b"//a", *bad.values(), b"//z"]))
     run = sapwood("import", "bad.txt")
@@ -227,8 +247,8 @@ def test_what_is_refused_is_told_with_its_line_and_the_rest_goes_in(sapwood: Sap
     assert places == [str(line) for line in bad]
     assert "  //b[\n      ^\n" in run.stderr
     assert "there is a subscription '1' already" in run.stderr
-    assert "there is no language 'sql'; there is: xpath" in run.stderr
-    assert [row["id"] for row in listed(sapwood("list"))] == ["1", "14"]
+    assert "there is no language 'sql'; there are: xpath, for-where-return" in run.stderr
+    assert [row["id"] for row in listed(sapwood("list"))] == ["1", "17"]
 
 
 def test_only_the_first_refusals_are_told_one_by_one(sapwood: Sapwood) -> None:

@@ -14,7 +14,7 @@ from sapwood.engine.explain import Explanation
 from sapwood.engine.limits import Limits, Tuning
 from sapwood.engine.matcher import MANY, Matcher, Source, collection_paused
 from sapwood.engine.matches import Matches
-from sapwood.engine.pack import pack, unpack
+from sapwood.engine.pack import PackError, pack, unpack
 from sapwood.engine.reader import Message
 from sapwood.lang.flwor import is_flwor
 from sapwood.lang.fwr import compile_transformation
@@ -275,7 +275,8 @@ class Broker:
         """
         with collection_paused(lambda: False):
             broker = unpack(data)
-        assert isinstance(broker, Broker)
+        if not isinstance(broker, Broker):
+            raise PackError("these bytes are a packed matcher: Matcher.unpack reads them")
         return broker
 
     def __getstate__(self) -> dict[str, object]:

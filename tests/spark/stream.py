@@ -10,11 +10,17 @@ from urllib.parse import unquote, urlparse
 
 from pyspark.sql import SparkSession
 
-from sapwood import Matcher, MessageError
+from sapwood import Broker, MessageError
 from sapwood.store import NewSubscription, SubscriptionStore
-from sapwood.workload import MessageGenerator, QueryGenerator, load_dtd
+from sapwood.workload import MessageGenerator, QueryGenerator, TransformationGenerator, load_dtd
 
 BROKEN = (b"<news><head>never closed</news>", b"<news>&undeclared;</news>", b"not XML at all")
+MADE = (
+    "for $p in //place return <made>{$p}</made>",
+    "<all>{for $n in /news, $b in $n//* where $b/@* return $b}</all>",
+    "for $n in /* where count($n//*) > 30 return <n size='{count($n//*)}'/>",
+)
+"""transformations that share, that have several variables, and that lxml decides"""
 _SETTINGS = """
 name = "test"
 [source]
@@ -34,8 +40,15 @@ trigger = "{trigger}"
 partitions = 2
 """
 
-Delivery = tuple[str, str, int, int]
-"""message, subscription, version, batch"""
+Delivery = tuple[str, str, str | None, int, int]
+"""message, subscription, body, version, batch"""
+
+
+def delivered_by(broker: Broker, message: bytes | str) -> list[tuple[str, str | None]]:
+    """Who gets a message, and what transformations make of it; None for filters."""
+    return [
+        (str(id), None if id in broker.filters else body.decode()) for id, _, body in broker.publish(message)
+    ]
 
 
 @dataclass
@@ -67,8 +80,10 @@ class Stream:
     def store(self) -> SubscriptionStore:
         return SubscriptionStore(str(self.folder / "subscriptions.db"))
 
-    def subscribe(self, count: int, seed: int = 1) -> None:
-        queries = QueryGenerator(load_dtd("news"), seed=seed, predicates=1).take(count - 2)
+    def subscribe(self, count: int, seed: int = 1, transformations: int = 10) -> None:
+        news = load_dtd("news")
+        queries = QueryGenerator(news, seed=seed, predicates=1).take(count - transformations - 2)
+        queries += TransformationGenerator(news, seed=seed, predicate_paths=0).take(transformations)
         queries += ["count(//*) > 40", "//body"]
         with self.store() as store:
             store.import_many(NewSubscription(f"s{seed}-{i}", query) for i, query in enumerate(queries))
@@ -90,11 +105,15 @@ class Stream:
             unfinished.rename(self.inbox / name)
 
     def change_subscriptions(self, round: int) -> None:
-        """Other subscriptions than before, in three versions."""
+        """Other subscriptions than before, of both kinds, in six versions."""
         with self.store() as store:
             store.add(f"late-{round}", "//*")
+            store.add(f"made-{round}", MADE[round % len(MADE)])
             store.remove(f"s1-{round}")
             store.replace(f"s1-{round + 100}", "/news")
+            store.replace(f"s1-{round + 110}", MADE[(round + 1) % len(MADE)])
+            if round > 0:
+                store.replace(f"made-{round - 1}", "//body")
 
     # -- what it ought to deliver ----------------------------------------------------------------------
 
@@ -122,32 +141,33 @@ class Stream:
         return {int(p.name): json.loads(p.read_text())["version"] for p in planned if p.name.isdigit()}
 
     def expected(self) -> tuple[Counter[Delivery], Counter[tuple[str, str, bytes]]]:
-        """Every delivery, and every reject with its reason and body, by the matcher in this process."""
+        """Every delivery, and every reject with its reason and body, by a broker in this process."""
         batches, versions = self.batches(), self.versions()
         deliveries: Counter[Delivery] = Counter()
         rejects: Counter[tuple[str, str, bytes]] = Counter()
         with self.store() as store:
-            matchers: dict[int, Matcher] = {}
+            brokers: dict[int, Broker] = {}
             for name, body in self.messages.items():
                 batch = batches[name.split("@")[0]]
                 version = versions[batch]
-                if version not in matchers:
-                    matchers[version] = Matcher(store.namespaces)
-                    matchers[version].add_many(store.at(version))
+                if version not in brokers:
+                    brokers[version] = Broker(store.namespaces)
+                    brokers[version].subscribe_many(store.at(version))
                 try:
-                    matched = matchers[version].match(body)
+                    delivered = delivered_by(brokers[version], body)
                 except MessageError as error:
                     rejects[name, error.reason, body] += 1
                 else:
-                    deliveries.update((name, str(id), version, batch) for id in matched)
+                    deliveries.update((name, id, made, version, batch) for id, made in delivered)
         return deliveries, rejects
 
     def delivered(self, spark: SparkSession) -> Counter[Delivery]:
         rows = spark.read.parquet(str(self.folder / "deliveries"))
         if self.shape == "messages":
-            rows = rows.selectExpr("*", "explode(subscriptions) AS subscription")
-        found = rows.select("message_id", "subscription", "version", "batch").collect()
-        return Counter((row[0], row[1], row[2], row[3]) for row in found)
+            both = "arrays_zip(subscriptions, coalesce(bodies, array()))"  # null where all are filters
+            rows = rows.selectExpr("*", f"inline({both}) AS (subscription, body)")
+        found = rows.select("message_id", "subscription", "body", "version", "batch").collect()
+        return Counter((row[0], row[1], row[2], row[3], row[4]) for row in found)
 
     def rejected(self, spark: SparkSession) -> Counter[tuple[str, str, bytes]]:
         found = spark.read.json(str(self.folder / "rejects")).select("message_id", "reason", "body").collect()
@@ -157,5 +177,6 @@ class Stream:
         """Every message was served exactly once, with the version that its batch was planned with."""
         deliveries, rejects = self.expected()
         assert sum(deliveries.values()) > len(self.messages)
+        assert any(body is not None for _, _, body, _, _ in deliveries)
         assert self.delivered(spark) == deliveries
         assert self.rejected(spark) == rejects

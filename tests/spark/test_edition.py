@@ -10,17 +10,26 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+import pyarrow as pa
 import pytest
 from pyspark import SparkContext
 
-from sapwood import Matcher
+from sapwood import Broker
 from sapwood.spark.edition import Change, Edition, Population
-from sapwood.spark.worker import LiveMatcher, live_matcher
-from tests import oracle
+from sapwood.spark.worker import LiveBroker, live_broker
+from tests import oracle, transform_strategies
+from tests.spark.stream import delivered_by
 
 _RNG = random.Random(11)
-QUERIES = [oracle.random_query(_RNG, native=i % 4 > 0) for i in range(80)]
-MESSAGES = [oracle.random_document(_RNG) for _ in range(6)]
+QUERIES = [
+    *(oracle.random_query(_RNG, native=i % 4 > 0) for i in range(80)),
+    *(transform_strategies.random_query(_RNG, beyond=i % 4 == 0).sapwood for i in range(40)),
+]
+NAMESPACES = transform_strategies.NAMESPACES
+MESSAGES = [
+    *(oracle.random_document(_RNG) for _ in range(4)),
+    *(transform_strategies.random_document(_RNG) for _ in range(3)),
+]
 
 
 @dataclass
@@ -65,14 +74,27 @@ def issue(population: Population, context: Context) -> Edition:
     return population.issue(cast(SparkContext, context))
 
 
-def answers(matcher: Matcher) -> list[list[str]]:
-    return [sorted(map(str, matches)) for matches in matcher.match_many(MESSAGES)]
+Answers = list[list[tuple[str, str | None]]]
 
 
-def ids_by_number(live: LiveMatcher) -> list[list[str]]:
+def answers(broker: Broker) -> Answers:
+    return [sorted(delivered_by(broker, message)) for message in MESSAGES]
+
+
+def matched(broker: Broker, message: str) -> list[str]:
+    return [id for id, _ in delivered_by(broker, message)]
+
+
+def by_number(live: LiveBroker) -> Answers:
     """The answers as they leave a worker."""
-    numbers = [matches.numbers for matches in live.matcher.match_many(MESSAGES)]
-    return [sorted(live.ids.take(of_message).to_pylist()) for of_message in numbers]
+    said: Answers = []
+    for message in MESSAGES:
+        answer = live.broker.answer(message)
+        made = [number for number, _ in answer.made]
+        ids = live.ids.take(pa.array([*answer.matches.numbers, *made], pa.int64()))
+        bodies = [*([None] * len(answer.matches)), *(body.decode() for _, body in answer.made)]
+        said.append(sorted(zip(ids.to_pylist(), bodies, strict=True)))
+    return said
 
 
 class Driver:
@@ -83,9 +105,9 @@ class Driver:
         self.context = Context()
         self.queries = {f"s{i}": rng.choice(QUERIES) for i in range(size)}
         self.next = size
-        matcher = Matcher(oracle.NAMESPACES)
-        matcher.add_many(self.queries.items())
-        self.population = Population(matcher)
+        broker = Broker(NAMESPACES)
+        broker.subscribe_many(self.queries.items())
+        self.population = Population(broker)
         self.history = {0: dict(self.queries)}
 
     def change(self) -> None:
@@ -108,30 +130,30 @@ class Driver:
     def edition(self) -> Edition:
         return issue(self.population, self.context)
 
-    def expected(self, version: int) -> list[list[str]]:
-        fresh = Matcher(oracle.NAMESPACES)
-        fresh.add_many(self.history[version].items())
+    def expected(self, version: int) -> Answers:
+        fresh = Broker(NAMESPACES)
+        fresh.subscribe_many(self.history[version].items())
         return answers(fresh)
 
 
-def check(driver: Driver, live: LiveMatcher, version: int) -> None:
+def check(driver: Driver, live: LiveBroker, version: int) -> None:
     assert live.version == version
-    assert set(live.matcher) == set(driver.history[version])
+    assert set(live.broker) == set(driver.history[version])
     expected = driver.expected(version)
-    assert answers(live.matcher) == expected
-    assert ids_by_number(live) == expected
+    assert answers(live.broker) == expected
+    assert by_number(live) == expected
 
 
 class Worker:
     """A worker with a memory of its own: what the module remembers, kept apart."""
 
     def __init__(self) -> None:
-        self.live: LiveMatcher | None = None
+        self.live: LiveBroker | None = None
         self.unpacked = 0
 
-    def serve(self, edition: Edition) -> LiveMatcher:
+    def serve(self, edition: Edition) -> LiveBroker:
         if self.live is None or not self.live.leads_to(edition):
-            self.live = LiveMatcher(edition)
+            self.live = LiveBroker(edition)
             self.unpacked += 1
         self.live.advance(edition)
         return self.live
@@ -175,7 +197,12 @@ def test_a_worker_can_be_asked_for_an_older_version_again() -> None:
         editions.append(driver.edition())
         driver.change()
     for edition in (editions[4], editions[1], editions[3], editions[0], editions[4]):
-        check(driver, live_matcher(edition), edition.version)
+        check(driver, live_broker(edition), edition.version)
+
+
+def numbers(broker: Broker) -> dict[object, int]:
+    ids, numbers = broker.numbered()
+    return dict(zip(ids, numbers.tolist(), strict=True))
 
 
 def test_workers_that_come_by_different_ways_number_alike() -> None:
@@ -186,25 +213,23 @@ def test_workers_that_come_by_different_ways_number_alike() -> None:
         live = diligent.serve(edition)
         driver.change()
     late = Worker().serve(edition)
-    assert [late.matcher.number(id) for id in late.matcher] == [
-        live.matcher.number(id) for id in live.matcher
-    ]
-    assert list(late.matcher) == list(live.matcher)
+    assert numbers(late.broker) == numbers(live.broker)
+    assert list(late.broker) == list(live.broker)
 
 
 def test_a_worker_serves_several_populations_in_turn() -> None:
     drivers = [Driver(random.Random(seed)) for seed in range(4)]
     for _ in range(3):
         for driver in drivers:
-            check(driver, live_matcher(driver.edition()), driver.population.version)
+            check(driver, live_broker(driver.edition()), driver.population.version)
             driver.change()
 
 
 def test_a_worker_unpacks_a_base_once() -> None:
     driver = Driver(random.Random(4))
     for _ in range(6):
-        live_matcher(driver.edition())
-        live_matcher(driver.edition())
+        live_broker(driver.edition())
+        live_broker(driver.edition())
         driver.change()
     assert [base.read for base in driver.context.made] == [1]
 
@@ -212,56 +237,84 @@ def test_a_worker_unpacks_a_base_once() -> None:
 # -- single changes --------------------------------------------------------------------------------------
 
 
-def one_change(change: Change, queries: dict[str, str] | None = None) -> LiveMatcher:
-    matcher = Matcher()
-    matcher.add_many((queries or {"a": "/a", "b": "/b"}).items())
-    population, context = Population(matcher, 1), Context()
-    live = LiveMatcher(issue(population, context))
+def one_change(change: Change, queries: dict[str, str] | None = None) -> LiveBroker:
+    broker = Broker()
+    broker.subscribe_many((queries or {"a": "/a", "b": "/b"}).items())
+    population, context = Population(broker, 1), Context()
+    live = LiveBroker(issue(population, context))
     population.advance(change)
     edition = issue(population, context)
     live.advance(edition)
-    late = LiveMatcher(edition)
+    late = LiveBroker(edition)
     late.advance(edition)
     for message in ("<a/>", "<b/>", "<c xmlns='urn:c'/>"):
-        assert list(live.matcher.match(message)) == list(late.matcher.match(message))
+        assert delivered_by(live.broker, message) == delivered_by(late.broker, message)
     return live
 
 
 def test_changes_lead_on_only_to_newer_versions() -> None:
-    population = Population(Matcher(), 5)
+    population = Population(Broker(), 5)
     for version in (4, 5):
         with pytest.raises(ValueError, match=f"version {version} does not follow version 5"):
             population.advance(Change(version, put=(("a", "/a"),)))
-    assert len(population.matcher) == 0
+    assert len(population.broker) == 0
 
 
 def test_removing_who_is_not_there_is_no_error() -> None:
     live = one_change(Change(2, removed=("nobody", "a")))
-    assert list(live.matcher) == ["b"]
+    assert list(live.broker) == ["b"]
 
 
 def test_an_id_that_is_removed_and_put_has_its_new_query() -> None:
     live = one_change(Change(2, removed=("a",), put=(("a", "/b"),)))
-    assert list(live.matcher.match("<b/>")) == ["b", "a"]
-    assert list(live.matcher.match("<a/>")) == []
+    assert matched(live.broker, "<b/>") == ["b", "a"]
+    assert matched(live.broker, "<a/>") == []
 
 
 def test_new_prefixes_come_with_a_change() -> None:
     live = one_change(Change(2, put=(("c", "/c:c"),), namespaces={"c": "urn:c"}))
-    assert list(live.matcher.match("<c xmlns='urn:c'/>")) == ["c"]
+    assert matched(live.broker, "<c xmlns='urn:c'/>") == ["c"]
 
 
 def test_a_query_that_cannot_be_compiled_is_left_out_and_told(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.ERROR):
         live = one_change(Change(2, put=(("bad", "/a["), ("good", "/a"), ("b", "]"))))
-    assert list(live.matcher.match("<a/>")) == ["a", "good"]
-    assert "b" not in live.matcher  # its old query is not the one its subscriber wants
+    assert matched(live.broker, "<a/>") == ["a", "good"]
+    assert "b" not in live.broker  # its old query is not the one its subscriber wants
     assert "subscription bad is left out" in caplog.text
+
+
+def test_a_subscription_may_become_one_of_the_other_kind_and_back() -> None:
+    made = "for $b in //b return <made>{$b}</made>"
+    live = one_change(Change(2, put=(("a", made), ("b", "//b["))))
+    assert delivered_by(live.broker, "<b/>") == [("a", "<made><b/></made>")]
+    live = one_change(Change(2, put=(("a", "/b"),)), {"a": made})
+    assert delivered_by(live.broker, "<b/>") == [("a", None)]
+
+
+def test_an_edition_says_whether_it_has_transformations() -> None:
+    population, context = Population(Broker()), Context()
+    said = [issue(population, context).transforming]
+    for version, change in enumerate(
+        (
+            Change(1, put=(("a", "/a"), ("bad", "for $a in //a return <a>"))),
+            Change(2, put=(("b", "for $a in //a return <b/>"),)),
+            Change(3, put=(("a", "for $a in //a return <b/>"),)),
+            Change(4, put=(("b", "//b"),)),
+            Change(5, removed=("a",)),
+        ),
+        1,
+    ):
+        population.advance(change)
+        edition = issue(population, context)
+        assert edition.version == version
+        said.append(edition.transforming)
+    assert said == [False, False, True, True, True, False]
 
 
 def test_a_population_can_become_empty_and_grow_again() -> None:
     live = one_change(Change(2, removed=("a", "b")))
-    assert list(live.matcher.match("<a/>")) == []
+    assert matched(live.broker, "<a/>") == []
     assert len(live.ids) == 0
 
 
@@ -297,9 +350,9 @@ def test_editions_stay_small_however_long_subscriptions_change(
     empty: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sapwood.spark.edition._FEW", 50)
-    matcher = Matcher()
-    matcher.add_many((f"s{i}", f"/a{i}") for i in range(20))
-    population, context = Population(matcher), Context()
+    broker = Broker()
+    broker.subscribe_many((f"s{i}", f"/a{i}") for i in range(20))
+    population, context = Population(broker), Context()
     sizes = []
     for version in range(1, 2_001):
         edition = issue(population, context)

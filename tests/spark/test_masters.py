@@ -14,8 +14,9 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from sapwood import Matcher, MessageError
-from sapwood.workload import MessageGenerator, QueryGenerator, load_dtd
+from sapwood import Broker, MessageError
+from sapwood.workload import MessageGenerator, QueryGenerator, TransformationGenerator, load_dtd
+from tests.spark.stream import delivered_by
 
 _JOB = """
 import json, sys
@@ -25,7 +26,10 @@ spark = session(master, log=log)
 subscriptions = spark.read.json(queries)
 messages = read_messages(spark, folder, partitions=4)
 rows = match(messages, subscriptions, shape="messages").collect()
-answers = [[r["message_id"], sorted(r["subscriptions"]), r["error"] and r["error"]["reason"]] for r in rows]
+answers = [
+    [r["message_id"], sorted(zip(r["subscriptions"], r["bodies"])), r["error"] and r["error"]["reason"]]
+    for r in rows
+]
 print(json.dumps(sorted(answers)))
 spark.stop()
 """
@@ -47,19 +51,20 @@ def test_rows_are_those_of_one_process(java: None, tmp_path: Path, master: str) 
     bodies = MessageGenerator(news, seed=21).take(40)
     bodies[7] = b"<broken"
     queries = [*QueryGenerator(news, seed=22, predicates=1).take(100), "count(//*) > 40", "//body"]
+    queries += TransformationGenerator(news, seed=22).take(50)
     (tmp_path / "inbox").mkdir()
     (tmp_path / "inbox" / "messages.xmll").write_bytes(b"\n".join(bodies))
     lines = [json.dumps({"id": f"s{i}", "query": query}) for i, query in enumerate(queries)]
     (tmp_path / "queries.json").write_text("\n".join(lines))
 
-    matcher = Matcher()
-    matcher.add_many((f"s{i}", query) for i, query in enumerate(queries))
+    broker = Broker()
+    broker.subscribe_many((f"s{i}", query) for i, query in enumerate(queries))
     expected: list[list[object]] = []
     offset = 0
     for body in bodies:
         name = f"messages.xmll@{offset}"
         try:
-            expected.append([name, sorted(map(str, matcher.match(body))), None])
+            expected.append([name, sorted(map(list, delivered_by(broker, body))), None])
         except MessageError as error:
             expected.append([name, [], error.reason])
         offset += len(body) + 1
@@ -70,4 +75,6 @@ def test_rows_are_those_of_one_process(java: None, tmp_path: Path, master: str) 
     ran = subprocess.run([*command, str(log)], capture_output=True, text=True, timeout=180, env=environment)
     assert ran.returncode == 0, ran.stderr[-3_000:] + log.read_text()[-3_000:]
     assert json.loads(ran.stdout) == sorted(expected, key=lambda row: str(row[0]))
-    assert sum(len(ids) for _, ids, _ in json.loads(ran.stdout)) > 100
+    bodies_made = [made for _, delivered, _ in json.loads(ran.stdout) for _, made in delivered]
+    assert bodies_made.count(None) > 100
+    assert len(bodies_made) - bodies_made.count(None) > 20

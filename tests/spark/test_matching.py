@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-from sapwood import Limits, Matcher, MessageError, QueryError
+from sapwood import Broker, Limits, Matcher, MessageError, QueryError
 from sapwood.spark import match
 from sapwood.workload import MessageGenerator, QueryGenerator, load_dtd
 from tests import oracle
@@ -55,8 +55,12 @@ def by_message(rows: DataFrame) -> dict[str, Answer]:
     return answers
 
 
-def as_pairs(answers: dict[str, Answer]) -> list[tuple[str, str]]:
-    return sorted((message, id) for message, (ids, _) in answers.items() for id in ids)
+def as_pairs(answers: dict[str, Answer]) -> list[tuple[str, str, None]]:
+    return sorted((message, id, None) for message, (ids, _) in answers.items() for id in ids)
+
+
+def delivery(message: str, subscription: str | int) -> Row:
+    return Row(message_id=message, subscription=subscription, body=None)
 
 
 def check(
@@ -72,7 +76,7 @@ def check(
     messages = frame(spark, bodies)
     assert by_message(match(messages, matcher, shape="messages")) == answers
     pairs = match(messages, subscriptions, namespaces=namespaces)
-    assert pairs.columns == ["message_id", "subscription"]
+    assert pairs.columns == ["message_id", "subscription", "body"]
     assert sorted(map(tuple, pairs.collect())) == as_pairs(answers)
     return answers
 
@@ -218,16 +222,14 @@ def test_subscriptions_may_be_given_as(spark: SparkSession, given: str) -> None:
 def test_ids_that_are_numbers_stay_numbers_and_others_become_strings(spark: SparkSession) -> None:
     messages = frame(spark, [b"<a/>"])
     subscriptions = spark.createDataFrame([(7, "/a"), (10, "/b")], "id int, query string")
-    assert match(messages, subscriptions).collect() == [Row(message_id="0", subscription=7)]
-    assert match(messages, {-(1 << 63): "/a"}).collect() == [Row(message_id="0", subscription=-(1 << 63))]
-    assert match(messages, {1 << 63: "/a"}).collect() == [Row(message_id="0", subscription=str(1 << 63))]
+    assert match(messages, subscriptions).collect() == [delivery("0", 7)]
+    assert match(messages, {-(1 << 63): "/a"}).collect() == [delivery("0", -(1 << 63))]
+    assert match(messages, {1 << 63: "/a"}).collect() == [delivery("0", str(1 << 63))]
     mixed: list[tuple[str | int, str]] = [(1, "/a"), ("one", "/a")]
     assert [row["subscription"] for row in match(messages, mixed).collect()] == ["1", "one"]
     matcher = Matcher()
     matcher.add(("tuple", 1), "/a")
-    assert match(frame(spark, [b"<a/>"]), matcher).collect() == [
-        Row(message_id="0", subscription="('tuple', 1)")
-    ]
+    assert match(frame(spark, [b"<a/>"]), matcher).collect() == [delivery("0", "('tuple', 1)")]
 
 
 def test_a_matcher_may_change_after_it_was_given(spark: SparkSession) -> None:
@@ -274,12 +276,12 @@ def test_without_messages_there_are_no_rows(spark: SparkSession) -> None:
     none = spark.createDataFrame([], "message_id string, body binary, n int")
     assert match(none, {"a": "/a"}).collect() == []
     assert match(none, {"a": "/a"}, shape="messages").collect() == []
-    assert match(none, {"a": "/a"}).columns == ["message_id", "n", "subscription"]
+    assert match(none, {"a": "/a"}).columns == ["message_id", "n", "subscription", "body"]
 
 
 def test_partitions_may_be_empty(spark: SparkSession) -> None:
     messages = frame(spark, [b"<a/>", b"<b/>"], partitions=7)
-    assert match(messages, {"a": "/a"}).collect() == [Row(message_id="0", subscription="a")]
+    assert match(messages, {"a": "/a"}).collect() == [delivery("0", "a")]
 
 
 def test_a_message_may_match_tens_of_thousands(spark: SparkSession) -> None:
@@ -324,7 +326,7 @@ def test_all_other_columns_are_kept(spark: SparkSession) -> None:
     null = (2, None, b"<a/>", *(None for _ in full[3:]))
     refused = (3, _TIME, b"<", *full[3:])
     messages = spark.createDataFrame([full, null, refused], _SCHEMA)
-    for shape, added in (("messages", ["subscriptions", "error"]), ("pairs", ["subscription"])):
+    for shape, added in (("messages", ["subscriptions", "error"]), ("pairs", ["subscription", "body"])):
         rows = match(messages, {"s": "/a"}, shape=shape)  # type: ignore[arg-type]
         kept = [field for field in messages.schema.fields if field.name != "body"]
         assert rows.schema.fields[: len(kept)] == kept
@@ -374,6 +376,7 @@ def test_null_is_neither_an_id_nor_a_query(spark: SparkSession, row: tuple[str |
         ("message_id string, text string", "messages need a column 'body'; there are message_id, text"),
         ("message_id string, body int", "the column 'body' must be binary or string, not int"),
         ("message_id string, body binary, subscription string", "must not have a column 'subscription'"),
+        ("message_id string, body binary, bodies string", "must not have a column 'bodies'"),
         ("message_id string, body binary, error int", "must not have a column 'error'"),
         ("message_id string, body binary, n int, n int", "messages have the column 'n' twice"),
     ],
@@ -393,10 +396,13 @@ def test_an_unknown_shape_is_told_which_there_are(spark: SparkSession) -> None:
         match(frame(spark, [b"<a/>"]), {}, shape="rows")  # type: ignore[arg-type]
 
 
-def test_a_matcher_has_its_namespaces_and_limits(spark: SparkSession) -> None:
+@pytest.mark.parametrize("kind", [Matcher, Broker])
+def test_what_is_compiled_has_its_namespaces_and_limits(
+    spark: SparkSession, kind: type[Matcher] | type[Broker]
+) -> None:
     for more in ({"namespaces": {"p": "urn:p"}}, {"limits": Limits()}):
-        with pytest.raises(ValueError, match="a Matcher has its namespaces and limits already"):
-            match(frame(spark, [b"<a/>"]), Matcher(), **more)
+        with pytest.raises(ValueError, match=f"a {kind.__name__} has its namespaces and limits already"):
+            match(frame(spark, [b"<a/>"]), kind(), **more)
 
 
 def test_streaming_subscriptions_are_refused(spark: SparkSession, tmp_path: Path) -> None:

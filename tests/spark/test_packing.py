@@ -1,4 +1,4 @@
-"""A packed matcher is the matcher: the same answers, and the same future."""
+"""A packed matcher or broker is the matcher or broker: the same answers, and the same future."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from sapwood import Limits, Matcher, MessageError, QueryError
+from sapwood import Broker, Delivery, Limits, Matcher, MessageError, QueryError
 from sapwood.engine.pack import PackError
-from tests import oracle
+from tests import oracle, transform_strategies
 
 
 def answers(matcher: Matcher, messages: list[bytes]) -> list[list[object]]:
@@ -190,6 +190,71 @@ class Editing(RuleBasedStateMachine):
 
 TestEditing = Editing.TestCase
 TestEditing.settings = settings(max_examples=40, stateful_step_count=12, deadline=None)
+
+
+# -- brokers ---------------------------------------------------------------------------------------------
+
+
+def random_queries(rng: random.Random, count: int) -> list[str]:
+    """Filters and transformations, a quarter of them for lxml."""
+    return [
+        oracle.random_query(rng, native=i % 8 > 1)
+        if i % 2
+        else transform_strategies.random_query(rng, beyond=i % 8 < 2).sapwood
+        for i in range(count)
+    ]
+
+
+def change(broker: Broker, rng: random.Random, queries: list[str]) -> None:
+    """Some go, some come, and some become of the other kind."""
+    for id in rng.sample(list(broker), 8):
+        broker.unsubscribe(id)
+    for id in rng.sample(list(broker), 8):
+        broker.replace(id, rng.choice(queries))
+    for id in range(8):
+        broker.subscribe(("new", rng.random(), id), rng.choice(queries))
+
+
+def published(broker: Broker, messages: list[str]) -> list[list[Delivery]]:
+    return [broker.publish(message, id=number) for number, message in enumerate(messages)]
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("warm", [False, True])
+def test_an_unpacked_broker_delivers_as_the_packed_one(seed: int, warm: bool) -> None:
+    rng = random.Random(seed)
+    queries = random_queries(rng, 60)
+    messages = [transform_strategies.random_document(rng) for _ in range(10)]
+    broker = Broker(transform_strategies.NAMESPACES)
+    broker.subscribe_many((f"s{i}", rng.choice(queries)) for i in range(80))
+    change(broker, rng, queries)
+    if warm:
+        published(broker, messages)
+    unpacked = Broker.unpack(broker.pack())
+    for round in range(3):
+        assert [(id, unpacked.query(id)) for id in unpacked] == [(id, broker.query(id)) for id in broker]
+        assert unpacked.transformations == broker.transformations
+        expected = published(broker, messages)
+        assert sum(map(len, expected)) > 20
+        assert published(unpacked, messages) == expected
+        for each in (broker, unpacked):
+            change(each, random.Random(f"{seed} {round}"), queries)
+
+
+def test_a_broker_around_a_matcher_has_its_filters() -> None:
+    matcher = Matcher({"p": "urn:p"}, Limits(depth=2))
+    matcher.add_many([("a", "/a"), ("gone", "/a"), ("p", "//p:a")])
+    matcher.remove("gone")
+    with Broker.around(matcher) as broker:
+        broker.subscribe("made", "for $a in //p:a return <made/>")
+        assert list(broker) == ["a", "p", "made"]
+        unpacked = Broker.unpack(broker.pack())
+        for each in (broker, unpacked):
+            assert [id for id, _, _ in each.publish("<a xmlns='urn:p'/>")] == ["p", "made"]
+            with pytest.raises(MessageError, match="deep"):
+                each.publish("<a><a><a/></a></a>")
+        ids, numbers = unpacked.numbered()
+        assert dict(zip(ids, numbers.tolist(), strict=True)) == {"a": 0, "p": 2, "made": 3}
 
 
 # -- files -----------------------------------------------------------------------------------------------

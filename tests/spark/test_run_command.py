@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -13,11 +14,19 @@ from pathlib import Path
 import pyarrow.dataset as ds
 import pytest
 
-from sapwood import Matcher
+from sapwood import Broker, Limits, SapwoodError
 from sapwood.cli import main
 from sapwood.cli.running import first_words, log_beside
+from sapwood.spark.population import FixedPopulation
+from tests.spark.stream import delivered_by
 
-QUERIES = {"1": "//a", "2": "//b[. > 3]", "3": "//c[count(d) = 1]", "4": "/none"}
+QUERIES = {
+    "1": "//a",
+    "2": "//b[. > 3]",
+    "3": "//c[count(d) = 1]",
+    "4": "/none",
+    "5": "for $b in //b where $b > 3 return <more>{$b}</more>",
+}
 MESSAGES = 5
 FILES = 6
 PIPELINE = """
@@ -97,6 +106,23 @@ def test_a_source_that_is_not_there(
     assert told == f"error: source.path: there is no file or folder {folder / 'outbox'}"
 
 
+@pytest.mark.parametrize(
+    ("query", "language", "told"),
+    [
+        ("//a", "for-where-return", "expected 'for $v in path'"),
+        ("for $a in //a return $a", "xpath", "found '$a'"),
+        ("//a", "sql", "there is no language 'sql'"),
+    ],
+)
+def test_a_file_whose_queries_are_in_another_language(
+    tmp_path: Path, query: str, language: str, told: str
+) -> None:
+    line = {"id": "s", "query": query, "language": language}
+    (tmp_path / "queries.txt").write_text(json.dumps(line))
+    with pytest.raises(SapwoodError, match=re.escape(told)):
+        FixedPopulation(str(tmp_path / "queries.txt"), {}, Limits())
+
+
 def test_queries_that_are_not_there(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -159,21 +185,22 @@ def start(folder: Path, *options: str) -> subprocess.Popen[str]:
     return subprocess.Popen(command, cwd=folder, text=True, start_new_session=True, **pipes)  # type: ignore[call-overload, no-any-return]
 
 
-def expected() -> Counter[tuple[str, str]]:
-    """What has to be delivered, by a matcher in this process."""
-    found: Counter[tuple[str, str]] = Counter()
-    with Matcher() as matcher:
-        matcher.add_many(QUERIES.items())
+def expected() -> Counter[tuple[str, str, str | None]]:
+    """What has to be delivered, by a broker in this process."""
+    found: Counter[tuple[str, str, str | None]] = Counter()
+    with Broker() as broker:
+        broker.subscribe_many(QUERIES.items())
         for file in sorted(Path("inbox").iterdir()):
             offset = 0
             for line in file.read_bytes().splitlines(keepends=True)[:-1]:
-                found.update((f"{file.name}@{offset}", str(id)) for id in matcher.match(line.rstrip()))
+                name = f"{file.name}@{offset}"
+                found.update((name, id, body) for id, body in delivered_by(broker, line.rstrip()))
                 offset += len(line)
     return found
 
 
-def delivered() -> Counter[tuple[str, str]]:
-    table = ds.dataset("deliveries", format="parquet").to_table(["message_id", "subscription"])
+def delivered() -> Counter[tuple[str, str, str | None]]:
+    table = ds.dataset("deliveries", format="parquet").to_table(["message_id", "subscription", "body"])
     return Counter(zip(*(column.to_pylist() for column in table.columns), strict=True))
 
 

@@ -451,7 +451,7 @@ def test_messages_from_parquet(spark: SparkSession, tmp_path: Path, streaming: b
     assert frame.isStreaming == streaming
     messages = columns_as_messages(frame, body="raw", id="n")
     matched = match(messages, {"few": "/a[@n < 3]"})
-    assert matched.columns == ["message_id", "subscription"]
+    assert matched.columns == ["message_id", "subscription", "body"]
     if streaming:
         name = "few_messages"
         query = matched.writeStream.format("memory").queryName(name).trigger(availableNow=True).start()

@@ -7,20 +7,24 @@ from pyspark.sql import SparkSession
 
 from sapwood import QueryError
 from sapwood.spark import match, register
-from sapwood.workload import MessageGenerator, QueryGenerator, load_dtd
+from sapwood.workload import MessageGenerator, QueryGenerator, TransformationGenerator, load_dtd
 
 
-def test_sql_finds_what_match_finds(spark: SparkSession) -> None:
+@pytest.mark.parametrize("transformations", [0, 100])
+def test_sql_finds_what_match_finds(spark: SparkSession, transformations: int) -> None:
     news = load_dtd("news")
     bodies = [*MessageGenerator(news, seed=31).take(60), b"<broken"]
-    subscriptions = {f"s{i}": query for i, query in enumerate(QueryGenerator(news, seed=32).take(200))}
+    queries = QueryGenerator(news, seed=32).take(200)
+    queries += TransformationGenerator(news, seed=33).take(transformations)
+    subscriptions = {f"s{i}": query for i, query in enumerate(queries)}
     messages = spark.createDataFrame(list(enumerate(bodies)), "message_id int, body binary").repartition(3)
     messages.createOrReplaceTempView("messages")
     register(spark, subscriptions)
     found = spark.sql("SELECT * FROM sapwood_match(TABLE(messages))").collect()
     expected = match(messages, subscriptions).collect()
     assert len(found) > 60
-    assert sorted(map(tuple, found)) == sorted((str(row[0]), row[1]) for row in expected)
+    assert sorted(map(tuple, found)) == sorted((str(row[0]), *row[1:]) for row in expected)
+    assert any(row["body"] is not None for row in found) == (transformations > 0)
 
 
 def test_what_sql_finds_can_be_joined_and_grouped(spark: SparkSession) -> None:

@@ -87,6 +87,8 @@ def test_subscriptions_are_chosen_by_subscriber_and_activity(store: Subscription
     assert chosen("nobody") == chosen("") == ""
 
 
+MADE = "for $a in //a return <made>{$a}</made>"
+
 REFUSED: list[tuple[Callable[[SubscriptionStore], object], str]] = [
     (lambda s: s.add("there", "//b"), "subscription 'there' already"),
     (lambda s: s.add("", "//a"), "must not be empty"),
@@ -99,9 +101,15 @@ REFUSED: list[tuple[Callable[[SubscriptionStore], object], str]] = [
     (lambda s: s.add("s", None), "must be a string, not NoneType"),  # type: ignore[arg-type]
     (lambda s: s.add("s", "//a", subscriber="\0"), "NUL"),
     (lambda s: s.add("s", "//a", active="no"), "True or False"),  # type: ignore[arg-type]
-    (lambda s: s.add("s", "//a", language="sql"), "no language 'sql'; there is: xpath"),
+    (lambda s: s.add("s", "//a", language="sql"), "no language 'sql'; there are: xpath, for-where-return"),
+    (lambda s: s.add("s", "//a", language=""), "no language ''"),
     (lambda s: s.add("s", "//a", language=[]), "no language"),  # type: ignore[arg-type]
     (lambda s: s.add("s", "//a["), "the query ends"),
+    (lambda s: s.add("s", "//a", language="for-where-return"), "expected 'for [$]v in path'"),
+    (lambda s: s.add("s", MADE, language="xpath"), "unexpected character '[{]'"),
+    (lambda s: s.add("s", "for $a in //a"), "'return'"),
+    (lambda s: s.add("s", "for $a in //q:a return $a"), "prefix 'q' is not declared"),
+    (lambda s: s.replace("there", MADE, language="xpath"), "unexpected character '[{]'"),
     (lambda s: s.add("s", ""), "the query is empty"),
     (lambda s: s.add("s", "//q:a"), "prefix 'q' is not declared"),
     (lambda s: s.replace("there", "//a["), "the query ends"),
@@ -183,4 +191,37 @@ def test_many_readings_may_be_left_unfinished(store: SubscriptionStore) -> None:
 
 
 def test_the_languages_are_listed_once() -> None:
-    assert list(LANGUAGES) == ["xpath"]
+    assert list(LANGUAGES) == ["xpath", "for-where-return"]
+
+
+def test_the_language_is_told_by_the_text(store: SubscriptionStore) -> None:
+    def spoken() -> list[str]:
+        return [subscription.language for subscription in store.subscriptions()]
+
+    texts = [
+        "//a",
+        MADE,
+        "<all>{ for $a in //a return $a }</all>",
+        "for",
+        "let $l := //a for $a in $l return $a",
+    ]
+    for number, text in enumerate(texts):
+        store.add(str(number), text)
+    made = "for-where-return"
+    assert spoken() == ["xpath", made, made, "xpath", made]
+    store.replace("0", MADE)
+    store.replace("1", "//a")
+    store.replace("2", MADE, language=made)
+    assert spoken() == [made, "xpath", made, "xpath", made]
+    store.deactivate("0")
+    store.activate("0")
+    assert spoken()[0] == made
+
+
+def test_both_languages_are_in_versions_and_changes(store: SubscriptionStore) -> None:
+    store.add("a", "//a")
+    store.add("b", MADE)
+    store.replace("a", MADE)
+    assert list(store.at(2)) == [("a", "//a"), ("b", MADE)]
+    assert store.changes(1, 3).put == [("a", MADE), ("b", MADE)]
+    assert store.replace("a", MADE) == 3  # which changes nothing

@@ -52,13 +52,36 @@ def test_what_is_refused_is_told_in_order_and_the_rest_goes_in(store: Subscripti
     assert [id for id, _ in refused] == [row.id for row in new]
     assert dict(refused)["2"].endswith("but the query ends")
     assert dict(refused)["3"] == "there is a subscription '3' already"
-    assert dict(refused)["4"] == "there is no language 'sql'; there is: xpath"
+    assert dict(refused)["4"] == "there is no language 'sql'; there are: xpath, for-where-return"
     assert [(s.id, s.query, s.active) for s in store.subscriptions()] == [
         ("there", "//old", True),
         ("1", "//a", True),
         ("3", "//f", True),
         ("5", "//a", False),
     ]
+
+
+def test_languages_are_told_by_the_texts_where_they_are_not_given(store: SubscriptionStore) -> None:
+    made = "for $a in //a return <made>{$a}</made>"
+    refused = Refused()
+    new = [
+        *rows(("1", "//a"), ("2", made), ("3", made), ("4", "for $a in //a")),
+        NewSubscription("5", made, language="for-where-return"),
+        NewSubscription("6", made, language="xpath"),
+        NewSubscription("7", "//a", language="for-where-return"),
+        NewSubscription("8", "//a", language="xpath"),
+    ]
+    report = store.import_many(new, on_error=refused)
+    assert (report.added, [id for id, _ in refused]) == (5, ["4", "6", "7"])
+    assert [(s.id, s.language) for s in store.subscriptions()] == [
+        ("1", "xpath"),
+        ("2", "for-where-return"),
+        ("3", "for-where-return"),
+        ("5", "for-where-return"),
+        ("8", "xpath"),
+    ]
+    assert store.import_many(rows(("1", made), ("2", made)), replace=True).replaced == 1
+    assert [s.language for s in store.subscriptions()][:2] == ["for-where-return"] * 2
 
 
 @pytest.mark.parametrize("chunk", [1, 2, 100])

@@ -14,16 +14,21 @@ from sapwood.cli.running import spark_needed, told_plainly
 if TYPE_CHECKING:
     from sapwood.bench.report import Report
 
+NitfOption = Annotated[Path | None, typer.Option(help="A folder with YFilter's NITF workloads.")]
+OutOption = Annotated[Path, typer.Option(help="The folder for the figures and charts.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="The figures on the standard output.")]
+OUT = Path("bench-output")
+
 bench = typer.Typer(help="Measure, beside baselines in the same run.", no_args_is_help=True)
 
 
 @bench.command("filter")
 def bench_filter(
-    nitf: Annotated[Path | None, typer.Option(help="A folder with YFilter's NITF workloads.")] = None,
+    nitf: NitfOption = None,
     quick: Annotated[bool, typer.Option("--quick", help="A minute instead of a quarter of an hour.")] = False,
     only: Annotated[list[str] | None, typer.Option(help="An experiment by name, or bars, or growth.")] = None,
-    out: Annotated[Path, typer.Option(help="The folder for the figures and charts.")] = Path("bench-output"),
-    as_json: Annotated[bool, typer.Option("--json", help="The figures on the standard output.")] = False,
+    out: OutOption = OUT,
+    as_json: JsonOption = False,
 ) -> None:
     """Matching: speed in multiples of raw parsing, growth, churn, loading, memory, recursion.
 
@@ -35,15 +40,39 @@ def bench_filter(
     _show(experiments.run(options, errors), out, as_json)
 
 
+@bench.command("transform")
+def bench_transform(
+    nitf: NitfOption = None,
+    quick: Annotated[bool, typer.Option("--quick", help="A minute instead of ten.")] = False,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="sharing, cost, adding, approaches, operators, predicates-and-returns, recursive, "
+            "descendant or growth."
+        ),
+    ] = None,
+    out: OutOption = OUT,
+    as_json: JsonOption = False,
+) -> None:
+    """For-where-return queries: one network against a plan for each query, costs, changes, growth.
+
+    Ctrl-C ends it and keeps what is measured.
+    """
+    from sapwood.bench import transform as experiments
+
+    options = experiments.Options(nitf=nitf, quick=quick, out=out, only=only or ())
+    _show(experiments.run(options, errors), out, as_json)
+
+
 @bench.command("spark")
 def bench_spark(
-    nitf: Annotated[Path | None, typer.Option(help="A folder with YFilter's NITF workloads.")] = None,
+    nitf: NitfOption = None,
     quick: Annotated[bool, typer.Option("--quick", help="Small, for a first look.")] = False,
     only: Annotated[
         list[str] | None, typer.Option(help="loading, throughput, xpath_boolean or memory.")
     ] = None,
-    out: Annotated[Path, typer.Option(help="The folder for the figures and charts.")] = Path("bench-output"),
-    as_json: Annotated[bool, typer.Option("--json", help="The figures on the standard output.")] = False,
+    out: OutOption = OUT,
+    as_json: JsonOption = False,
 ) -> None:
     """The pipeline: against the matcher alone, against Spark's xpath_boolean, and its memory over time."""
     with spark_needed("sapwood bench spark"):

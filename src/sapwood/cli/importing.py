@@ -95,4 +95,4 @@ def _row(query: NamedQuery, subscriber: str | None) -> NewSubscription:
     from sapwood.store import NewSubscription  # here, because other commands need no database
 
     whose = subscriber if query.subscriber is None else query.subscriber
-    return NewSubscription(str(query.id), query.text, whose, query.language or "xpath", query.active)
+    return NewSubscription(str(query.id), query.text, whose, query.language, query.active)

@@ -31,7 +31,7 @@ StoreOption = Annotated[
     str, typer.Option("--store", metavar="URL", envvar="SAPWOOD_STORE", help="A file, or postgresql://….")
 ]
 IdArgument = Annotated[str, typer.Argument(help="What the subscription is called.")]
-QueryArgument = Annotated[str, typer.Argument(help="An XPath 1.0 expression.")]
+QueryArgument = Annotated[str, typer.Argument(help="An XPath 1.0 expression, or for-where-return.")]
 SubscriberOption = Annotated[str | None, typer.Option(help="Whose subscription it is.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="JSON lines, as in a pipe.")]
 HERE = "subscriptions.db"
@@ -111,8 +111,8 @@ def import_(
     """Add all subscriptions of a file; the store is made if it is absent.
 
     A line is a query, whose id is the line's number, or a JSON object with "id" and "query", and perhaps
-    "subscriber", "language" and "active". What is refused is reported, and the rest goes in; the exit
-    status is then 1. Ctrl-C keeps what is in.
+    "subscriber", "active" and "language": xpath or for-where-return, else the one that the query looks like.
+    What is refused is reported, and the rest goes in; the exit status is then 1. Ctrl-C keeps what is in.
     """
     with _opened(store, create=True) as opened:
         opened.declare(namespaces_of(namespace))

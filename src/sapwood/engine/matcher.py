@@ -18,7 +18,7 @@ from sapwood.engine.index import Index
 from sapwood.engine.limits import Limits, Tuning
 from sapwood.engine.machine import Place
 from sapwood.engine.matches import Matches, Node
-from sapwood.engine.pack import pack, unpack
+from sapwood.engine.pack import PackError, pack, unpack
 from sapwood.engine.reader import Message
 from sapwood.engine.rows import Rows
 from sapwood.engine.select import Selection
@@ -314,7 +314,8 @@ class Matcher:
         """
         with collection_paused(lambda: False):
             matcher = unpack(data)
-        assert isinstance(matcher, Matcher)
+        if not isinstance(matcher, Matcher):
+            raise PackError("these bytes are a packed broker: Broker.unpack reads them")
         return matcher
 
     def save(self, path: str | Path) -> None:

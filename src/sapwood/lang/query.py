@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
+from sapwood.errors import QueryError
 from sapwood.lang.ast import ExprType, type_of
+from sapwood.lang.flwor import is_flwor
 from sapwood.lang.parser import parse
 from sapwood.lang.pattern import Axis, Condition, Has, Path, all_of, plain_step, spelling
 from sapwood.lang.rooted import rooted
@@ -59,6 +61,9 @@ def compile_query(text: str, namespaces: Mapping[str, str] | None = None) -> Que
     if _PLAIN.fullmatch(text):
         path = Path(tuple([plain_step(_AXES[slash], name) for slash, name in _PLAIN_STEP.findall(text)]))
         return Query(text, "node-set", Has(path), (path,))
+    if is_flwor(text):
+        hint = "a Matcher takes XPath 1.0 filters; a Broker takes both"
+        raise QueryError("this is a for-where-return query, not a filter", text, 0, hint)
     expr = parse(text, namespaces)
     translator = Translator()
     kind = type_of(expr)

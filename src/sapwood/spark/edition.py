@@ -1,9 +1,9 @@
 """Which subscriptions serve a batch, and how they get to the workers.
 
-A `Population` lives on the driver: the compiled matcher and the version it stands at. What it issues is an
+A `Population` lives on the driver: the compiled broker and the version it stands at. What it issues is an
 `Edition`, small enough to travel with every task:
 
-    base      the packed matcher of some version, broadcast: one file, fetched once by every executor
+    base      the packed broker of some version, broadcast: one file, fetched once by every executor
     changes   what has changed since, version by version
 
 A Python worker unpacks the base once, and from then on only applies the changes it has not seen. When the
@@ -20,7 +20,7 @@ from uuid import uuid4
 
 from pyspark import Broadcast, SparkContext
 
-from sapwood.engine import Matcher
+from sapwood.broker import Broker
 
 _log = logging.getLogger(__name__)
 _FEW = 2_000
@@ -40,15 +40,15 @@ class Change:
     def __len__(self) -> int:
         return len(self.removed) + len(self.put)
 
-    def apply(self, matcher: Matcher) -> None:
-        """Brings a matcher from the version before to this one."""
-        matcher.declare(self.namespaces)
+    def apply(self, broker: Broker) -> None:
+        """Brings a broker from the version before to this one."""
+        broker.declare(self.namespaces)
         for id in self.removed:
-            if id in matcher:
-                matcher.remove(id)
-        for id in [id for id, _ in self.put if id in matcher]:
-            matcher.remove(id)
-        matcher.add_many(self.put, on_error=left_out)
+            if id in broker:
+                broker.unsubscribe(id)
+        for id in [id for id, _ in self.put if id in broker]:
+            broker.unsubscribe(id)
+        broker.subscribe_many(self.put, on_error=left_out)
 
 
 def left_out(id: Hashable, error: ValueError) -> None:
@@ -69,13 +69,15 @@ class Edition:
     """the version from which the changes lead on"""
     numeric: bool = False
     """whether subscriptions are called by whole numbers, and so delivered; else by strings"""
+    transforming: bool = False
+    """whether some of them are transformations, so that what they make is delivered, too"""
 
 
 @dataclass(slots=True)
 class Population:
     """The driver's copy of the subscriptions."""
 
-    matcher: Matcher
+    broker: Broker
     version: int = 0
     numeric: bool = False
     name: str = field(default_factory=lambda: uuid4().hex)
@@ -91,13 +93,13 @@ class Population:
         """Goes on to a newer version."""
         if change.version <= self.version:
             raise ValueError(f"version {change.version} does not follow version {self.version}")
-        change.apply(self.matcher)
+        change.apply(self.broker)
         self.version = change.version
         self._changes.append(change)
 
     def issue(self, context: SparkContext) -> Edition:
         """The present edition; packs a new base if there is none, or the last one is far behind."""
-        if self._base is None or self._behind() > max(_FEW, len(self.matcher) // 10):
+        if self._base is None or self._behind() > max(_FEW, len(self.broker) // 10):
             self._pack(context)
         assert self._base is not None
         return Edition(
@@ -108,6 +110,7 @@ class Population:
             tuple(self._changes),
             self._oldest,
             self.numeric,
+            self.broker.transformations > 0,
         )
 
     def _behind(self) -> int:
@@ -119,7 +122,7 @@ class Population:
 
     def _pack(self, context: SparkContext) -> None:
         previous, previous_version = self._base, self._base_version
-        self._base = context.broadcast(self.matcher.pack())
+        self._base = context.broadcast(self.broker.pack())
         self._base_version = self.version
         if previous is None:
             self._changes, self._oldest = [], self.version
@@ -133,4 +136,4 @@ class Population:
         if self._base is not None:
             self._base.destroy()
             self._base = None
-        self.matcher.close()
+        self.broker.close()

@@ -19,6 +19,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from sapwood.broker import Broker
 from sapwood.engine import Limits, Matcher
 from sapwood.spark.edition import Edition, Population
 from sapwood.spark.worker import MatchPartition
@@ -26,7 +27,7 @@ from sapwood.spark.worker import MatchPartition
 Shape = Literal["pairs", "messages"]
 Id = str | int
 Pairs = Mapping[str, str] | Mapping[int, str] | Iterable[tuple[Id, str]]
-Subscriptions = DataFrame | Pairs | Matcher
+Subscriptions = DataFrame | Pairs | Matcher | Broker
 
 PROBLEM = "_problem"
 """A column with which a source says why it rejects a message that it could not read."""
@@ -40,6 +41,9 @@ _ERROR = StructType(
     ]
 )
 _COST = StructType([StructField("subscription", StringType()), StructField("seconds", DoubleType())])
+BODIES = ArrayType(StringType())
+ANSWERS = frozenset({"subscriptions", "bodies", "error", "costs"})
+"""The columns that matching adds to a message's own."""
 
 
 def match(
@@ -50,16 +54,18 @@ def match(
     namespaces: Mapping[str, str] | None = None,
     limits: Limits | None = None,
 ) -> DataFrame:
-    """Which subscriptions each message matches.
+    """Which subscriptions each message matches, and what those that are transformations make of it.
 
     `messages` has the columns `message_id` and `body` (binary or string), and may be streaming; all its other
-    columns are kept. `subscriptions` has the columns `id` and `query`, or is a mapping, pairs, or a Matcher.
-    Ids that are whole numbers stay numbers; all others become strings.
+    columns are kept. `subscriptions` has the columns `id` and `query`, a filter or a transformation, or is a
+    mapping, pairs, a Matcher or a Broker. Ids that are whole numbers stay numbers; all others become strings.
 
-    shape="pairs"     one row for each (message, subscription): the message's columns and `subscription`.
-                      Messages that match nothing, and those that are refused, have no row.
+    shape="pairs"     one row for each (message, subscription): the message's columns, `subscription`, and
+                      `body`: the XML that the transformation made, null for a filter, which gets the message
+                      as it is. Messages that match nothing, and those that are refused, have no row.
     shape="messages"  one row for each message: its columns, `subscriptions`, ids in any order, and `error`,
-                      null or a struct of `reason`, `line`, `column` and the `body` that was refused.
+                      null or a struct of `reason`, `line`, `column` and the `body` that was refused. If there
+                      are transformations, also `bodies`: what each of them made, null for filters.
     """
     if shape not in get_args(Shape):
         raise ValueError(f"shape must be one of {', '.join(map(repr, get_args(Shape)))}, not {shape!r}")
@@ -70,8 +76,12 @@ def match(
 
 def pairs(matched: DataFrame) -> DataFrame:
     """Of one row a message, one row for each (message, subscription)."""
-    kept = [column(name) for name in matched.columns if name not in ("subscriptions", "error", "costs")]
-    return matched.select(*kept, F.explode("subscriptions").alias("subscription"))
+    kept = [column(name) for name in matched.columns if name not in ANSWERS]
+    if "bodies" in matched.columns:
+        both = F.inline(F.arrays_zip("subscriptions", "bodies"))
+        return matched.select(*kept, both.alias("subscription", "body"))
+    nothing_made = F.lit(None).cast("string").alias("body")
+    return matched.select(*kept, F.explode("subscriptions").alias("subscription"), nothing_made)
 
 
 def column(name: str) -> Column:
@@ -85,10 +95,10 @@ def match_edition(messages: DataFrame, edition: Edition, profile: bool = False) 
     problem = PROBLEM if PROBLEM in messages.columns else None
     kept = [field for field in messages.schema.fields if field.name not in ("body", problem)]
     id_type = LongType() if edition.numeric else StringType()
-    found = [
-        StructField("subscriptions", ArrayType(id_type, containsNull=False)),
-        StructField("error", _ERROR),
-    ]
+    found = [StructField("subscriptions", ArrayType(id_type, containsNull=False))]
+    if edition.transforming:
+        found.append(StructField("bodies", BODIES))
+    found.append(StructField("error", _ERROR))
     if profile:
         found.append(StructField("costs", ArrayType(_COST)))
     # mapInArrow takes a name with a dot for a path, so it gets numbers
@@ -106,13 +116,13 @@ def edition_of(
     """Subscriptions that stay as they are, compiled and on their way to the workers."""
     if type(spark).__module__.startswith("pyspark.sql.connect"):
         raise ValueError("Spark Connect has no broadcasts, with which the compiled index travels")
-    matcher = _compiled(subscriptions, namespaces, limits)
-    return Population(matcher, numeric=_numeric(matcher)).issue(spark.sparkContext)
+    broker = _compiled(subscriptions, namespaces, limits)
+    return Population(broker, numeric=_numeric(broker)).issue(spark.sparkContext)
 
 
-def _numeric(matcher: Matcher) -> bool:
+def _numeric(broker: Broker) -> bool:
     """Whether all ids are whole numbers that Spark has a type for, which cost much less than strings."""
-    ids, _ = matcher.numbered()
+    ids, _ = broker.numbered()
     return bool(ids) and all(type(id) is int and -(1 << 63) <= id < 1 << 63 for id in ids)
 
 
@@ -126,21 +136,21 @@ def _check_messages(messages: DataFrame) -> None:
             raise ValueError(f"messages need a column {name!r}; there are {', '.join(types) or 'none'}")
     if not isinstance(types["body"], BinaryType | StringType):
         raise ValueError(f"the column 'body' must be binary or string, not {types['body'].simpleString()}")
-    for name in ("subscription", "subscriptions", "error", "costs"):
-        if name in types:
+    for name in types:
+        if name in ANSWERS or name == "subscription":
             raise ValueError(f"messages must not have a column {name!r}, which the result has; rename it")
 
 
 def _compiled(
     subscriptions: Subscriptions, namespaces: Mapping[str, str] | None, limits: Limits | None
-) -> Matcher:
-    if isinstance(subscriptions, Matcher):
+) -> Broker:
+    if isinstance(subscriptions, Matcher | Broker):
         if namespaces is not None or limits is not None:
-            raise ValueError("a Matcher has its namespaces and limits already")
-        return subscriptions
-    matcher = Matcher(namespaces, limits)
-    matcher.add_many(_listed(subscriptions))
-    return matcher
+            raise ValueError(f"a {type(subscriptions).__name__} has its namespaces and limits already")
+        return Broker.around(subscriptions) if isinstance(subscriptions, Matcher) else subscriptions
+    broker = Broker(namespaces, limits)
+    broker.subscribe_many(_listed(subscriptions))
+    return broker
 
 
 def _listed(

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Protocol
 
 from pyspark import SparkContext
 
-from sapwood.engine import Limits, Matcher
+from sapwood.broker import Broker
+from sapwood.engine import Limits
 from sapwood.files import read_queries
 from sapwood.spark.edition import Change, Edition, Population, left_out
 from sapwood.store import SubscriptionStore
+from sapwood.store.languages import check_query, language_of
 
 
 class Subscribed(Protocol):
@@ -49,9 +51,9 @@ class StoredPopulation:
 
     def _compiled(self, version: int) -> Population:
         self._declared = self._store.namespaces
-        matcher = Matcher(self._declared, self._limits)
-        matcher.add_many(self._store.at(version), on_error=left_out)
-        return Population(matcher, version)
+        broker = Broker(self._declared, self._limits)
+        broker.subscribe_many(self._store.at(version), on_error=left_out)
+        return Population(broker, version)
 
     def _change(self, since: int, until: int) -> Change:
         changes = self._store.changes(since, until)
@@ -61,7 +63,7 @@ class StoredPopulation:
         return Change(until, tuple(changes.removed), tuple(changes.put), new)
 
     def __len__(self) -> int:
-        return len(self._population.matcher) if self._population is not None else 0
+        return len(self._population.broker) if self._population is not None else 0
 
     def close(self) -> None:
         if self._population is not None:
@@ -74,9 +76,9 @@ class FixedPopulation:
     """The queries of a file, all of which must be right; version 0 for ever."""
 
     def __init__(self, path: str, namespaces: Mapping[str, str], limits: Limits) -> None:
-        matcher = Matcher(namespaces, limits)
-        matcher.add_many((str(query.id), query.text) for query in read_queries(path))
-        self._population = Population(matcher)
+        broker = Broker(namespaces, limits)
+        broker.subscribe_many(_queries(path, namespaces))
+        self._population = Population(broker)
 
     def newest(self) -> int:
         return 0
@@ -85,7 +87,15 @@ class FixedPopulation:
         return self._population.issue(context)
 
     def __len__(self) -> int:
-        return len(self._population.matcher)
+        return len(self._population.broker)
 
     def close(self) -> None:
         self._population.close()
+
+
+def _queries(path: str, namespaces: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """The ids and queries of a file, each in the language that it claims to be in, if it does."""
+    for query in read_queries(path):
+        if query.language not in (None, language_of(query.text)):
+            check_query(query.text, query.language, namespaces)  # says why it is not
+        yield str(query.id), query.text

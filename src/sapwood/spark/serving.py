@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 
 from sapwood.spark.edition import Edition
-from sapwood.spark.matching import Shape, column, match_edition, pairs
+from sapwood.spark.matching import ANSWERS, BODIES, Shape, column, match_edition, pairs
 from sapwood.spark.sinks import Sink
 
 _BINS = 24
@@ -92,8 +92,7 @@ class Server:
         """Writes the deliveries, and counts everything on the way."""
         observation = Observation()
         observed = matched.observe(observation, *_counts()).filter("error is null").drop("error", "costs")
-        rows = pairs(observed) if self.shape == "pairs" else observed.filter(F.size("subscriptions") > 0)
-        self.deliveries.write(rows, batch)
+        self.deliveries.write(pairs(observed) if self.shape == "pairs" else _delivered(observed), batch)
         return {name: int(count or 0) for name, count in observation.get.items()}
 
 
@@ -112,8 +111,15 @@ def _counts() -> list[Column]:
     ]
 
 
+def _delivered(messages: DataFrame) -> DataFrame:
+    """The messages that anyone gets; with `bodies` in any case, so that every batch has the same columns."""
+    if "bodies" not in messages.columns:
+        messages = messages.withColumn("bodies", F.lit(None).cast(BODIES))
+    return messages.filter(F.size("subscriptions") > 0)
+
+
 def _refused(matched: DataFrame) -> DataFrame:
-    kept = [column(name) for name in matched.columns if name not in ("subscriptions", "error", "costs")]
+    kept = [column(name) for name in matched.columns if name not in ANSWERS]
     return matched.filter("error is not null").select(*kept, "error.*")
 
 

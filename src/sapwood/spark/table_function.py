@@ -27,7 +27,8 @@ def register(
     """Lets SQL match: `SELECT * FROM sapwood_match(TABLE(SELECT message_id, body FROM messages))`.
 
     The table must have the columns `message_id` and `body`; the result has one row for each message and
-    subscription, `message_id` (as a string) and `subscription`. Messages that are refused have no row.
+    subscription, `message_id` (as a string), `subscription`, and as `body` what a transformation made, null
+    for a filter. Messages that are refused have no row.
     """
     spark.udtf.register(name, _handler(edition_of(spark, subscriptions, namespaces, limits)))
 
@@ -41,8 +42,13 @@ def _handler(edition: Edition) -> Any:
             for answers in MatchPartition(edition, "body", None)(iter([table])):
                 matched = answers.column("subscriptions")
                 ids = answers.column("message_id").cast(pa.string())
-                columns = ids.take(compute.list_parent_indices(matched)), compute.list_flatten(matched)
-                yield pa.Table.from_arrays(list(columns), ["message_id", "subscription"])
+                subscriptions = compute.list_flatten(matched)
+                if edition.transforming:
+                    bodies = compute.list_flatten(answers.column("bodies"))
+                else:
+                    bodies = pa.nulls(len(subscriptions), pa.string())
+                columns = [ids.take(compute.list_parent_indices(matched)), subscriptions, bodies]
+                yield pa.Table.from_arrays(columns, ["message_id", "subscription", "body"])
 
     id_type = "BIGINT" if edition.numeric else "STRING"
-    return arrow_udtf(Match, returnType=f"message_id STRING, subscription {id_type}")
+    return arrow_udtf(Match, returnType=f"message_id STRING, subscription {id_type}, body STRING")

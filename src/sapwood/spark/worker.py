@@ -12,13 +12,17 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sapwood.engine import Matcher
+from sapwood.broker import Broker
 from sapwood.errors import MessageError
 from sapwood.spark.edition import Edition
 
 MESSAGES_PER_BATCH = 1_000
 MATCHES_PER_BATCH = 200_000
 """A third of 500,000 subscriptions can match one message, so batches end at so many matches."""
+BYTES_PER_BATCH = 64 * 1024 * 1024
+"""They also end at so many bytes that transformations made."""
+BYTES_PER_MESSAGE = 128 * 1024 * 1024
+"""What is made of one message is one row, and with its usual memory Spark dies of rows twice as large."""
 
 ERROR = pa.struct(
     [("reason", pa.string()), ("line", pa.int32()), ("column", pa.int32()), ("body", pa.binary())]
@@ -26,11 +30,11 @@ ERROR = pa.struct(
 COST = pa.struct([("subscription", pa.string()), ("seconds", pa.float64())])
 
 
-class LiveMatcher:
-    """A worker's matcher, the version it stands at, and its ids as Arrow wants them."""
+class LiveBroker:
+    """A worker's broker, the version it stands at, and its ids as Arrow wants them."""
 
     def __init__(self, edition: Edition) -> None:
-        self.matcher = Matcher.unpack(edition.base.value)
+        self.broker = Broker.unpack(edition.base.value)
         self.version = edition.base_version
         gc.freeze()  # half a million objects that live as long as the worker: not to be looked through again
         self._id_type = pa.int64() if edition.numeric else pa.string()
@@ -44,14 +48,14 @@ class LiveMatcher:
     def advance(self, edition: Edition) -> None:
         changes = [change for change in edition.changes if self.version < change.version <= edition.version]
         for change in changes:
-            change.apply(self.matcher)
+            change.apply(self.broker)
         self.version = edition.version
         if changes:
             self._list_ids()
 
     def _list_ids(self) -> None:
         """The id of every number, so that Arrow can take the ids of many numbers at once."""
-        ids, numbers = self.matcher.numbered()
+        ids, numbers = self.broker.numbered()
         positions = np.full(int(numbers.max()) + 1 if len(numbers) else 0, -1, np.int64)
         positions[numbers] = np.arange(len(ids))
         listed = pa.array(map(str, ids) if self._id_type == pa.string() else ids, self._id_type)
@@ -59,16 +63,16 @@ class LiveMatcher:
 
 
 _KEPT = 2
-_live: OrderedDict[str, LiveMatcher] = OrderedDict()
+_live: OrderedDict[str, LiveBroker] = OrderedDict()
 
 
-def live_matcher(edition: Edition) -> LiveMatcher:
-    """This worker's matcher at the edition's version; unpacked only if it has none that leads there."""
+def live_broker(edition: Edition) -> LiveBroker:
+    """This worker's broker at the edition's version; unpacked only if it has none that leads there."""
     live = _live.pop(edition.population, None)
     if live is None or not live.leads_to(edition):
         while len(_live) >= _KEPT:
             _live.popitem(last=False)
-        live = LiveMatcher(edition)
+        live = LiveBroker(edition)
     live.advance(edition)
     _live[edition.population] = live
     return live
@@ -76,7 +80,10 @@ def live_matcher(edition: Edition) -> LiveMatcher:
 
 @dataclass(frozen=True, slots=True)
 class MatchPartition:
-    """A function for `mapInArrow`: messages in, one row out for each, with its subscriptions or its error."""
+    """A function for `mapInArrow`: messages in, one row out for each, with its subscriptions or its error.
+
+    If the edition has transformations, `bodies` has what each of the subscriptions makes, null for a filter.
+    """
 
     edition: Edition
     body: str
@@ -85,28 +92,31 @@ class MatchPartition:
     profile: bool = False
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        live = live_matcher(self.edition)
+        live = live_broker(self.edition)
         for batch in batches:
             for start in range(0, batch.num_rows, MESSAGES_PER_BATCH):
                 yield from self._matched(live, batch.slice(start, MESSAGES_PER_BATCH))
 
-    def _matched(self, live: LiveMatcher, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    def _matched(self, live: LiveBroker, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         dropped = {self.body, self.problem}
         kept = [name for name in batch.schema.names if name not in dropped]
         problems = batch.column(self.problem) if self.problem else pa.nulls(batch.num_rows)
-        answers = _Answers(live, self.profile)
+        answers = self._no_answers(live)
         start = 0
         for row, (body, problem) in enumerate(
             zip(_few(batch.column(self.body)), _few(problems), strict=True)
         ):
             answers.add(body, problem)
-            if answers.matches >= MATCHES_PER_BATCH or row + 1 == batch.num_rows:
+            if answers.enough or row + 1 == batch.num_rows:
                 rows = batch.slice(start, row + 1 - start)
                 columns = [rows.column(name) for name in kept]
                 names, arrays = answers.columns()
                 yield pa.RecordBatch.from_arrays(columns + arrays, kept + names)
-                answers = _Answers(live, self.profile)
+                answers = self._no_answers(live)
                 start = row + 1
+
+    def _no_answers(self, live: LiveBroker) -> _Answers:
+        return _Answers(live, self.edition.transforming, self.profile)
 
 
 def _few(column: pa.Array) -> Iterator[Any]:
@@ -118,41 +128,71 @@ def _few(column: pa.Array) -> Iterator[Any]:
 class _Answers:
     """The answers to successive messages, as columns in the making."""
 
-    def __init__(self, live: LiveMatcher, profile: bool) -> None:
+    def __init__(self, live: LiveBroker, transforming: bool, profile: bool) -> None:
         self._live = live
+        self._transforming = transforming
         self._profile = profile
-        self._numbers: list[NDArray[np.int64]] = []
-        self._lengths: list[int] = []
+        self._numbers: list[NDArray[np.int64]] = []  # of filters and of transformations, message by message
+        self._made: list[bytes] = []
         self._errors: list[dict[str, Any] | None] = []
-        self.matches = 0
+        self._matches = 0
+        self._bytes = 0
+
+    @property
+    def enough(self) -> bool:
+        """Whether they fill an Arrow batch."""
+        return self._matches >= MATCHES_PER_BATCH or self._bytes >= BYTES_PER_BATCH
 
     def add(self, body: bytes | str | None, problem: str | None) -> None:
         error = None
-        numbers = _NONE
+        filters = transformations = _NONE
         if problem is not None or body is None:
             error = _error(problem or "the message is null", None, None, body)
         else:
             try:
-                numbers = self._live.matcher.match(body).unordered
+                answer = self._live.broker.answer(body)
+                if answer.made:
+                    transformations = self._keep(answer.made)
+                filters = answer.matches.unordered
             except MessageError as refused:
                 error = _error(refused.reason, refused.line, refused.column, body)
-        self._numbers.append(numbers)
-        self._lengths.append(len(numbers))
+        self._numbers += filters, transformations
         self._errors.append(error)
-        self.matches += len(numbers)
+        self._matches += len(filters) + len(transformations)
+
+    def _keep(self, made: list[tuple[int, bytes]]) -> NDArray[np.int64]:
+        """Takes what was made of a message; the numbers of those who made it."""
+        size = sum(len(body) for _, body in made)
+        if size > BYTES_PER_MESSAGE:
+            raise MessageError(f"transformations make more than {BYTES_PER_MESSAGE:,} bytes of it")
+        self._bytes += size
+        self._made += [body for _, body in made]
+        return np.fromiter((number for number, _ in made), np.int64, len(made))
 
     def columns(self) -> tuple[list[str], list[pa.Array]]:
-        offsets = np.zeros(len(self._lengths) + 1, np.int32)
-        np.cumsum(self._lengths, out=offsets[1:])
+        lengths = np.fromiter(map(len, self._numbers), np.int64, len(self._numbers))
+        offsets = np.zeros(len(self._errors) + 1, np.int32)
+        np.cumsum(lengths[::2] + lengths[1::2], out=offsets[1:])
+        offsets = pa.array(offsets)
         ids = self._live.ids.take(pa.array(np.concatenate(self._numbers)))
-        lists = pa.ListArray.from_arrays(pa.array(offsets), ids)
-        names, arrays = ["subscriptions", "error"], [lists, pa.array(self._errors, ERROR)]
+        names, arrays = ["subscriptions"], [pa.ListArray.from_arrays(offsets, ids)]
+        if self._transforming:
+            names.append("bodies")
+            arrays.append(pa.ListArray.from_arrays(offsets, self._bodies(lengths)))
+        names.append("error")
+        arrays.append(pa.array(self._errors, ERROR))
         if self._profile:
-            costs = self._live.matcher.take_costs()
+            costs = self._live.broker.take_costs()
             spent = [{"subscription": str(id), "seconds": seconds} for id, seconds in costs.items()]
             names.append("costs")
-            arrays.append(pa.array([spent] + [None] * (len(self._lengths) - 1), pa.list_(COST)))
+            arrays.append(pa.array([spent] + [None] * (len(self._errors) - 1), pa.list_(COST)))
         return names, arrays
+
+    def _bodies(self, lengths: NDArray[np.int64]) -> pa.Array:
+        """What was made, in its place among all subscriptions, with null for filters."""
+        is_made = np.repeat(np.arange(len(lengths)) % 2 > 0, lengths)
+        which = np.cumsum(is_made) - 1
+        return pa.array(self._made, pa.string()).take(pa.array(which, mask=~is_made))
 
 
 _NONE: NDArray[np.int64] = np.empty(0, np.int64)

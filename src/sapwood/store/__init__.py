@@ -2,6 +2,7 @@
 
     with SubscriptionStore("subscriptions.db") as store:        # or postgresql://user@host/database
         version = store.add("stocks", "//tobject.subject[@type='Stock']", subscriber="anna")
+        store.add("titles", "for $b in //body where $b/@lang = 'en' return <titles>{$b//title}</titles>")
         store.deactivate("stocks")
         list(store.at(version))                                 # what was active then
         store.changes(version, store.version).removed           # and what has gone since

@@ -10,7 +10,7 @@ from sapwood.errors import SapwoodError, StoreError
 from sapwood.store import history
 from sapwood.store.database import Database
 from sapwood.store.history import Change, changing
-from sapwood.store.languages import KnownGood
+from sapwood.store.languages import KnownGood, language_of
 from sapwood.store.subscription import ImportReport, NewSubscription, Subscription
 from sapwood.store.texts import check_id, check_text
 
@@ -123,7 +123,7 @@ def brand_new(row: NewSubscription, change: Change) -> Subscription:
         row.id,
         row.query,
         row.subscriber or "",
-        row.language,
+        language_of(row.query, row.language),
         row.active is not False,
         change.new_place(),
         change.next_version,
@@ -136,7 +136,7 @@ def renewed(old: Subscription, row: NewSubscription, change: Change) -> Subscrip
         old,
         query=row.query,
         subscriber=old.subscriber if row.subscriber is None else row.subscriber,
-        language=row.language,
+        language=language_of(row.query, row.language),
         active=old.active if row.active is None else row.active,
         since=change.next_version,
     )

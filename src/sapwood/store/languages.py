@@ -5,22 +5,36 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from sapwood.errors import StoreError
+from sapwood.lang.flwor import is_flwor
+from sapwood.lang.fwr import compile_transformation
 from sapwood.lang.query import compile_query
 
-LANGUAGES: Mapping[str, Callable[[str, Mapping[str, str]], object]] = {"xpath": compile_query}
+XPATH, FOR_WHERE_RETURN = "xpath", "for-where-return"
+LANGUAGES: Mapping[str, Callable[[str, Mapping[str, str]], object]] = {
+    XPATH: compile_query,
+    FOR_WHERE_RETURN: compile_transformation,
+}
 """Each with what raises QueryError unless it is given a query and the namespaces it may use."""
 
 _REMEMBERED = 50_000
 _LONGEST_REMEMBERED = 1_000
 
 
-def check_query(query: str, language: str, namespaces: Mapping[str, str]) -> None:
+def language_of(query: str, given: str | None = None) -> str:
+    """The language of a query: the given one, or else what its text looks like."""
+    if given is not None:
+        return given
+    return FOR_WHERE_RETURN if is_flwor(query) else XPATH
+
+
+def check_query(query: str, language: str | None, namespaces: Mapping[str, str]) -> None:
     """Raises QueryError for a query that is none, and StoreError for a language nobody speaks."""
+    language = language_of(query, language)
     try:
         compiler = LANGUAGES[language]
     except (KeyError, TypeError):
         known = ", ".join(LANGUAGES)
-        raise StoreError(f"there is no language {language!r}; there is: {known}") from None
+        raise StoreError(f"there is no language {language!r}; there are: {known}") from None
     compiler(query, namespaces)
 
 
@@ -29,9 +43,9 @@ class KnownGood:
 
     def __init__(self, namespaces: Mapping[str, str]) -> None:
         self._namespaces = dict(namespaces)
-        self._passed: set[tuple[str, str]] = set()
+        self._passed: set[tuple[str, str | None]] = set()
 
-    def check(self, query: str, language: str) -> None:
+    def check(self, query: str, language: str | None) -> None:
         """What `check_query` promises."""
         if (query, language) in self._passed:
             return

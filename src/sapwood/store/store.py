@@ -127,11 +127,12 @@ class SubscriptionStore:
         return change.version
 
     def add(
-        self, id: str, query: str, subscriber: str = "", language: str = "xpath", active: bool = True
+        self, id: str, query: str, subscriber: str = "", language: str | None = None, active: bool = True
     ) -> int:
         """Adds a subscription; the version that has it.
 
-        QueryError says where and why a query is none, StoreError that the id is taken.
+        A language of None is the one that the query looks like. QueryError says where and why a query is none
+        in its language, StoreError that the id is taken.
         """
         row = self._checked(NewSubscription(id, query, subscriber, language, active))
 
@@ -147,7 +148,7 @@ class SubscriptionStore:
         id: str,
         query: str,
         subscriber: str | None = None,
-        language: str = "xpath",
+        language: str | None = None,
         active: bool | None = None,
     ) -> int:
         """Changes the query of a subscription, which keeps its place in the order.

@@ -33,13 +33,14 @@ class Subscription:
 class NewSubscription:
     """A subscription to import.
 
-    Where it replaces one, a subscriber or activity of None stays as it is; a new one has "" and True.
+    A language of None is the one that the query looks like. Where it replaces one, a subscriber or activity
+    of None stays as it is; a new one has "" and True.
     """
 
     id: str
     query: str
     subscriber: str | None = None
-    language: str = "xpath"
+    language: str | None = None
     active: bool | None = None
 
 
