@@ -491,7 +491,22 @@ BEYOND = [
     ),
 ]
 
-CASES = [*WHERE, *VARIABLES, *RETURN, *CONSTRUCTORS, *NAMESPACED, *MESSAGES, *BEYOND]
+NESTED = '<s k="1"><s k="2"><f>a</f><s k="1"><f>b</f><g/></s></s><f>c</f><s><f>d<t>x</t></f><s k="1"><f>e</f></s></s></s>'
+ON_THE_WAY = [
+    Case(about, f"<w>{{for $f in {path} return <r>{{$f}}{{count($f/t)}}{{$f//t}}</r>}}</w>", NESTED)
+    for about, path in (
+        ("a condition on the way", "//s[@k = 1]//f"),
+        ("a condition on the way, a child", "//s[@k = 1]/f"),
+        ("a condition at the root", "/s[@k = 1]/s/f"),
+        ("a negation on the way", "//s[not(@k)]//f"),
+        ("a path on the way", "//s[s/s]//f"),
+        ("a position on the way", "//s[2]//f"),
+        ("two conditions on the way", "//s[@k = 1]//s[@k = 2]//f"),
+        ("a condition on the way and one at the end", "//s[@k = 1]//f[t or . = 'b']"),
+        ("a wildcard on the way", "//*[@k = 1]/*/f"),
+    )
+]
+CASES = [*ON_THE_WAY, *WHERE, *VARIABLES, *RETURN, *CONSTRUCTORS, *NAMESPACED, *MESSAGES, *BEYOND]
 
 
 @pytest.mark.parametrize(

@@ -297,10 +297,9 @@ class Index:
         found.bound_slots, found.bound_to = slots[bound], elements[bound]
         return slots[~bound]
 
-    def reached(self, found: Found) -> Reached:
-        """What groups reach from all the elements that are bound."""
+    def reached(self, found: Found, starts: list[int]) -> Reached:
+        """What groups reach from some elements, which are given in document order."""
         assert found.evaluator is not None and found.ancestry is not None
-        starts = np.unique(found.bound_to).tolist()
         return self.groups.reached(found.evaluator.document, found.ancestry, starts)
 
     def _distinct(self, runs: list[Ints]) -> Ints:

@@ -26,7 +26,7 @@ from sapwood.engine.nfa import DEEP
 from sapwood.engine.reader import Message
 from sapwood.engine.values import Ints
 from sapwood.lang.fwr import compile_transformation
-from sapwood.lang.pattern import TEXT, Axis, Condition, Path, Step, all_of
+from sapwood.lang.pattern import TEXT, Axis, Condition, Has, Path, Step, all_of, plain_step, predicates
 from sapwood.lang.query import Query
 from sapwood.lang.transformation import DOCUMENT, Hole, Transformation
 from sapwood.transform.groups import Group
@@ -71,6 +71,8 @@ class Binding:
     """of one of them, from which to compile the path when it is needed"""
     exact: bool
     """whether the elements that the index tells are all bound, or candidates"""
+    hop: int | None = None
+    """a group that leads from these elements to those that are bound, if conditions stand on the way"""
     entries: dict[int, int] = field(default_factory=dict)
     """with their templates"""
     path: Path | None = None
@@ -153,15 +155,20 @@ class Network:
         """Gives the entry a slot that binds its one variable, if that can be."""
         if not _binds_once(transformation):
             return False
-        path = transformation.variables[0].paths[0]
         slot = self._slot_of.get(key)
         if slot is None:
-            found = self._index.bind(Query(entry.text, "boolean", transformation.condition), path)
+            anchor, rest = _split(transformation.variables[0].paths[0])
+            found = self._index.bind(Query(entry.text, "boolean", transformation.condition), anchor)
             if found is None:
                 return False
             slot, exact = found
+            if rest and not exact:
+                self._index.remove(slot)
+                return False
+            hop = self._index.group(_symbols(rest)) if rest else None
+            exact = exact and not (rest and rest[-1].conditions)
             self._slot_of[key] = slot
-            self.bindings[slot] = Binding(key, entry.text, exact)
+            self.bindings[slot] = Binding(key, entry.text, exact, hop)
             self._index.text_needed += not exact
         self.bindings[slot].entries[number] = entry.template
         entry.slot, entry.bound = slot, True
@@ -201,6 +208,8 @@ class Network:
         del self.bindings[entry.slot]
         del self._slot_of[binding.key]
         self._index.text_needed -= not binding.exact
+        if binding.hop is not None:
+            self._index.ungroup(binding.hop)
         self._discard(entry.slot)
 
     def _discard(self, slot: int) -> None:
@@ -294,7 +303,7 @@ class Network:
             for entry in self._entries
         ]
         bindings = {
-            slot: Binding(binding.key, binding.text, binding.exact, binding.entries)
+            slot: Binding(binding.key, binding.text, binding.exact, binding.hop, binding.entries)
             for slot, binding in self.bindings.items()
         }
         return self.__dict__ | {"_entries": entries, "bindings": bindings}
@@ -304,6 +313,27 @@ def _binds_once(transformation: Transformation) -> bool:
     """Whether one path binds one variable, and no more is to be said."""
     variables = transformation.variables
     return len(variables) == 1 and len(variables[0].paths) == 1 and not transformation.joints
+
+
+def _split(path: Path) -> tuple[Path, tuple[Step, ...]]:
+    """The path as far as an index may bind it, and the steps that are left.
+
+    If one step before the last has conditions, it is bound, provided that the rest exists; from there it is
+    a plain path on, and at most the last conditions have to be decided for each element it reaches.
+    """
+    steps = path.steps
+    conditioned = [i for i, step in enumerate(steps[:-1]) if step.conditions]
+    if len(conditioned) != 1 or navigation(Path(_bare(steps))) is None:
+        return path, ()
+    at = conditioned[0]
+    rest = steps[at + 1 :]
+    leads_on = Has(Path(rest))
+    anchor = Step(steps[at].axis, steps[at].test, predicates((*steps[at].conditions, leads_on)))
+    return Path((*steps[:at], anchor)), rest
+
+
+def _bare(steps: tuple[Step, ...]) -> tuple[Step, ...]:
+    return tuple(plain_step(step.axis, step.test) for step in steps)
 
 
 def _symbols(steps: tuple[Step, ...]) -> tuple[str, ...]:

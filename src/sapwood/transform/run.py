@@ -38,6 +38,8 @@ class Run:
         self._document: Document = found.evaluator.document
         self._fragments = Fragments(self._document, lambda use: index.refiner.on_tree(message, use))
         self._writer = Writer(self._document, self._fragments)
+        self._bindings: list[tuple[int, Nodes]] | None = None
+        self._hopped: set[int] = set()  # elements bound by way of others
         self._reached: Reached | None = None
         document = self._document
         self._sliced = found.joined and document.verbatim and not document.declarations
@@ -74,16 +76,29 @@ class Run:
 
     # -- bound by the join -----------------------------------------------------------------------------
 
-    def _bound(self) -> Iterator[tuple[int, Nodes]]:
+    def _bound(self) -> list[tuple[int, Nodes]]:
         """The slots that are bound, and to which elements, in document order."""
+        if self._bindings is None:
+            self._bindings = list(self._find_bound())
+        return self._bindings
+
+    def _find_bound(self) -> Iterator[tuple[int, Nodes]]:
         if not self._found.joined:
             for slot in self._found.slots.tolist():
                 if slot in self._network.bindings:
                     path, _ = self._network.binding(slot)
                     yield slot, tuple(n for n in self._evaluator.select(path) if isinstance(n, int))
             return
-        for slot, nodes in _grouped(self._found, len(self._document)):
-            if not self._network.bindings[slot].exact:
+        bindings = self._network.bindings
+        found = list(_grouped(self._found, len(self._document)))
+        anchors = {node for slot, nodes in found if bindings[slot].hop is not None for node in nodes}
+        onward = self._index.reached(self._found, sorted(anchors)) if anchors else None
+        for slot, nodes in found:
+            binding = bindings[slot]
+            if binding.hop is not None and onward is not None:
+                nodes = tuple(sorted({end for node in nodes for end in onward.of(binding.hop, node)}))
+                self._hopped.update(nodes)
+            if not binding.exact:
                 _, condition = self._network.binding(slot)
                 nodes = tuple(node for node in nodes if self._evaluator.holds(condition, node))
             if nodes:
@@ -127,7 +142,10 @@ class Run:
     @property
     def _all_reached(self) -> Reached:
         if self._reached is None:
-            self._reached = self._index.reached(self._found)
+            starts = np.unique(self._found.bound_to).tolist()
+            if self._hopped:
+                starts = sorted({*starts, *self._hopped})
+            self._reached = self._index.reached(self._found, starts)
         return self._reached
 
     def _leaves(self, elements: list[int], leaf: Step) -> list[ContextNode]:
