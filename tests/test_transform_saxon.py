@@ -491,7 +491,10 @@ BEYOND = [
     ),
 ]
 
-NESTED = '<s k="1"><s k="2"><f>a</f><s k="1"><f>b</f><g/></s></s><f>c</f><s><f>d<t>x</t></f><s k="1"><f>e</f></s></s></s>'
+NESTED = (
+    '<s k="1"><s k="2"><f>a</f><s k="1"><f>b</f><g/></s></s><f>c</f>'
+    '<s><f>d<t>x</t></f><s k="1"><f>e</f></s></s></s>'
+)
 ON_THE_WAY = [
     Case(about, f"<w>{{for $f in {path} return <r>{{$f}}{{count($f/t)}}{{$f//t}}</r>}}</w>", NESTED)
     for about, path in (

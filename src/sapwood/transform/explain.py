@@ -87,6 +87,8 @@ def _shared(network: Network, number: int) -> list[str]:
         return ["path matching only: nested loops do the rest on the messages that pass the filter"]
     binding = network.bindings[entry.slot]
     lines = [f"join and selections, which bind the variable: {_others(len(binding.entries) - 1, 'query')}"]
+    if binding.hop is not None:
+        lines[0] += "; from the element with a condition on the way, a group-by leads on"
     if not binding.exact:
         lines[0] += "; what is left of the where clause is decided for each element found"
     lines += [
