@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from sapwood import Broker, Delivery, Explanation, Limits, MessageError, PlanExplanation, QueryError, Tuning
+from sapwood.engine import refine
 from tests.transform_strategies import NAMESPACES, random_document, random_family
 
 REPORT = (
@@ -270,3 +271,117 @@ def test_attributes_of_one_name_are_written_once() -> None:
 def test_takes_only_messages(use: Callable[[Broker, object], object]) -> None:
     with pytest.raises(TypeError, match="a message is bytes or str"):
         use(Broker(), 5)
+
+
+def test_a_query_that_cannot_be_subscribed_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = Broker()
+    broker.subscribe("f", "//a")
+    index = broker.filters.index
+
+    def fails(*_: object) -> None:
+        raise RecursionError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(index, "bind", fails)
+        with pytest.raises(RecursionError):
+            broker.subscribe("s", "for $x in //a return <r>{$x/b}</r>")
+    assert [d.subscription for d in broker.publish("<a><b/></a>")] == ["f"]
+    broker.subscribe("s", "for $x in //a return <r>{$x/b}</r>")
+    assert [d.body for d in broker.publish("<a><b/></a>")] == [b"<a><b/></a>", b"<r><b/></r>"]
+
+
+def test_a_query_that_fails_is_nobody_elses_loss(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker = Broker()
+    broker.subscribe("loops", "for $x in //a, $y in //b return <r/>")
+    broker.subscribe("lxml", "for $x in //a where count($x/b) = 1 return <r/>")
+    broker.subscribe("fine", "for $x in //a return <r/>")
+
+    def fails(*_: object) -> None:
+        raise TypeError("no such thing")
+
+    monkeypatch.setattr("sapwood.transform.walk.groups", fails)
+    monkeypatch.setattr("sapwood.transform.refined.RefinedTransformation.groups", fails)
+    assert [d.subscription for d in broker.publish("<a><b/></a>")] == ["fine"]
+    assert caplog.text.count("a query failed, and makes nothing") == 2
+
+
+def test_results_are_bounded(caplog: pytest.LogCaptureFixture) -> None:
+    broker = Broker(limits=Limits(result=2_000))
+    broker.subscribe("large", "for $x in //* return $x")
+    broker.subscribe("product", "for $x in //*, $y in //* return <r>{$x}</r>")
+    broker.subscribe("small", "for $x in /a return count($x//a)")
+    deep = "<a>" * 50 + "</a>" * 50
+    assert [(d.subscription, d.body) for d in broker.publish(deep)] == [("small", b"49")]
+    assert caplog.text.count("makes more than 2000 bytes") == 2
+
+
+def test_products_beyond_measure_are_given_up(caplog: pytest.LogCaptureFixture) -> None:
+    broker = Broker()
+    broker.subscribe("q", "for $x in //b, $y in //b, $z in //b return <r/>")
+    assert broker.publish("<a>" + "<b/>" * 60 + "</a>") == []
+    assert "more than 100,000 groups" in caplog.text
+
+
+def test_all_that_lxml_evaluates_is_evaluated_on_one_tree(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = Broker()
+    broker.subscribe_many((n, f"for $x in //a where count($x/*) > {n} return <r/>") for n in range(5))
+    trees = 0
+    parsed = refine.parsed
+
+    def counted(message: object) -> object:
+        nonlocal trees
+        trees += 1
+        return parsed(message)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(refine, "parsed", counted)
+    assert len(broker.publish("<a><b/><b/><b/></a>")) == 3
+    assert trees == 1
+
+
+@pytest.mark.parametrize("query", ["for $x in //a return <r>{$x/b}</r>", "for $x in /a return <r>{$x}</r>"])
+@pytest.mark.parametrize(
+    "message",
+    [
+        "<a " + " ".join(f"xmlns:p{n}='u'" for n in range(3_000)) + ">" + "<b/>" * 3_000 + "</a>",
+        "<a xmlns:p='u'>" + "<c xmlns:q='v'>" * 400 + "<b/>" + "</c>" * 400 + "</a>",
+        "<!--x-->" + " " * 2_000_000 + "<a><b/></a>",
+        "<a><b" + " " * 2_000_000 + "k='1'/><!--x--></a>",
+    ],
+    ids=["many prefixes", "nested declarations", "space before", "space inside"],
+)
+def test_odd_messages_take_no_more_than_others(query: str, message: str) -> None:
+    broker = Broker()
+    broker.subscribe("q", query)
+    broker.publish(message)
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        (b'<?xml-stylesheet href="x" encoding="utf-16"?><a><b/></a>', b"<r><b/></r>"),
+        ('<?xml-model x encoding="latin-1"?><a><b>é</b></a>'.encode(), "<r><b>é</b></r>".encode()),
+    ],
+)
+def test_only_the_declaration_declares_an_encoding(message: bytes, expected: bytes) -> None:
+    broker = Broker()
+    broker.subscribe("q", "for $a in /a return <r>{$a/b}</r>")
+    assert [d.body for d in broker.publish(message)] == [expected]
+
+
+@pytest.mark.parametrize("encoding", ["punycode", "shift_jis", "utf-7", "no-such"])
+def test_what_the_parser_cannot_read_is_refused_with_or_without_transformations(encoding: str) -> None:
+    message = f'<?xml version="1.0" encoding="{encoding}"?><a>\\x3cb/\\x3e</a>'.encode()
+    for query in ("/a", "for $a in /a return $a"):
+        broker = Broker()
+        broker.subscribe("q", query)
+        with pytest.raises(MessageError):
+            broker.publish(message)
+
+
+def test_limits_count_the_bytes_as_they_came() -> None:
+    message = ('<?xml version="1.0" encoding="latin-1"?><a>' + "é" * 700 + "</a>").encode("latin-1")
+    broker = Broker(limits=Limits(bytes=len(message)))
+    broker.subscribe("q", "for $a in /a return count($a)")
+    assert [d.body for d in broker.publish(message)] == [b"1"]

@@ -15,6 +15,8 @@ import pytest
 
 import sapwood
 from sapwood import (
+    Broker,
+    Delivery,
     Explanation,
     Limits,
     Matcher,
@@ -117,7 +119,14 @@ def test_signatures_that_others_build_on() -> None:
         "attributes",
         "name_length",
         "entity_expansion",
+        "result",
     ]
+    assert parameters(Broker)[:2] == ["namespaces", "limits"]
+    assert parameters(Broker.subscribe) == ["self", "id", "query"]
+    assert parameters(Broker.unsubscribe) == ["self", "id"]
+    assert parameters(Broker.replace) == ["self", "id", "query"]
+    assert parameters(Broker.publish)[:2] == ["self", "message"]
+    assert Delivery._fields == ("subscription", "message", "body")
 
 
 @pytest.mark.parametrize(

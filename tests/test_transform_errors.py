@@ -52,6 +52,22 @@ WRONG = [
     ("for $x in //a return ($x/b, $x/c)", ", ", "to close '('"),
     ("for $x in //a return <a>{$x/b, $x/c}</a>", ", ", "to close '{'"),
     ("for $x in //a/@id where count($x/..) = 1 return <a>{$x}</a>", "//a/@id", "lxml cannot go on"),
+    ("for $doc in //a return $doc", "$doc in", "is the message"),
+    ("let $msg := //a for $x in $msg return $x", "$msg :=", "is the message"),
+    ("for " + ", ".join(f"$a{n} in //a" for n in range(30)) + " return $a1", "//a, $a21", "more than 20"),
+    ("for $x in //a let $n := count($x/b) return <r>{$n/b}</r>", "$n", "this is a number"),
+    ("for $x in //a where lang('en') return $x", "lang", "no context node"),
+    ("for $x in //node() where count($x) > 2 return $x", "//node()", "lxml cannot go on"),
+    ('<w a="{for $x in //b return <b/>}"/>', "for", "cannot stand in an attribute"),
+    ('for $x in //a return <r xml:lang="de">{$x/@xml:lang}</r>', "$x/@xml:lang", "already"),
+    ('for $x in //a return <r p:k="1" q:k="2" xmlns:p="u" xmlns:q="u"/>', "q:k", "stands twice"),
+    ('for $x in //a return <r xmlns:sapwood2="u"/>', "xmlns:sapwood2", "reserved"),
+    ('for $x in //a return <r xmlns:xml="u"/>', "xmlns:xml", "reserved"),
+    ('for $x in //a return <r xmlns:p="{$x}"/>', "{", "must be a constant"),
+    ("for $x in //a return <w\u00aa/>", "\u00aa", "to end the start tag"),
+    ("for $x in //a return <r>\x01</r>", "\x01", "XML does not have"),
+    ("for $x in //a return <r>{$x/b}\ud800</r>", "\ud800", "XML does not have"),
+    ("for $x in //a return <a>&#" + "9" * 5_000 + ";</a>", "&#9", "a '&' by itself"),
     ("for $x in //a return <a>" + "<b>" * 80, "<b>" * 21, "nested more than"),
 ]
 XQUERY = [
@@ -68,6 +84,10 @@ XQUERY = [
     ("for $x in //a return <a><?p c?></a>", "<?", "a comment or processing instruction"),
     ("for $x in //a return element b {$x}", "element", "computed constructors"),
     ("for $x in //a (: c :) return $x", "(:", "comments"),
+    ("(: c :) for $x in //a return $x", "(:", "comments"),
+    ("for (: c :) $x in //a return $x", "(:", "comments"),
+    ("for $x in //a let $y as node() := $x return $y", "as", "types of variables"),
+    ("for $x in //a return comment {'c'}", "comment", "computed constructors"),
     ('declare namespace p = "urn:p"; for $x in //p:a return $x', "declare", "declarations"),
     ("for $x in //a where $x/b let $y := $x return $y", "let", "'let' after 'where'"),
 ]
@@ -94,7 +114,7 @@ def test_names_what_xquery_allows_and_sapwood_does_not(query: str, at: str, what
 def test_a_filter_stays_a_filter() -> None:
     """Elements may be called for, let and return."""
     broker = Broker()
-    for query in ("for", "//for/return", "let[return]", "for | let", "declare"):
+    for query in ("for", "//for/return", "let[return]", "for | let", "declare", "for and in", "import or b "):
         broker.subscribe(query, query)
     assert broker.transformations == 0
 
@@ -106,3 +126,23 @@ def test_a_chain_of_thousands_is_no_matter() -> None:
     broker.subscribe("two", f"for $x in //a, $y in //c where {many} or $y return <r>{{$x/b}}</r>")
     made = broker.publish("<z><a><b>2999</b></a><a><b>no</b></a></z>")
     assert [(d.subscription, d.body) for d in made] == [("one", b"<r><b>2999</b></r>")]
+
+
+def test_lets_that_double_are_refused_before_they_explode() -> None:
+    lets = ", ".join(f"$a{n + 1} := $a{n} | $a{n}" for n in range(40))
+    with pytest.raises(QueryError, match="more than 20,000 characters"):
+        Broker().subscribe("q", f"for $x in //a let $a0 := $x/b, {lets} return <r>{{$a40}}</r>")
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "for $x in " + " | ".join(f"//a{n}" for n in range(3_000)) + " return $x",
+        "for $x in //a where " + " and ".join(f"$x/a{n}" for n in range(3_000)) + " return $x",
+        "for $x in //a return " + "<r>" + "<a/>" * 20_000 + "</r>",
+        "for $x in //a return <r " + " ".join(f'a{n}="1"' for n in range(2_000)) + ">{$x/@b}{$x/@c}</r>",
+    ],
+    ids=["a union", "conditions", "elements", "attributes"],
+)
+def test_long_queries_are_just_long(query: str) -> None:
+    Broker().subscribe("q", query)

@@ -509,7 +509,82 @@ ON_THE_WAY = [
         ("a wildcard on the way", "//*[@k = 1]/*/f"),
     )
 ]
-CASES = [*ON_THE_WAY, *WHERE, *VARIABLES, *RETURN, *CONSTRUCTORS, *NAMESPACED, *MESSAGES, *BEYOND]
+EDGES = [
+    Case(
+        "a prefix of the constructor, for lxml",
+        '<w>{for $x in //a return <o:r xmlns:o="urn:o">{count($x/o:b) + 1}</o:r>}</w>',
+        '<z><a><b xmlns="urn:o"/></a></z>',
+    ),
+    Case(
+        "a prefix with another meaning inside",
+        'for $x in //a return <p:r xmlns:p="urn:q">{count($x/p:b) + 1}</p:r>',
+        '<r><a><b xmlns="urn:q"/></a></r>',
+        namespaces={"p": "urn:p"},
+    ),
+    Case(
+        "a wrapper's prefix, for lxml",
+        '<p:w xmlns:p="urn:q">{for $x in //p:a where count($x/p:b) > 1 return <r/>}</p:w>',
+        '<a xmlns="urn:q"><b/><b/></a>',
+    ),
+    Case(
+        "the document, filtered, for lxml",
+        "for $x in $doc[r]/r where count($x/a) = 2 return <s/>",
+        "<r><a/><a/></r>",
+    ),
+    Case(
+        "the document in brackets, for lxml",
+        "for $x in (/) where count($x//a) > 1 return <r/>",
+        "<r><a/><a/></r>",
+    ),
+    Case(
+        "the document and more, for lxml",
+        "for $x in //a where $doc and count(//a) > 1 return <r/>",
+        "<r><a/><a/></r>",
+    ),
+    Case("an attribute, then itself", "for $x in //a return <r>{$x/@k/.}</r>", '<a k="1"/>'),
+    Case("bound to an attribute, then itself", "for $x in //a/@k/. return <r>{$x}</r>", '<a k="1"/>'),
+    Case(
+        "line ends of a query",
+        'for $x in //a\r\nreturn <r a="x\r\ny">a\r\nb</r>',
+        "<a/>",
+        'for $x in //a return <r a="x&#32;y">a&#10;b</r>',
+    ),
+    Case(
+        "a number in many digits",
+        "for $x in //a return <r>{0.00001} {1000000}</r>",
+        "<a/>",
+        "for $x in //a return <r>0.00001{1000000}</r>",
+    ),
+    Case(
+        "a constant with a line end in an attribute",
+        'for $x in //a return <r a="{"x&#10;y"}"/>'.replace("&#10;", "\n"),
+        "<a/>",
+        'for $x in //a return <r a="{"x&#10;y"}"/>',
+    ),
+    Case(
+        "an undeclared default where entities are",
+        'for $x in //b return <r xmlns="urn:x">{$x}</r>',
+        '<!DOCTYPE a [<!ENTITY e "x">]><a xmlns="urn:d"><b xmlns="">&e;</b></a>',
+        'for $x in //Q{}b return <r xmlns="urn:x">{$x}</r>',
+    ),
+    Case(
+        "an inherited one",
+        'for $x in //b return <r xmlns="urn:x">{$x}</r>',
+        '<!DOCTYPE a [<!ENTITY e "x">]><a xmlns="urn:d"><c xmlns=""><b>&e;</b></c></a>',
+        'for $x in //Q{}b return <r xmlns="urn:x">{$x}</r>',
+    ),
+    *(
+        Case(f"the document with markup around, {n}", "for $x in //b return <r>{$doc}</r>", message)
+        for n, message in enumerate(
+            (
+                "<!DOCTYPE a [<!ELEMENT a ANY>]><!-- ]> --><a><b/></a>",
+                "<!-- <!DOCTYPE x> --><a><b/></a><?p q?>",
+                "<!DOCTYPE a [<!-- c --><?p d?>]><a><b/><!--in--></a><!-- e -->",
+            )
+        )
+    ),
+]
+CASES = [*EDGES, *ON_THE_WAY, *WHERE, *VARIABLES, *RETURN, *CONSTRUCTORS, *NAMESPACED, *MESSAGES, *BEYOND]
 
 
 @pytest.mark.parametrize(

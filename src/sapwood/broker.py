@@ -18,7 +18,6 @@ from sapwood.engine.pack import PackError, pack, unpack
 from sapwood.engine.reader import Message
 from sapwood.lang.flwor import is_flwor
 from sapwood.lang.fwr import compile_transformation
-from sapwood.lang.transformation import Transformation
 from sapwood.transform.conditions import ElementGraph
 from sapwood.transform.explain import PlanExplanation, explain
 from sapwood.transform.network import Network
@@ -100,7 +99,9 @@ class Broker:
         if id in self:
             raise ValueError(f"{id!r} is subscribed already; replace() changes its query")
         if is_flwor(query):
-            self._enrol(id, compile_transformation(query, self._matcher.namespaces), None)
+            transformation = compile_transformation(query, self._matcher.namespaces)
+            self._matcher.freeze_unread()
+            self._enrol(id, query, self._network.add(transformation), self._matcher.new_number())
         else:
             self._matcher.add(id, query)
 
@@ -142,22 +143,21 @@ class Broker:
             self._matcher.replace(id, query)
             return
         if transformation is None:
-            self._matcher.add(id, query, number)
+            self._matcher.add_numbered(id, query, number)
             self._withdraw(id)
             return
+        self._matcher.freeze_unread()
+        entry = self._network.add(transformation)  # which may fail, and then nothing has changed
         self.unsubscribe(id)
-        self._enrol(id, transformation, number)
+        self._enrol(id, query, entry, number)
 
     def query(self, id: Hashable) -> str:
         """The query that `id` is subscribed to."""
         transforming = self._transforming.get(id)
         return transforming.text if transforming is not None else self._matcher.query(id)
 
-    def _enrol(self, id: Hashable, transformation: Transformation, number: int | None) -> None:
-        self._matcher.freeze_unread()
-        entry = self._network.add(transformation)
-        number = self._matcher.new_number() if number is None else number
-        self._transforming[id] = _Transforming(number, entry, transformation.text)
+    def _enrol(self, id: Hashable, query: str, entry: int, number: int) -> None:
+        self._transforming[id] = _Transforming(number, entry, query)
         self._numbers_of.setdefault(entry, []).append(number)
         self._by_number[number] = id
 

@@ -46,7 +46,8 @@ def transform(
                 finally:
                     progress.advance(task)
                 for delivery in deliveries:
-                    body = decoded(delivery.body)
+                    is_filter = delivery.subscription in broker.filters
+                    body = decoded(delivery.body) if is_filter else delivery.body.decode()
                     if raw:
                         sys.stdout.write(body + "\n")
                     else:

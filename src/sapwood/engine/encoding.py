@@ -7,12 +7,13 @@ import re
 
 from sapwood.errors import MessageError
 
-_DECLARED = re.compile(rb"""<\?xml[^>]*?encoding\s*=\s*["']([A-Za-z0-9._\-]+)["']""")
+_DECLARED = re.compile(rb"""<\?xml\s[^>]*?encoding\s*=\s*["']([A-Za-z0-9._\-]+)["']""")
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
+_ALL_BYTES = bytes(range(256))
 BYTE_ORDER_MARKS = tuple(mark for mark, _ in _MARKS)
 
 
@@ -22,6 +23,17 @@ def decoded(data: bytes, encoding: str | None = None) -> str:
         return data.decode(encoding or _encoding_of(data))
     except (UnicodeDecodeError, LookupError) as error:
         raise MessageError(f"the encoding cannot be read: {error}") from None
+
+
+def transcoded(data: bytes, encoding: str | None = None) -> bytes | None:
+    """A message in UTF-8, if its encoding is one that expat reads: UTF-16, or with a byte for a character."""
+    name = encoding or _encoding_of(data)
+    try:
+        if name.lower().startswith(("utf-16", "utf_16")) or len(_ALL_BYTES.decode(name, "replace")) == 256:
+            return data.decode(name).encode("utf-8", "surrogatepass")
+    except (ValueError, LookupError):
+        pass
+    return None
 
 
 def is_utf8(data: bytes, encoding: str | None = None) -> bool:

@@ -89,6 +89,10 @@ class Index:
         self.costs = Counter()
         self._refiner = Refiner(self.costs)
 
+    @property
+    def limits(self) -> Limits:
+        return self._limits
+
     # -- the population --------------------------------------------------------------------------------
 
     def __len__(self) -> int:

@@ -17,6 +17,8 @@ class Limits:
     """in characters, with the namespace"""
     entity_expansion: int = 100_000
     """characters that all references to entities of the internal subset may expand to"""
+    result: int = 16 * 1024 * 1024
+    """bytes that one transformation may make of it; one that makes more makes nothing, and that is logged"""
 
     def __post_init__(self) -> None:
         for name in self.__slots__:

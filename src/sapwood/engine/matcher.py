@@ -106,16 +106,19 @@ class Matcher:
                 raise ValueError(f"the prefix {prefix!r} is bound to {bound!r} already, not to {uri!r}")
         self._namespaces.update(namespaces)
 
-    def add(self, id: Hashable, query: str, number: int | None = None) -> None:
-        """Subscribes `id` to a query. QueryError says where and why a query is not XPath 1.0.
-
-        Its number, which tells its place in the order, is the next one unless given.
-        """
+    def add(self, id: Hashable, query: str) -> None:
+        """Subscribes `id` to a query. QueryError says where and why a query is not XPath 1.0."""
         if id in self._subscriptions:
             raise ValueError(f"{id!r} is subscribed already; replace() changes its query")
         compiled = compile_query(query, self._namespaces)
         self.freeze_unread()
-        self._enrol(id, compiled, self.new_number() if number is None else number)
+        self._enrol(id, compiled, self.new_number())
+
+    def add_numbered(self, id: Hashable, query: str, number: int) -> None:
+        """Subscribes `id` with a number that `new_number` has given before, so with its place in the order."""
+        compiled = compile_query(query, self._namespaces)
+        self.freeze_unread()
+        self._enrol(id, compiled, number)
 
     def add_many(
         self,

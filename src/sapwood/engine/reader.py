@@ -15,7 +15,7 @@ from xml.parsers import expat
 
 from sapwood.engine.doctype import DoctypeGuard, Refused
 from sapwood.engine.document import Document
-from sapwood.engine.encoding import BYTE_ORDER_MARKS, decoded, is_utf8
+from sapwood.engine.encoding import BYTE_ORDER_MARKS, is_utf8, transcoded
 from sapwood.engine.limits import Limits
 from sapwood.engine.machine import Place
 from sapwood.errors import MessageError
@@ -42,6 +42,7 @@ class Message:
 
 def read_structure(message: Message, limits: Limits, root: Place) -> list[Place]:
     """The places that a message passes through, the root's first."""
+    _check_size(message, limits)
     parser, names = _parser(message, limits)
     stack = [root]
     seen = [root]
@@ -71,6 +72,7 @@ def read_document(
 
     With its source, elements can be cut out of it: see `Document.spans`.
     """
+    _check_size(message, limits)
     if with_source:
         message = _in_utf8(message)
     parser, names_seen = _parser(message, limits)
@@ -173,18 +175,23 @@ def _in_utf8(message: Message) -> Message:
     """The same message in UTF-8, unless its encoding cannot be read: then let the parser say so."""
     if is_utf8(message.data, message.encoding):
         return message
-    try:
-        return Message(decoded(message.data, message.encoding))
-    except MessageError:
+    data = transcoded(message.data, message.encoding)
+    if data is None:
         return message
+    changed = Message(data)
+    changed.encoding = "utf-8"  # whatever the declaration says
+    return changed
 
 
 # -- parsers, and what they refuse ---------------------------------------------------------------------
 
 
-def _parser(message: Message, limits: Limits) -> tuple[expat.XMLParserType, dict[str | None, str]]:
+def _check_size(message: Message, limits: Limits) -> None:
     if len(message.data) > limits.bytes:
         raise MessageError(f"the message has {len(message.data):,} bytes; the limit is {limits.bytes:,}")
+
+
+def _parser(message: Message, limits: Limits) -> tuple[expat.XMLParserType, dict[str | None, str]]:
     names: dict[str | None, str] = {}
     parser = expat.ParserCreate(message.encoding, SEPARATOR, names)  # type: ignore[arg-type]
     parser.ordered_attributes = True

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from codecs import BOM_UTF8
-from decimal import Decimal
 from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
@@ -15,6 +14,7 @@ from sapwood.engine.evaluate import Evaluator
 from sapwood.engine.matches import Node
 from sapwood.engine.reader import Message
 from sapwood.engine.refine import Refiner
+from sapwood.lang.numbers import format_number
 from sapwood.lang.pattern import clark
 from sapwood.lang.query import Query
 
@@ -128,12 +128,3 @@ class Selection:
         if self._elements is None:
             self._elements = self._refiner.on_tree(self._message, lambda tree: [tree, *tree.iter("*")])
         return str(etree.tostring(self._elements[element], encoding="unicode", with_tail=False))
-
-
-def format_number(value: float) -> str:
-    """XPath's string() of a number."""
-    if value != value:
-        return "NaN"
-    if value in (float("inf"), float("-inf")):
-        return "Infinity" if value > 0 else "-Infinity"
-    return str(int(value)) if value == int(value) else format(Decimal(repr(value)), "f")

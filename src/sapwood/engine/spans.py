@@ -12,9 +12,10 @@ from xml.parsers import expat
 
 import numpy as np
 
-_PROLOG = re.compile(rb"(?:<\?.*?\?>|<!--.*?-->|[^<])*", re.DOTALL)
+# Possessive, since otherwise every character of a long stretch could be given back, and is remembered.
+_PROLOG = re.compile(rb"(?:<\?.*?\?>|<!--.*?-->|[^<]++)*+", re.DOTALL)
 _MARKUP = re.compile(
-    rb"""<!--.*?-->|<!\[CDATA\[.*?\]\]>|<\?.*?\?>|</[^>]*>|<(?:[^'">]|"[^"]*"|'[^']*')*>""", re.DOTALL
+    rb"""<!--.*?-->|<!\[CDATA\[.*?\]\]>|<\?.*?\?>|</[^>]*+>|<(?:[^'">]++|"[^"]*+"|'[^']*+')*+>""", re.DOTALL
 )
 _LESS, _GREATER, _SLASH, _BANG, _QUESTION = b"<>/!?"
 

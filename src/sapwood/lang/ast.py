@@ -96,14 +96,13 @@ def operands(expr: Expr) -> tuple[Expr, ...]:
     return ()
 
 
-def predicates_in(expr: Expr) -> tuple[Expr, ...]:
-    """The predicates that stand directly on the expression or on its steps."""
-    match expr:
-        case LocationPath(steps=steps):
-            return tuple(predicate for step in steps for predicate in step.predicates)
-        case Filtered(predicates=predicates):
-            return predicates
-    return ()
+def flattened(expr: Expr, op: str) -> list[Expr]:
+    """The operands of a chain of one operator; a loop, because chains may be thousands long."""
+    parts: list[Expr] = []
+    while isinstance(expr, Binary) and expr.op == op:
+        parts.append(expr.right)
+        expr = expr.left
+    return [expr, *reversed(parts)]
 
 
 RETURN_TYPES: dict[str, ExprType] = {

@@ -8,19 +8,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
-from xml.sax.saxutils import escape
+from xml.sax.saxutils import unescape
 
 from sapwood.errors import QueryError
-from sapwood.lang.lexer import NAME
+from sapwood.lang.escaping import NO_XML, attribute, content
+from sapwood.lang.parser import XML_NAMESPACE
 from sapwood.lang.transformation import Standing
 
-_QNAME = re.compile(rf"(?:{NAME}:)?{NAME}")
+# As XML has them, since they are written into results.
+_START = (
+    "A-Z_a-z\xc0-\xd6\xd8-\xf6\xf8-\u02ff\u0370-\u037d\u037f-\u1fff\u200c\u200d\u2070-\u218f\u2c00-\u2fef"
+    "\u3001-\ud7ff\uf900-\ufdcf\ufdf0-\ufffd\U00010000-\U000effff"
+)
+_NAME = f"[{_START}][{_START}\\-.0-9\xb7\u0300-\u036f\u203f\u2040]*"
+_QNAME = re.compile(f"(?:{_NAME}:)?{_NAME}")
 _SPACE = re.compile(r"[ \t\r\n]*")
-_REFERENCE = re.compile(rf"&(?:#([0-9]+)|#x([0-9a-fA-F]+)|({NAME}));")
+_REFERENCE = re.compile(f"&(?:#([0-9]{{1,8}})|#x([0-9a-fA-F]{{1,8}})|({_NAME}));")
 _ENTITIES = {"lt": "<", "gt": ">", "amp": "&", "quot": '"', "apos": "'"}
-_IN_ATTRIBUTE = {'"': "&quot;", "\n": "&#10;", "\r": "&#13;", "\t": "&#9;"}
+_RESERVED = re.compile(r"sapwood[0-9]+")
 _DEEPEST = 60
 
 Hole = TypeVar("Hole")
@@ -34,7 +41,8 @@ class Tag:
     name: str
     namespaces: dict[str, str]
     """in scope; the default one under the empty prefix"""
-    attributes: dict[str, None] = field(default_factory=dict)
+    attributes: tuple[str, ...] = ()
+    """their names as a reader would tell them, `uri}local`"""
     has_content: bool = False
 
 
@@ -130,30 +138,39 @@ class ConstructorReader(Generic[Hole]):
             opening = self._space(value)
             found.append((name, at, opening))
             at = self._value_end(opening)
-        for name, place, opening in found:
-            if name == "xmlns" or name.startswith("xmlns:"):
-                self._namespace(name, place, opening, tag)
-        for name, place, opening in found:
-            if name in tag.attributes:
-                raise self._error(f"the attribute {name} stands twice", place)
-            tag.attributes[name] = None
-            if not (name == "xmlns" or name.startswith("xmlns:")):
-                if ":" in name:
-                    self._declare(name, place, tag)
-                self._parts.append(f' {name}="')
-                self._value(opening, tag)
-                self._parts.append('"')
+        declarations = [entry for entry in found if _is_declaration(entry[0])]
+        attributes = [entry for entry in found if not _is_declaration(entry[0])]
+        self._once({name: name for name, _, _ in declarations}, declarations)
+        for name, place, opening in declarations:
+            self._namespace(name, place, opening, tag)
+        for name, place, _ in attributes:
+            self._declare(name, place, tag)
+        expanded = {name: _expanded(name, tag) for name, _, _ in attributes}
+        self._once(expanded, attributes)
+        tag.attributes = tuple(expanded.values())
+        for name, _, opening in attributes:
+            self._parts.append(f' {name}="')
+            self._parts += self._value(opening, tag)
+            self._parts.append('"')
         return at
 
+    def _once(self, names: Mapping[str, str], found: list[tuple[str, int, int]]) -> None:
+        seen: set[str] = set()
+        for name, place, _ in found:
+            if names[name] in seen:
+                raise self._error(f"the attribute {name} stands twice", place)
+            seen.add(names[name])
+
     def _namespace(self, name: str, place: int, opening: int, tag: Tag) -> None:
-        uri = self._text[opening + 1 : self._value_end(opening) - 1]
-        if "{" in uri or "&" in uri:
-            raise self._error("a namespace must be a constant", opening + 1)
+        parts = self._value(opening, tag, constant="a namespace must be a constant")
+        written = "".join(str(part) for part in parts)
         prefix = name.partition(":")[2]
-        if prefix and not uri:
+        if prefix in ("xml", "xmlns") or _RESERVED.fullmatch(prefix):
+            raise self._error(f"the prefix {prefix!r} is reserved", place, "choose another")
+        if prefix and not written:
             raise self._error(f"the prefix {prefix!r} is bound to nothing", place)
-        tag.namespaces[prefix] = uri
-        self._parts.append(f' {name}="{escape(uri, _IN_ATTRIBUTE)}"')
+        tag.namespaces[prefix] = unescape(written, {"&quot;": '"'})
+        self._parts.append(f' {name}="{written}"')
 
     def _declare(self, name: str, place: int, tag: Tag) -> None:
         """Makes sure that a prefix used in the tag is declared in the result, too."""
@@ -166,7 +183,7 @@ class ConstructorReader(Generic[Hole]):
             hint = f'add xmlns:{prefix}="…", or declare it with namespaces={{…}} (declared: {known})'
             raise self._error(f"the prefix {prefix!r} is not declared", place, hint)
         tag.namespaces[prefix] = uri
-        self._parts.append(f' xmlns:{prefix}="{escape(uri, _IN_ATTRIBUTE)}"')
+        self._parts.append(f' xmlns:{prefix}="{attribute(uri)}"')
 
     def _value_end(self, opening: int) -> int:
         """The place after a quoted value. Doubled quotes stand for one, and braces may hold quotes."""
@@ -189,28 +206,33 @@ class ConstructorReader(Generic[Hole]):
             at += 1
         raise self._error("a value that is never closed", opening, f"add the missing {quote}")
 
-    def _value(self, opening: int, tag: Tag) -> None:
+    def _value(self, opening: int, tag: Tag, constant: str = "") -> list[str | Hole]:
+        """The constants and holes of a quoted value; no holes, if something says why it must be constant."""
         quote, end = self._text[opening], self._value_end(opening) - 1
-        at, literal = opening + 1, ""
+        parts: list[str | Hole] = []
+        at = opening + 1
         while at < end:
             character = self._text[at]
             if self._text.startswith((quote * 2, "{{", "}}"), at):
-                literal, at = literal + character, at + 2
+                parts.append(attribute(character))
+                at += 2
             elif character == "{":
-                self._parts.append(escape(literal, _IN_ATTRIBUTE))
+                if constant:
+                    raise self._error(constant, at)
                 hole, _, after = self._enclosing.enclosed(at + 1, tag, in_value=True)
-                self._parts.append(hole)
-                literal, at = "", self._expect("}", after, "to close '{'")
+                parts.append(hole)
+                at = self._expect("}", after, "to close '{'")
             elif character == "&":
                 referred, at = self._reference(at)
-                literal += referred
+                parts.append(attribute(referred))
             elif character in "<}":
                 raise self._error(
                     f"{character!r} in a value", at, "write &lt; for <, and }} for a brace that is text"
                 )
             else:
-                literal, at = literal + (" " if character in "\t\r\n" else character), at + 1
-        self._parts.append(escape(literal, _IN_ATTRIBUTE))
+                parts.append(" " if character in "\t\r\n" else attribute(character))
+                at += 1
+        return parts
 
     # -- text ------------------------------------------------------------------------------------------
 
@@ -241,7 +263,7 @@ class ConstructorReader(Generic[Hole]):
                 at += 1
         if kept and any(pieces):
             self._begin_content(tag)
-            self._parts.append(escape("".join(pieces), {"\r": "&#13;"}))
+            self._parts.append(content("".join(pieces)))
         return at
 
     def _reference(self, at: int) -> tuple[str, int]:
@@ -255,7 +277,7 @@ class ConstructorReader(Generic[Hole]):
                 raise self._error(f"there is no entity {name!r}", at, f"there are {known}")
             return _ENTITIES[name], match.end()
         code = int(decimal) if decimal else int(hexadecimal, 16)
-        if not _is_xml(code):
+        if code > 0x10FFFF or NO_XML.match(chr(code)):
             raise self._error("a reference to a character that XML does not have", at)
         return chr(code), match.end()
 
@@ -288,17 +310,31 @@ class ConstructorReader(Generic[Hole]):
         return QueryError(reason, self._text, position, hint)
 
 
+def _is_declaration(name: str) -> bool:
+    return name == "xmlns" or name.startswith("xmlns:")
+
+
+def _expanded(name: str, tag: Tag) -> str:
+    prefix, colon, local = name.partition(":")
+    if not colon:
+        return name
+    return f"{XML_NAMESPACE if prefix == 'xml' else tag.namespaces[prefix]}}}{local}"
+
+
 def _merged(parts: list[str | Hole]) -> list[str | Hole]:
     """Constants that follow one another as one."""
     merged: list[str | Hole] = []
+    constants: list[str] = []
     for part in parts:
-        if isinstance(part, str) and merged and isinstance(merged[-1], str):
-            merged[-1] += part
-        elif part != "":
-            merged.append(part)
-    return merged
+        if isinstance(part, str):
+            constants.append(part)
+            continue
+        merged += _constant(constants)
+        constants.clear()
+        merged.append(part)
+    return [*merged, *_constant(constants)]
 
 
-def _is_xml(code: int) -> bool:
-    ranges = ((32, 0xD7FF), (0xE000, 0xFFFD), (0x10000, 0x10FFFF))
-    return code in (9, 10, 13) or any(first <= code <= last for first, last in ranges)
+def _constant(pieces: list[str]) -> list[str]:
+    joined = "".join(pieces)
+    return [joined] if joined else []

@@ -6,6 +6,10 @@
 
 The syntax is XQuery's; the expressions are XPath 1.0 with variables. What XQuery has besides is refused by
 name. `let` is a name for an expression and is written out wherever it is used.
+
+For an XPath processor, expressions are written anew: variables by number, so that no name can mean anything
+else there, `let` in brackets, the document as `/`, and prefixes as `Prefixes` has them, since a constructor
+may give a prefix another meaning than the query around it.
 """
 
 from __future__ import annotations
@@ -17,19 +21,26 @@ from itertools import pairwise
 
 from sapwood.errors import QueryError
 from sapwood.lang import ast, hints
+from sapwood.lang.ast import flattened
 from sapwood.lang.constructor import ConstructorReader, Tag
+from sapwood.lang.escaping import NO_XML
 from sapwood.lang.lexer import NAME, tokens_from, unknown
 from sapwood.lang.parser import parse_inside
 from sapwood.lang.transformation import Standing
 
+_NO_OPERATOR = r"(?!(?:and|or|div|mod)\b)"
 _START = re.compile(
-    rf"\s*(?:<|(?:for|let)\s*\$|(?:for|let)\s+{NAME}\s+(?:in\b|:=)|(?:declare|import|xquery)\s+{NAME}\s)"
+    rf"\s*(?:<|\(:|(?:for|let)\s*(?:\$|\(:)|(?:for|let)\s+{_NO_OPERATOR}{NAME}\s+(?:in\b|:=)"
+    rf"|(?:declare|import|xquery)\s+{_NO_OPERATOR}{NAME}\s)"
 )
 _KEYWORD = re.compile(rf"\s*({NAME})(?![\w.\-·:])")
 _VARIABLE = re.compile(rf"\s*\$({NAME})")
 _SPACE = re.compile(r"\s*")
 _XQUERY = re.compile(rf"({NAME})\s*[({{$\"']|({NAME})\s+{NAME}\s*\{{|\(:")
 _DOCUMENT = ("doc", "msg")
+_MOST_VARIABLES = 20
+_LARGEST = 20_000
+"""characters that the `let` variables in one expression may stand for"""
 _OF_CONTEXT = frozenset(
     {"string", "number", "name", "local-name", "namespace-uri", "string-length", "normalize-space"}
 )
@@ -42,11 +53,12 @@ def is_flwor(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Enclosed:
-    """An expression, as parsed and as an XPath processor takes it: `let` written out, paths absolute."""
+    """An expression, where it stands, and the prefixes that it may use."""
 
     expr: ast.Expr
-    xpath: str
     start: int
+    end: int
+    namespaces: Mapping[str, str]
     standing: Standing = "content"
     default_namespace: str = ""
     taken: tuple[str, ...] = ()
@@ -68,12 +80,70 @@ class Flwor:
     result: tuple[str | Enclosed, ...]
     constructed: bool
     """whether the result is an element, rather than what an expression yields"""
+    lets: Mapping[str, Enclosed]
+    text: str
+    """of the query, with line ends as XML has them"""
     before: str = ""
     after: str = ""
+
+    def xpath(self, part: Enclosed, prefixes: Prefixes) -> str:
+        """An expression for an XPath processor."""
+        numbers = {binding.name: number for number, binding in enumerate(self.bindings)}
+        documents = {*_DOCUMENT, *(b.name for b in self.bindings if is_document(b.path.expr))}
+        pieces: list[str] = []
+        before = part.start
+        for token, following in pairwise(tokens_from(self.text, part.start)):
+            if token.start >= part.end:
+                break
+            pieces.append(self.text[before : token.start])
+            before = token.end
+            name = token.text[1:]
+            if token.kind == "name" and ":" in token.text:
+                pieces.append(prefixes.written(token.text, part.namespaces))
+            elif token.kind != "variable":
+                pieces.append(token.text)
+            elif name in self.lets:
+                pieces.append(f"({self.xpath(self.lets[name], prefixes)})")
+            elif name in documents:
+                pieces.append("" if following.text.startswith("/") else "(/)")
+            else:
+                pieces.append(f"$v{numbers[name]}")
+        return "".join(pieces) + self.text[before : part.end]
+
+
+class Prefixes:
+    """Prefixes of our own, one for each namespace."""
+
+    def __init__(self) -> None:
+        self._by_uri: dict[str, str] = {}
+
+    def written(self, name: str, namespaces: Mapping[str, str]) -> str:
+        """A name with our prefix instead of its own."""
+        prefix, _, local = name.partition(":")
+        if prefix not in namespaces:
+            return name  # xml:lang, say
+        uri = namespaces[prefix]
+        return f"{self._by_uri.setdefault(uri, f'n{len(self._by_uri)}')}:{local}"
+
+    @property
+    def declared(self) -> dict[str, str]:
+        return {prefix: uri for uri, prefix in self._by_uri.items()}
+
+
+def is_document(expr: ast.Expr) -> bool:
+    """Whether an expression is the document node, however it is written."""
+    match expr:
+        case ast.LocationPath(absolute=True, base=None, steps=steps):
+            return all(step.axis == "self" and step.test == "node()" for step in steps)
+    return False
 
 
 def parse_flwor(text: str, namespaces: Mapping[str, str] | None = None) -> Flwor:
     """The clauses of a for-where-return query; QueryError says where and why it is none."""
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    odd = NO_XML.search(text)
+    if odd is not None:
+        raise QueryError("a character that XML does not have", text, odd.start())
     return _Parser(text, namespaces or {}).parse()
 
 
@@ -83,9 +153,9 @@ class _Parser:
         self._namespaces = namespaces
         root = ast.LocationPath(True, None, (), start=0, end=0)
         self._variables: dict[str, ast.Expr] = dict.fromkeys(_DOCUMENT, root)
-        self._inlined: dict[str, str] = {}  # `let` variables as XPath
+        self._lets: dict[str, Enclosed] = {}
+        self._sizes: dict[str, int] = {}  # of what `let` variables stand for
         self._of_attributes: set[str] = set()
-        self._of_document = set(_DOCUMENT)
         self._scope: Mapping[str, str] = {}  # the namespaces of the wrapper
 
     def parse(self) -> Flwor:
@@ -106,10 +176,13 @@ class _Parser:
             raise self._error(f"expected one 'for … return' in the wrapper, found {len(inner)}", start, hint)
         at = parts.index(inner[0])
         before, after = "".join(map(str, parts[:at])), "".join(map(str, parts[at + 1 :]))
-        found = inner[0]
-        return Flwor(found.bindings, found.where, found.result, found.constructed, before, after), end
+        return replace(inner[0], before=before, after=after), end
 
     # -- clauses ---------------------------------------------------------------------------------------
+
+    @property
+    def text(self) -> str:
+        return self._text
 
     def inside(self, at: int, tag: Tag) -> tuple[Flwor, int]:
         """The clauses inside a wrapper."""
@@ -136,7 +209,7 @@ class _Parser:
         if keyword != "return":
             raise self._expected("'where' or 'return'" if where is None else "'return'", at)
         result, constructed, end = self._result(after)
-        return Flwor(tuple(bindings), where, result, constructed), end
+        return Flwor(tuple(bindings), where, result, constructed, self._lets, self._text), end
 
     def _for(self, at: int, bindings: list[Binding]) -> int:
         while True:
@@ -150,11 +223,11 @@ class _Parser:
             if ast.type_of(path.expr) != "node-set":
                 kind = ast.type_of(path.expr)
                 raise self._error(f"'for' binds nodes, and this is a {kind}", path.start)
+            if len(bindings) == _MOST_VARIABLES:
+                raise self._error(f"more than {_MOST_VARIABLES} variables", path.start)
             bindings.append(Binding(name, path))
             if self.selects_attributes(path.expr):
                 self._of_attributes.add(name)
-            if path.xpath == "/":
-                self._of_document.add(name)
             self._variables[name] = ast.Variable(name, start=path.start, end=at)
             if not self._text.startswith(",", self._space(at)):
                 return at
@@ -164,11 +237,14 @@ class _Parser:
         while True:
             name, at = self._new_variable(at)
             at = self._space(at)
+            if self._keyword(at)[0] in hints.XQUERY_BINDINGS:
+                raise self._unsupported(hints.XQUERY_BINDINGS[self._keyword(at)[0]], at)
             if not self._text.startswith(":=", at):
                 raise self._expected(f"':=' after ${name}", at)
             value, at = self._expression(at + 2)
             self._variables[name] = value.expr
-            self._inlined[name] = value.xpath
+            self._sizes[name] = value.end - value.start + self._written_out(value)
+            self._lets[name] = value
             if not self._text.startswith(",", self._space(at)):
                 return at
             at = self._space(at) + 1
@@ -178,7 +254,9 @@ class _Parser:
         if match is None:
             raise self._expected("a variable such as $v", at)
         name = match[1]
-        if name in self._variables and name not in _DOCUMENT:
+        if name in _DOCUMENT:
+            raise self._error(f"${name} is the message", self._space(at), "choose another name")
+        if name in self._variables:
             at = self._space(at)
             raise self._error(f"the variable ${name} is bound already", at, "choose another name")
         return name, match.end()
@@ -206,7 +284,7 @@ class _Parser:
         found, end = self._expression(start, tag.namespaces)
         attributes = self.selects_attributes(found.expr)
         standing: Standing = "attribute value" if in_value else "attributes" if attributes else "content"
-        taken = tuple(tag.attributes) if standing == "attributes" else ()
+        taken = tag.attributes if standing == "attributes" else ()
         match found.expr:
             case ast.LocationPath(steps=(*_, last)) if last.test in taken:
                 raise self._error(f"the attribute {last.test} stands in <{tag.name}> already", found.start)
@@ -219,8 +297,15 @@ class _Parser:
         namespaces = {**self._namespaces, **scope} if scope else self._namespaces
         expr, end = parse_inside(self._text, at, namespaces, self._variables)
         self._check_context(expr)
-        inside = scope.get("", "")
-        return Enclosed(expr, self._xpath(at, end), at, default_namespace=inside), end
+        found = Enclosed(expr, at, end, namespaces, default_namespace=scope.get("", ""))
+        if self._sizes and self._written_out(found) > _LARGEST:
+            raise self._error(f"what 'let' stands for here has more than {_LARGEST:,} characters", at)
+        return found, end
+
+    def _written_out(self, part: Enclosed) -> int:
+        """How many characters the `let` variables in an expression stand for."""
+        used = _VARIABLE.findall(self._text, part.start, part.end)
+        return sum(self._sizes.get(name, 0) for name in used)
 
     def _refuse_xquery(self, at: int) -> None:
         if is_flwor(self._text[at : at + 200]):
@@ -242,6 +327,8 @@ class _Parser:
                     raise self._error("a path that starts nowhere", part.start, hint)
                 case ast.Call(name="position" | "last" as name):
                     raise self._error(f"{name}() counts in a predicate, and there is none here", part.start)
+                case ast.Call(name="lang"):
+                    raise self._error("lang() of what? There is no context node here", part.start)
                 case ast.Call(name=name, args=()) if name in _OF_CONTEXT:
                     raise self._error(f"{name}() of what? There is no context node here", part.start)
             parts += ast.operands(part)
@@ -251,37 +338,19 @@ class _Parser:
         match expr:
             case ast.Variable(name=name):
                 return name in self._of_attributes
-            case ast.LocationPath(steps=(*_, last)):
-                return last.axis == "attribute"
+            case ast.LocationPath(steps=steps, base=base):
+                moves = [step for step in steps if not (step.axis == "self" and step.test == "node()")]
+                if not moves:
+                    return base is not None and self.selects_attributes(base)
+                return moves[-1].axis == "attribute"
             case ast.Filtered(base=base):
                 return self.selects_attributes(base)
-            case ast.Binary(op="|", left=left, right=right):
-                sides = self.selects_attributes(left), self.selects_attributes(right)
-                if sides[0] != sides[1]:
+            case ast.Binary(op="|"):
+                sides = {self.selects_attributes(side) for side in flattened(expr, "|")}
+                if len(sides) > 1:
                     raise self._error("a union of attributes and other nodes", expr.start)
-                return sides[0]
+                return sides.pop()
         return False
-
-    def _xpath(self, start: int, end: int) -> str:
-        """The expression with `let` written out and the document as `/`."""
-        text = self._text[start:end]
-        if not any(f"${name}" in text for name in (*self._inlined, *self._of_document)):
-            return text
-        pieces: list[str] = []
-        before = start
-        for token, following in pairwise(tokens_from(self._text, start)):
-            name = token.text[1:]
-            if token.kind != "variable" or token.start >= end:
-                continue
-            pieces.append(self._text[before : token.start])
-            if name in self._inlined:
-                pieces.append(f"({self._inlined[name]})")
-            elif name in self._of_document:
-                pieces.append("" if following.text.startswith("/") else "/")
-            else:
-                pieces.append(token.text)
-            before = token.end
-        return "".join(pieces) + self._text[before:end]
 
     # -- helpers ---------------------------------------------------------------------------------------
 
@@ -297,6 +366,8 @@ class _Parser:
     def _expected(self, wanted: str, at: int) -> QueryError:
         at = self._space(at)
         keyword, _ = self._keyword(at)
+        if self._text.startswith("(:", at):
+            return self._unsupported("comments", at)
         if keyword in hints.XQUERY_CLAUSES:
             return self._unsupported(hints.XQUERY_CLAUSES[keyword], at)
         if at >= len(self._text):
@@ -325,5 +396,7 @@ class _Wrapper:
         self._parser = parser
 
     def enclosed(self, start: int, tag: Tag, in_value: bool) -> tuple[Flwor, Standing, int]:
+        if in_value:
+            raise QueryError("'for' cannot stand in an attribute", self._parser.text, start)
         flwor, end = self._parser.inside(start, tag)
         return flwor, "content", end

@@ -13,7 +13,9 @@ from dataclasses import replace
 
 from sapwood.errors import QueryError
 from sapwood.lang import ast
-from sapwood.lang.flwor import Enclosed, Flwor, parse_flwor
+from sapwood.lang.escaping import attribute, content
+from sapwood.lang.flwor import Enclosed, Flwor, Prefixes, is_document, parse_flwor
+from sapwood.lang.numbers import format_number
 from sapwood.lang.pattern import (
     EMPTY,
     TEXT,
@@ -25,18 +27,20 @@ from sapwood.lang.pattern import (
     Step,
     all_of,
     any_of,
-    constant,
     plain_step,
     predicates,
 )
 from sapwood.lang.query import Query
 from sapwood.lang.transformation import DOCUMENT, Hole, Joint, Kind, Template, Transformation, Variable
-from sapwood.lang.translate import Reason, Translator, flattened
+from sapwood.lang.translate import Reason, Translator
+
+_DOCUMENT = "/"
 
 
 def compile_transformation(text: str, namespaces: Mapping[str, str] | None = None) -> Transformation:
     """The query in the algebra; QueryError says where and why it is no for-where-return query."""
-    return _Compiler(text, parse_flwor(text, namespaces), namespaces or {}).compile()
+    flwor = parse_flwor(text, namespaces)
+    return _Compiler(flwor).compile()
 
 
 def filter_of(text: str, namespaces: Mapping[str, str] | None = None) -> Query:
@@ -45,10 +49,9 @@ def filter_of(text: str, namespaces: Mapping[str, str] | None = None) -> Query:
 
 
 class _Compiler:
-    def __init__(self, text: str, flwor: Flwor, namespaces: Mapping[str, str]) -> None:
-        self._text = text
+    def __init__(self, flwor: Flwor) -> None:
+        self._text = flwor.text
         self._flwor = flwor
-        self._namespaces = namespaces
         self._numbers = {binding.name: number for number, binding in enumerate(flwor.bindings)}
         self._reasons: list[Reason] = []
 
@@ -56,7 +59,7 @@ class _Compiler:
         flwor = self._flwor
         kept: dict[int, list[ast.Expr]] = {}
         joints: list[Joint] = []
-        for conjunct in flattened(flwor.where.expr, "and") if flwor.where else ():
+        for conjunct in ast.flattened(flwor.where.expr, "and") if flwor.where else ():
             self._place(conjunct, kept, joints)
         variables = [self._variable(number, kept.get(number, [])) for number in range(len(flwor.bindings))]
         needed = [_reached(DOCUMENT, variables)]
@@ -91,7 +94,7 @@ class _Compiler:
         spoken_of = _spoken_of(expr)
         match expr:
             case ast.Binary(op="and" | "or" as op) if len(spoken_of) > 1:
-                items = tuple(self._joint(part) for part in flattened(expr, op))
+                items = tuple(self._joint(part) for part in ast.flattened(expr, op))
                 return Joint("and" if op == "and" else "or", items)
             case ast.Call(name="not", args=(operand,)) if len(spoken_of) > 1:
                 return Joint("not", (self._joint(operand),))
@@ -126,8 +129,7 @@ class _Compiler:
             return origin, (plain,)
         relative = _from_context(expr, name) if name is not None else expr
         if conditions:
-            wanted = tuple(_as_boolean(condition) for condition in conditions)
-            relative = ast.Filtered(relative, wanted, start=expr.start, end=expr.end)
+            relative = ast.Filtered(relative, (_all(conditions),), start=expr.start, end=expr.end)
         translator = Translator(at_document=name is None)
         nodes = translator.nodes(relative)
         self._reasons += translator.reasons
@@ -143,9 +145,9 @@ class _Compiler:
             return (part,)
         match part.expr:
             case ast.Text(value=value):
-                return (_escaped(value, part.standing),)
+                return (attribute(value) if part.standing == "attribute value" else content(value),)
             case ast.Number(value=number):
-                return (constant(number),)
+                return (format_number(number),)
             case ast.Call(name="string", args=(argument,)) if _is_nodes(argument):
                 return (self._hole(part, "string", argument),)
             case ast.Call(name="count", args=(argument,)):
@@ -167,15 +169,22 @@ class _Compiler:
         flwor = self._flwor
         for binding in flwor.bindings:
             if _is_leaf(binding.path.expr):
-                reason = f"${binding.name} is bound to attributes or text, from which lxml cannot go on"
+                reason = f"${binding.name} may be an attribute or text, from which lxml cannot go on"
                 hint = f"bind the element, or do without: {made.reasons[0].why}"
                 raise QueryError(reason, self._text, binding.path.start, hint)
-        texts = iter([part.xpath for part in flwor.result if isinstance(part, Enclosed) and _varies(part)])
+        prefixes = Prefixes()
+        holes = [part for part in flwor.result if isinstance(part, Enclosed) and _varies(part)]
+        texts = iter([flwor.xpath(part, prefixes) for part in holes])
+        bindings = [
+            _DOCUMENT if is_document(binding.path.expr) else flwor.xpath(binding.path, prefixes)
+            for binding in flwor.bindings
+        ]
+        where = flwor.xpath(flwor.where, prefixes) if flwor.where else ""
         return replace(
             made,
             variables=tuple(
-                replace(variable, xpath=binding.path.xpath)
-                for variable, binding in zip(made.variables, flwor.bindings, strict=True)
+                replace(variable, xpath=xpath)
+                for variable, xpath in zip(made.variables, bindings, strict=True)
             ),
             template=tuple(
                 replace(part, kind="nodes" if part.kind == "nodes" else "value", xpath=next(texts))
@@ -184,8 +193,8 @@ class _Compiler:
                 for part in made.template
             ),
             joints=(),
-            where=flwor.where.xpath if flwor.where else "",
-            namespaces=dict(self._namespaces),
+            where=where,
+            namespaces=prefixes.declared,
         )
 
 
@@ -254,14 +263,17 @@ def _chain_from_context(expr: ast.Expr, name: str) -> ast.Expr:
 
 
 def _is_leaf(expr: ast.Expr) -> bool:
-    """Whether the nodes of a path are attributes or text."""
+    """Whether some of the nodes of a path may be attributes or text, which lxml takes for mere strings."""
     match expr:
-        case ast.LocationPath(steps=(*_, last)):
-            return last.axis == "attribute" or last.test == TEXT
+        case ast.LocationPath(steps=steps):
+            moves = [step for step in steps if step.axis != "self"]
+            if not moves or moves[-1].axis in ("parent", "ancestor", "ancestor-or-self"):
+                return False
+            return moves[-1].axis in ("attribute", "namespace") or moves[-1].test in (TEXT, "node()")
         case ast.Filtered(base=base):
             return _is_leaf(base)
-        case ast.Binary(left=left, right=right):
-            return _is_leaf(left) or _is_leaf(right)
+        case ast.Binary():
+            return any(_is_leaf(part) for part in ast.flattened(expr, "|"))
     return False
 
 
@@ -287,6 +299,14 @@ def _plain(expr: ast.Expr) -> Path | None:
     return None
 
 
+def _all(conditions: list[ast.Expr]) -> ast.Expr:
+    """Their conjunction, as one chain: what is put together one by one takes quadratic time."""
+    chain = _as_boolean(conditions[0])
+    for condition in conditions[1:]:
+        chain = ast.Binary("and", chain, condition, start=chain.start, end=condition.end)
+    return chain
+
+
 def _as_boolean(expr: ast.Expr) -> ast.Expr:
     """A number in a where clause is a truth, not a position."""
     if ast.type_of(expr) != "number":
@@ -304,8 +324,3 @@ def _varies(part: Enclosed) -> bool:
 
 def _copies(part: str | Hole) -> bool:
     return isinstance(part, Hole) and part.kind == "nodes"
-
-
-def _escaped(value: str, standing: str) -> str:
-    escaped = value.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return escaped.replace('"', "&quot;") if standing == "attribute value" else escaped

@@ -75,6 +75,9 @@ XQUERY_EXPRESSIONS = {
     "attribute": "computed constructors",
     "text": "computed constructors",
     "document": "computed constructors",
+    "comment": "computed constructors",
+    "processing-instruction": "computed constructors",
+    "namespace": "computed constructors",
     "(:": "comments",
 }
 AXES = frozenset(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
+from decimal import Decimal
 
 _NUMBER = re.compile(
     r"[ \t\r\n]*(-?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)(?:[eE][+-]?)?[ \t\r\n]*\Z"
@@ -27,3 +28,12 @@ COMPARE: dict[str, Callable[[float, float], bool]] = {
     ">": float.__gt__,
     ">=": float.__ge__,
 }
+
+
+def format_number(value: float) -> str:
+    """XPath's string() of a number."""
+    if value != value:
+        return "NaN"
+    if value in (float("inf"), float("-inf")):
+        return "Infinity" if value > 0 else "-Infinity"
+    return str(int(value)) if value == int(value) else format(Decimal(repr(value)), "f")

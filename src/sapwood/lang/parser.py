@@ -45,7 +45,7 @@ _STRENGTH = {
 _NODE_SET_ARGUMENT = frozenset({"count", "sum", "local-name", "namespace-uri", "name"})
 _NODE_TYPES = frozenset({"node", "text", "comment", "processing-instruction"})
 _DEEPEST_NESTING = 60
-_XML_NAMESPACE = "http://www.w3.org/XML/1998/namespace"
+XML_NAMESPACE = "http://www.w3.org/XML/1998/namespace"
 
 
 def parse(query: str, namespaces: Mapping[str, str] | None = None) -> Expr:
@@ -61,8 +61,9 @@ def parse_inside(
     A variable stands for the expression it is mapped to.
     """
     plain = _PLAIN.match(text, start)
-    if plain is not None and (not plain[1] or plain[1] in variables):
-        return _plain_path(plain, variables.get(plain[1]) if plain[1] else None), plain.end()
+    variable = variables.get(plain[1]) if plain is not None and plain[1] else None
+    if plain is not None and (not plain[1] or (variable is not None and type_of(variable) == "node-set")):
+        return _plain_path(plain, variable), plain.end()
     return _Parser(text, tokens_from(text, start), namespaces, variables).parse_first()
 
 
@@ -147,7 +148,7 @@ class _Parser:
         if token.text == "(" and before in ("/", "//"):
             return "XPath 1.0 has no a/(b|c): write a/b | a/c"
         if token.text == "," and self._variables:
-            return "put each into braces of its own, as in <made>{$v/a}{$v/b}</made>"
+            return "XPath 1.0 has no sequences; what is returned goes one by one: <made>{$v/a}{$v/b}</made>"
         if token.text in (")", "]"):
             return f"there is a {token.text!r} too many, or an operand is missing before it"
         return None
@@ -372,7 +373,7 @@ class _Parser:
         prefix, colon, local = token.text.rpartition(":")
         if not colon:
             return local
-        uri = self._namespaces.get(prefix) or (_XML_NAMESPACE if prefix == "xml" else None)
+        uri = self._namespaces.get(prefix) or (XML_NAMESPACE if prefix == "xml" else None)
         if uri is None:
             known = ", ".join(sorted(self._namespaces)) or "none"
             hint = f"declare it with namespaces={{{prefix!r}: '…'}} (declared: {known})"

@@ -87,9 +87,9 @@ class Translator:
         match expr:
             case ast.Binary(op="or"):
                 with self._without_hoisting():
-                    return any_of([self.boolean(part) for part in flattened(expr, "or")])
+                    return any_of([self.boolean(part) for part in ast.flattened(expr, "or")])
             case ast.Binary(op="and"):
-                return all_of([self.boolean(part) for part in flattened(expr, "and")])
+                return all_of([self.boolean(part) for part in ast.flattened(expr, "and")])
             case ast.Binary(op="=" | "!=" | "<" | "<=" | ">" | ">="):
                 return self._comparison(expr)
             case ast.Call():
@@ -314,7 +314,7 @@ class Translator:
 
     def _union(self, expr: ast.Binary) -> NodeSet:
         with self._without_hoisting():
-            parts = [self.nodes(part) for part in flattened(expr, "|")]
+            parts = [self.nodes(part) for part in ast.flattened(expr, "|")]
         routes = list(dict.fromkeys(route for part in parts for route in part.routes))
         if all(part.beyond is None for part in parts):
             return NodeSet(routes)
@@ -393,12 +393,3 @@ def _offset_from_last(expr: ast.Expr) -> float | None:
         case ast.Binary(op="+" | "-" as op, left=ast.Call(name="last"), right=ast.Number(value=n)):
             return n if op == "+" else -n
     return None
-
-
-def flattened(expr: ast.Expr, op: str) -> list[ast.Expr]:
-    """The operands of a chain of one operator; a loop, because chains may be thousands long."""
-    parts: list[ast.Expr] = []
-    while isinstance(expr, ast.Binary) and expr.op == op:
-        parts.append(expr.right)
-        expr = expr.left
-    return [expr, *reversed(parts)]

@@ -65,16 +65,15 @@ def _bindings(transformation: Transformation) -> list[str]:
     lines = []
     for variable in transformation.variables:
         start = "" if variable.origin == DOCUMENT else f"${transformation.variables[variable.origin].name}"
-        lines.append(f"${variable.name} in " + " | ".join(f"{start}{path}" for path in variable.paths))
+        lines.append(f"${variable.name} in " + " | ".join(f"{start}{path}" or "/" for path in variable.paths))
     return lines
 
 
 def _filled(hole: Hole, transformation: Transformation) -> str:
     if hole.xpath:
         return hole.xpath
-    start = "/" if hole.origin == DOCUMENT else f"${transformation.variables[hole.origin].name}"
-    paths = " | ".join(f"{start}/{relative(path)}" if path.steps else start for path in hole.paths)
-    paths = paths.replace("/.//", "//")
+    start = "" if hole.origin == DOCUMENT else f"${transformation.variables[hole.origin].name}"
+    paths = " | ".join(f"{start}{path}" or "/" for path in hole.paths)
     return paths if hole.kind == "nodes" else f"{hole.kind}({paths})"
 
 

@@ -10,40 +10,31 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from typing import Any
-from xml.sax.saxutils import escape
+from xml.parsers import expat
 
 from lxml import etree
 
 from sapwood.engine.document import Document
+from sapwood.lang.escaping import attribute
 
-_MARKUP = re.compile(rb"<!--.*?-->|<\?(?!xml\s).*?\?>", re.DOTALL)
-_DOCTYPE = re.compile(rb"<!DOCTYPE[^\[>]*(?:\[.*\]\s*)?>", re.DOTALL)
-_TAG_NAME = re.compile(rb"<[^\s/>]+")
-_IN_ATTRIBUTE = {'"': "&quot;", "\n": "&#10;", "\r": "&#13;", "\t": "&#9;"}
+_TAG_NAME = re.compile(rb"<[^\s/>]++")
+_START_TAG = re.compile(rb"""<(?:[^'">]++|"[^"]*+"|'[^']*+')*+>""")
+_DEFAULT = re.compile(rb"\sxmlns\s*=")
+_PREFIX = re.compile(rb"""([^\s<>/=:"'&;,()\[\]{}]++):""")
 
-Trees = Callable[[Callable[[Any], list[bytes]]], list[bytes]]
+OnTree = Callable[[Callable[[Any], Any]], Any]
 """runs a function on the message's tree"""
-
-
-def attribute_text(value: str) -> str:
-    """A value as it stands between double quotes."""
-    return escape(value, _IN_ATTRIBUTE)
-
-
-def text(value: str) -> str:
-    """A value as it stands in content."""
-    return escape(value, {"\r": "&#13;"})
 
 
 class Fragments:
     """The elements of one message, each cut out at most once."""
 
-    def __init__(self, document: Document, on_tree: Trees) -> None:
+    def __init__(self, document: Document, on_tree: OnTree) -> None:
         self._document = document
         self._on_tree = on_tree
         self._cut: dict[tuple[int, str], bytes] = {}
-        self._scopes: dict[int, dict[str, str]] = {}
-        self._written: list[bytes] | None = None
+        self._nodes: list[Any] | None = None
+        self._declaring: dict[int, int] = {0: 0}
 
     def element(self, element: int, default_namespace: str = "") -> bytes:
         """An element, to stand where unprefixed names are in that namespace; 0 is all of the document."""
@@ -55,60 +46,88 @@ class Fragments:
 
     def _fragment(self, element: int, default_namespace: str) -> bytes:
         document = self._document
-        starts, stops = document.spans
         if element == 0:
-            before, after = document.source[: starts[1]], document.source[stops[1] :]
-            return _markup(before) + self.element(1, default_namespace) + _markup(after)
+            before, after = _around(document.source)
+            return before + self.element(1, default_namespace) + after
         if not document.verbatim:
             return self._rewritten(element, default_namespace)
+        starts, stops = document.spans
         cut = document.source[starts[element] : stops[element]]
         if not document.declarations and not default_namespace:
             return cut
-        own = {prefix for prefix, _ in document.declarations.get(element, ())}
-        around = self._scope(document.parents[element])
-        return _declaring(cut, self._missing(cut, own, around, default_namespace))
+        return _declaring(cut, self._missing(cut, element, default_namespace))
 
-    def _missing(
-        self, cut: bytes, own: set[str], scope: dict[str, str], default_namespace: str
-    ) -> dict[str, str]:
+    def _missing(self, cut: bytes, element: int, default_namespace: str) -> dict[str, str]:
         """The declarations around a slice that it needs, but for those of its own start tag."""
-        needed = {
-            prefix: uri
-            for prefix, uri in scope.items()
-            if prefix and prefix not in own and prefix.encode() + b":" in cut
-        }
-        default = scope.get("", "")
+        own = {prefix for prefix, _ in self._document.declarations.get(element, ())}
+        outside = self._nearest(self._document.parents[element])
+        needed: dict[str, str] = {}
+        if outside:
+            for used in sorted(set(_PREFIX.findall(cut))):
+                prefix = used.decode("utf-8", "replace")
+                uri = self._uri(outside, prefix) if prefix not in own else ""
+                if uri:
+                    needed[prefix] = uri
+        default = self._uri(outside, "")
         if "" not in own and default != default_namespace:
             needed[""] = default
         return needed
 
-    def _scope(self, element: int) -> dict[str, str]:
-        """The namespaces in scope inside an element."""
-        if element < 0:
-            return {}
-        scope = self._scopes.get(element)
-        if scope is None:
-            outer = self._scope(self._document.parents[element])
-            own = self._document.declarations.get(element)
-            scope = self._scopes[element] = {**outer, **dict(own)} if own else outer
-        return scope
+    def _uri(self, element: int, prefix: str) -> str:
+        """What a prefix means inside an element that declares something; empty if nothing."""
+        declarations = self._document.declarations
+        while element:
+            for declared, uri in declarations[element]:
+                if declared == prefix:
+                    return uri
+            element = self._nearest(self._document.parents[element])
+        return ""
+
+    def _nearest(self, element: int) -> int:
+        """The element, or its nearest ancestor, that declares something; 0 if none does."""
+        declarations, parents, known = self._document.declarations, self._document.parents, self._declaring
+        trail: list[int] = []
+        while element not in known and element not in declarations:
+            trail.append(element)
+            element = parents[element]
+        found = known.get(element, element)
+        known.update(dict.fromkeys(trail, found))
+        return found
 
     def _rewritten(self, element: int, default_namespace: str) -> bytes:
         """An element as lxml writes it, with all the namespaces in scope."""
-        if self._written is None:
-            self._written = [b"", *self._on_tree(lambda tree: [_written(node) for node in tree.iter("*")])]
-        cut = self._written[element]
-        bare = default_namespace and not self._scope(element).get("", "")
-        return _declaring(cut, {"": ""}) if bare else cut
+        if self._nodes is None:
+            self._nodes = self._on_tree(lambda tree: [tree, *tree.iter("*")])
+        cut = bytes(etree.tostring(self._nodes[element], encoding="utf-8", with_tail=False))
+        if not default_namespace or "}" in self._document.names[element]:
+            return cut
+        tag = _START_TAG.match(cut)
+        return cut if tag and _DEFAULT.search(tag.group()) else _declaring(cut, {"": ""})
 
 
-def _markup(part: bytes) -> bytes:
-    """The comments and processing instructions around the root element."""
-    return b"".join(_MARKUP.findall(_DOCTYPE.sub(b"", part)))
+def _around(source: bytes) -> tuple[bytes, bytes]:
+    """The comments and processing instructions before and after the root element."""
+    parser = expat.ParserCreate("utf-8")
+    found: tuple[list[str], list[str]] = [], []
+    depth = [0, 0]  # of elements, and in a document type
+    ended = [0]
 
+    def add(markup: str) -> None:
+        if depth == [0, 0]:
+            found[ended[0]].append(markup)
 
-def _written(node: Any) -> bytes:
-    return bytes(etree.tostring(node, encoding="utf-8", with_tail=False))
+    def move(which: int, by: int) -> None:
+        depth[which] += by
+        ended[0] |= which == 0 and depth[0] == 0
+
+    parser.CommentHandler = lambda data: add(f"<!--{data}-->")
+    parser.ProcessingInstructionHandler = lambda target, data: add(f"<?{target} {data}?>")
+    parser.StartElementHandler = lambda name, attributes: move(0, 1)
+    parser.EndElementHandler = lambda name: move(0, -1)
+    parser.StartDoctypeDeclHandler = lambda *_: move(1, 1)
+    parser.EndDoctypeDeclHandler = lambda: move(1, -1)
+    parser.Parse(source, True)
+    return "".join(found[0]).encode(), "".join(found[1]).encode()
 
 
 def _declaring(cut: bytes, namespaces: dict[str, str]) -> bytes:
@@ -118,6 +137,6 @@ def _declaring(cut: bytes, namespaces: dict[str, str]) -> bytes:
     name = _TAG_NAME.match(cut)
     assert name is not None
     added = "".join(
-        f' xmlns{":" if prefix else ""}{prefix}="{attribute_text(uri)}"' for prefix, uri in namespaces.items()
+        f' xmlns{":" if prefix else ""}{prefix}="{attribute(uri)}"' for prefix, uri in namespaces.items()
     )
     return name.group() + added.encode() + cut[name.end() :]

@@ -129,16 +129,34 @@ class Network:
         if not transformation.exact:
             entry.refined = RefinedTransformation(transformation)
         number = self._store(entry)
-        if transformation.exact:
-            entry.template = self._use_template(transformation, template_key)
-        if not (transformation.exact and self._bind(transformation, binding_key, entry, number)):
-            entry.slot = self._index.add(Query(entry.text, "boolean", transformation.condition))
-            entry.compiled = transformation
-            self.alone[entry.slot] = number
-            self._index.text_needed += 1
+        try:
+            self._file(transformation, binding_key, template_key, entry, number)
+        except BaseException:
+            self._forget(entry, number)
+            raise
         self._claim(entry.slot, True)
         self._index.source_needed += 1
         return number
+
+    def _file(
+        self, transformation: Transformation, binding_key: str, template_key: str, entry: Entry, number: int
+    ) -> None:
+        """Gives an entry its slot and its template."""
+        bound = transformation.exact and self._bind(transformation, binding_key, entry)
+        if transformation.exact:
+            entry.template = self._use_template(transformation, template_key, bound)
+        if bound:
+            self.bindings[entry.slot].entries[number] = entry.template
+            return
+        entry.slot = self._index.add(Query(entry.text, "boolean", transformation.condition))
+        entry.compiled = transformation
+        self.alone[entry.slot] = number
+        self._index.text_needed += 1
+
+    def _forget(self, entry: Entry, number: int) -> None:
+        del self._number_of[entry.key]
+        self._entries[number] = None
+        self._unused.append(number)
 
     def _store(self, entry: Entry) -> int:
         if self._unused:
@@ -151,7 +169,7 @@ class Network:
         self._number_of[entry.key] = number
         return number
 
-    def _bind(self, transformation: Transformation, key: str, entry: Entry, number: int) -> bool:
+    def _bind(self, transformation: Transformation, key: str, entry: Entry) -> bool:
         """Gives the entry a slot that binds its one variable, if that can be."""
         if not _binds_once(transformation):
             return False
@@ -170,7 +188,6 @@ class Network:
             self._slot_of[key] = slot
             self.bindings[slot] = Binding(key, entry.text, exact, hop)
             self._index.text_needed += not exact
-        self.bindings[slot].entries[number] = entry.template
         entry.slot, entry.bound = slot, True
         return True
 
@@ -185,9 +202,7 @@ class Network:
         if self._uses[number]:
             return
         entry = self.entry(number)
-        del self._number_of[entry.key]
-        self._entries[number] = None
-        self._unused.append(number)
+        self._forget(entry, number)
         self._index.source_needed -= 1
         if entry.template >= 0:
             self._release_template(entry.template)
@@ -218,8 +233,7 @@ class Network:
 
     # -- templates -------------------------------------------------------------------------------------
 
-    def _use_template(self, transformation: Transformation, key: str) -> int:
-        bound = _binds_once(transformation)
+    def _use_template(self, transformation: Transformation, key: str, bound: bool) -> int:
         key = key if bound else f"alone {key}"
         number = self._template_of.get(key)
         if number is None:

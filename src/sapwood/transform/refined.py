@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from lxml import etree
 
-from sapwood.engine.select import format_number
 from sapwood.errors import QueryError
+from sapwood.lang.numbers import format_number
 from sapwood.lang.transformation import Transformation
+from sapwood.transform.groups import MOST_GROUPS, TooManyGroups
 from sapwood.transform.templates import Foreign, Item
 
 _log = logging.getLogger(__name__)
@@ -23,7 +24,7 @@ class RefinedTransformation:
     def __init__(self, transformation: Transformation) -> None:
         self._text = transformation.text
         self._namespaces = dict(transformation.namespaces) or None
-        self._names = [variable.name for variable in transformation.variables]
+        self._names = [f"v{number}" for number in range(len(transformation.variables))]
         self._bindings = [
             None if variable.xpath == _DOCUMENT else self._compiled(variable.xpath)
             for variable in transformation.variables
@@ -42,20 +43,23 @@ class RefinedTransformation:
         except (etree.XPathError, ValueError) as error:
             raise QueryError(f"lxml cannot evaluate {xpath!r}: {error}", self._text, 0) from None
 
-    def groups(self, tree: Any) -> list[list[list[Item]]]:
-        """For each group, the lists of its holes."""
-        numbers = {element: number for number, element in enumerate(tree.iter("*"), 1)}
+    def groups(self, tree: Any, numbers: Mapping[Any, int]) -> list[list[list[Item]]]:
+        """For each group, the lists of its holes; `numbers` tells those of the tree's elements."""
+        groups: list[list[list[Item]]] = []
         try:
-            return [
-                [self._filled(number, tree, bound, numbers) for number in range(len(self._holes))]
-                for bound in self._bound(tree, {})
-                if self._where is None or self._where(tree, **bound)
-            ]
+            for bound in self._bound(tree, {}):
+                if self._where is None or self._where(tree, **bound):
+                    groups.append(
+                        [self._filled(number, tree, bound, numbers) for number in range(len(self._holes))]
+                    )
+                    if len(groups) > MOST_GROUPS:
+                        raise TooManyGroups(self._text)
+            return groups
         except etree.XPathEvalError as error:
             _log.warning("lxml gave up on a query, which makes nothing: %s: %s", error, self._text[:200])
             return []
 
-    def _filled(self, hole: int, tree: Any, bound: dict[str, Any], numbers: dict[Any, int]) -> list[Item]:
+    def _filled(self, hole: int, tree: Any, bound: dict[str, Any], numbers: Mapping[Any, int]) -> list[Item]:
         value, count = self._holes[hole](tree, **bound), self._counts[hole]
         items = _items(value, numbers)
         if count is not None and count(tree, **bound) != len(items):
@@ -76,7 +80,12 @@ class RefinedTransformation:
             yield from self._bound(tree, {**bound, name: [node]})
 
 
-def _items(value: Any, numbers: dict[Any, int]) -> list[Item]:
+def numbered(tree: Any) -> dict[Any, int]:
+    """The elements of a tree with the numbers that the reader gives them."""
+    return {element: number for number, element in enumerate(tree.iter("*"), 1)}
+
+
+def _items(value: Any, numbers: Mapping[Any, int]) -> list[Item]:
     if isinstance(value, list):
         return [_item(item, numbers) for item in value]
     if isinstance(value, bool):
@@ -84,7 +93,7 @@ def _items(value: Any, numbers: dict[Any, int]) -> list[Item]:
     return [Foreign("value", format_number(value) if isinstance(value, float) else str(value))]
 
 
-def _item(item: Any, numbers: dict[Any, int]) -> Item:
+def _item(item: Any, numbers: Mapping[Any, int]) -> Item:
     if isinstance(item, tuple):  # a namespace node: (prefix, uri)
         return Foreign("text", item[1] or "")
     if not isinstance(item, str):

@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
+from contextlib import contextmanager
 from time import perf_counter_ns
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sapwood.engine.document import ContextNode, Document
+from sapwood.engine.evaluate import DOCUMENT as DOCUMENT_NODE
 from sapwood.engine.evaluate import Evaluator
 from sapwood.engine.groups import Reached
 from sapwood.engine.index import Found, Index
 from sapwood.engine.reader import Message
-from sapwood.lang.pattern import TEXT, Step
+from sapwood.lang.pattern import TEXT, Path, Step
+from sapwood.lang.transformation import DOCUMENT
 from sapwood.transform import walk
 from sapwood.transform.fragments import Fragments
-from sapwood.transform.groups import Group
-from sapwood.transform.templates import Template, Writer
+from sapwood.transform.groups import Group, TooManyGroups
+from sapwood.transform.refined import numbered
+from sapwood.transform.templates import Item, Template, Writer
 
 if TYPE_CHECKING:
     from sapwood.transform.network import Filling, Network, SharedTemplate
 
 Nodes = tuple[int, ...]
+_TOO_LARGE = b"\0too large"
+_log = logging.getLogger(__name__)
 
 
 class Run:
@@ -43,24 +50,45 @@ class Run:
         self._reached: Reached | None = None
         document = self._document
         self._sliced = found.joined and document.verbatim and not document.declarations
+        self._document_lists: dict[tuple[Path, ...], list[ContextNode]] = {}
         self._pieces: dict[tuple[int, int], bytes] = {}
         self._bodies: dict[tuple[int, Nodes], bytes] = {}
 
     def bodies(self) -> Iterator[tuple[int, bytes]]:
         """The entries that make something of the message, and what."""
-        templates = self._network.templates
         for slot, nodes in self._bound():
             for number, template in self._network.bindings[slot].entries.items():
                 key = template, nodes
                 body = self._bodies.get(key)
                 if body is None:
-                    pieces = [self._piece(template, node) for node in nodes]
-                    body = self._bodies[key] = templates[template].template.body(pieces)
-                yield number, body
-        for number in self._alone():
-            groups = self._groups_alone(number)
-            if groups:
+                    body = self._bodies[key] = self._body(number, template, nodes)
+                if body is not _TOO_LARGE:
+                    yield number, body
+        alone = self._alone()
+        for number, groups in (*self._walked(alone), *self._refined(alone)):
+            if sum(map(len, groups)) > self._index.limits.result:
+                self._too_large(number)
+            elif groups:
                 yield number, self._template_alone(number).body(groups)
+
+    def _body(self, number: int, template: int, nodes: Nodes) -> bytes:
+        pieces: list[bytes] = []
+        room = self._index.limits.result
+        for node in nodes:
+            piece = self._piece(template, node)
+            pieces.append(piece)
+            room -= len(piece)
+            if room < 0:
+                return self._too_large(number)
+        return self._network.templates[template].template.body(pieces)
+
+    def _too_large(self, number: int) -> bytes:
+        limit = self._index.limits.result
+        _log.warning("a query makes more than %s bytes, so nothing: %s", limit, self._text(number))
+        return _TOO_LARGE
+
+    def _text(self, number: int) -> str:
+        return self._network.entry(number).text[:200]
 
     def groups(self) -> Iterator[tuple[int, list[Group]]]:
         """The entries that patterns can say and that make something of the message, and their groups."""
@@ -133,11 +161,19 @@ class Run:
         return tuple([self._filled(filling, node) for filling in shared.fillings])
 
     def _filled(self, filling: Filling, node: int) -> list[ContextNode]:
+        if filling.origin == DOCUMENT:
+            return self._of_document(filling.paths)
         if filling.group is None or not self._found.joined:
-            start = walk.start(filling.origin, (node,))
-            return walk.reached(filling.paths, start, self._evaluator, self._document)
+            return walk.reached(filling.paths, node, self._evaluator, self._document)
         elements = [node] if filling.group < 0 else self._all_reached.of(filling.group, node)
         return list(elements) if filling.leaf is None else self._leaves(elements, filling.leaf)
+
+    def _of_document(self, paths: tuple[Path, ...]) -> list[ContextNode]:
+        known = self._document_lists.get(paths)
+        if known is None:
+            known = walk.reached(paths, DOCUMENT_NODE, self._evaluator, self._document)
+            self._document_lists[paths] = known
+        return known
 
     @property
     def _all_reached(self) -> Reached:
@@ -156,26 +192,54 @@ class Run:
 
     # -- evaluated on their own ------------------------------------------------------------------------
 
-    def _alone(self) -> Iterator[int]:
+    def _alone(self) -> list[int]:
         alone = self._network.alone
-        if alone:
-            slots = self._found.slots[self._network.claimed(self._found.slots)]
-            yield from [alone[slot] for slot in slots.tolist() if slot in alone]
+        if not alone:
+            return []
+        slots = self._found.slots[self._network.claimed(self._found.slots)]
+        return [alone[slot] for slot in slots.tolist() if slot in alone]
 
-    def _groups_alone(self, number: int) -> list[bytes]:
-        """The groups of an entry, written."""
+    def _walked(self, alone: list[int]) -> Iterator[tuple[int, list[bytes]]]:
+        """The groups, written, of the entries that nested loops evaluate."""
+        for number in alone:
+            if self._network.entry(number).template < 0:
+                continue
+            groups: list[Group] = []
+            with self._on_its_own(number):
+                transformation = self._network.transformation(number)
+                groups = walk.groups(transformation, self._evaluator, self._document)
+            template = self._template_alone(number)
+            yield number, [self._writer.group(template, group.lists) for group in groups]
+
+    def _refined(self, alone: list[int]) -> Iterator[tuple[int, list[bytes]]]:
+        """The groups, written, of the entries that lxml evaluates, on one tree for all."""
+        numbers = [number for number in alone if self._network.entry(number).template < 0]
+        if not numbers:
+            return
+        found: dict[int, list[list[list[Item]]]] = {}
+
+        def evaluate(tree: Any) -> None:
+            elements = numbered(tree)
+            for number in numbers:
+                with self._on_its_own(number):
+                    found[number] = self._network.refined(number).groups(tree, elements)
+
+        self._index.refiner.on_tree(self._message, evaluate)
+        for number, groups in found.items():
+            template = self._template_alone(number)
+            yield number, [self._writer.group(template, lists) for lists in groups]
+
+    @contextmanager
+    def _on_its_own(self, number: int) -> Iterator[None]:
+        """Notes the time that an entry takes; if it fails, it makes nothing, and no other suffers."""
         started = perf_counter_ns()
-        entry = self._network.entry(number)
-        template = self._template_alone(number)
-        if entry.template >= 0:
-            groups = walk.groups(self._network.transformation(number), self._evaluator, self._document)
-            written = [self._writer.group(template, group.lists) for group in groups]
-        else:
-            refined = self._network.refined(number)
-            lists = self._index.refiner.on_tree(self._message, refined.groups)
-            written = [self._writer.group(template, group) for group in lists]
-        self._index.costs[entry.slot] += perf_counter_ns() - started
-        return written
+        try:
+            yield
+        except TooManyGroups as error:
+            _log.warning("a query makes nothing: %s", error)
+        except Exception:
+            _log.exception("a query failed, and makes nothing: %s", self._text(number))
+        self._index.costs[self._network.entry(number).slot] += perf_counter_ns() - started
 
     def _template_alone(self, number: int) -> Template:
         entry = self._network.entry(number)

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from sapwood.engine.document import ContextNode, Document, Leafnode
+from sapwood.lang import escaping
+from sapwood.lang.parser import XML_NAMESPACE
 from sapwood.lang.transformation import Hole, Transformation
-from sapwood.transform.fragments import Fragments, attribute_text, text
-
-XML_NAMESPACE = "http://www.w3.org/XML/1998/namespace"
+from sapwood.transform.fragments import Fragments
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +76,12 @@ class Writer:
             else:
                 value = self._value(part, next(filled))
                 in_tag = part.standing == "attribute value"
-                pieces.append((attribute_text(value) if in_tag else text(value)).encode())
+                pieces.append((escaping.attribute(value) if in_tag else escaping.content(value)).encode())
         return b"".join(pieces)
 
     def _content(self, item: Leafnode | Foreign) -> bytes:
         markup = isinstance(item, Foreign) and item.xml
-        return (markup or text(self._string(item))).encode()
+        return (markup or escaping.content(self._string(item))).encode()
 
     def _value(self, hole: Hole, items: Sequence[Item]) -> str:
         if hole.kind == "count":
@@ -113,10 +113,10 @@ class Writer:
 def _attribute(name: str, value: str, number: int) -> str:
     """An attribute as it stands in a start tag, with a prefix of its own if it is in a namespace."""
     uri, _, local = name.rpartition("}")
-    written = f'="{attribute_text(value)}"'
+    written = f'="{escaping.attribute(value)}"'
     if not uri:
         return f" {local}{written}"
     if uri == XML_NAMESPACE:
         return f" xml:{local}{written}"
-    prefix = f"sapwood{number}"
-    return f' xmlns:{prefix}="{attribute_text(uri)}" {prefix}:{local}{written}'
+    prefix = f"sapwood{number}"  # which no constructor may declare
+    return f' xmlns:{prefix}="{escaping.attribute(uri)}" {prefix}:{local}{written}'

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +18,9 @@ from sapwood.transform.conditions import ElementGraph, conforms
 from sapwood.transform.fragments import Fragments
 from sapwood.transform.groups import Group
 from sapwood.transform.plan import Optimise, Plan, Sharing, plan
-from sapwood.transform.refined import RefinedTransformation
+from sapwood.transform.refined import RefinedTransformation, numbered
 from sapwood.transform.streams import Streams
-from sapwood.transform.templates import Template, Writer
+from sapwood.transform.templates import Item, Template, Writer
 
 
 class PlanPerQuery:
@@ -47,11 +49,12 @@ class PlanPerQuery:
     def add(self, transformation: Transformation) -> int:
         """Adds a plan: its number."""
         number = self._next
+        template = Template.of(transformation)
         if transformation.exact:
             self.plans[number] = plan(transformation, self._sharing, self._optimise, self._graph)
         else:
             self._refined[number] = RefinedTransformation(transformation)
-        self._templates[number] = Template.of(transformation)
+        self._templates[number] = template
         self._next += 1
         self._index.source_needed += 1
         self._index.text_needed += 1
@@ -89,6 +92,11 @@ class PlanPerQuery:
             yield number, template.body([writer.group(template, group.lists) for group in groups])
         for number, refined in self._refined.items():
             template = self._templates[number]
-            made = [writer.group(template, lists) for lists in on_tree(message, refined.groups)]
+            rows = on_tree(message, partial(_refined_groups, refined))
+            made = [writer.group(template, lists) for lists in rows]
             if made:
                 yield number, template.body(made)
+
+
+def _refined_groups(refined: RefinedTransformation, tree: Any) -> list[list[list[Item]]]:
+    return refined.groups(tree, numbered(tree))

@@ -12,19 +12,32 @@ from sapwood.engine.evaluate import DOCUMENT as DOCUMENT_NODE
 from sapwood.engine.evaluate import Evaluator
 from sapwood.lang.pattern import Path
 from sapwood.lang.transformation import DOCUMENT, Joint, Transformation, Variable
-from sapwood.transform.groups import Group
+from sapwood.transform.groups import MOST_GROUPS, Group, TooManyGroups
 
 Bound = tuple[ContextNode, ...]
 
 
 def groups(transformation: Transformation, evaluator: Evaluator, document: Document) -> list[Group]:
-    """All groups of an exact query, in the order of its nested loops."""
+    """All groups of an exact query, in the order of its nested loops; TooManyGroups beyond all measure."""
     holes = transformation.holes
-    return [
-        Group(bound, tuple(reached(h.paths, start(h.origin, bound), evaluator, document) for h in holes))
-        for bound in _bindings(transformation.variables, (), evaluator, document)
-        if all(_meets(joint, bound, evaluator) for joint in transformation.joints)
-    ]
+    of_document = {
+        number: reached(hole.paths, DOCUMENT_NODE, evaluator, document)
+        for number, hole in enumerate(holes)
+        if hole.origin == DOCUMENT
+    }
+    groups: list[Group] = []
+    for bound in _bindings(transformation.variables, (), evaluator, document):
+        if all(_meets(joint, bound, evaluator) for joint in transformation.joints):
+            lists = [
+                of_document[number]
+                if number in of_document
+                else reached(hole.paths, start(hole.origin, bound), evaluator, document)
+                for number, hole in enumerate(holes)
+            ]
+            groups.append(Group(bound, tuple(lists)))
+            if len(groups) > MOST_GROUPS:
+                raise TooManyGroups(transformation.text)
+    return groups
 
 
 def start(origin: int, bound: Bound) -> ContextNode:
