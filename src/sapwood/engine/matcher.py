@@ -115,7 +115,7 @@ class Matcher:
         self._enrol(id, compiled, self.new_number())
 
     def add_numbered(self, id: Hashable, query: str, number: int) -> None:
-        """Subscribes `id` with a number that `new_number` has given before, so with its place in the order."""
+        """Subscribes `id` with a number that `new_number` gave before, so with a place in the order."""
         compiled = compile_query(query, self._namespaces)
         self.freeze_unread()
         self._enrol(id, compiled, number)
