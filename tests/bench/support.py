@@ -7,6 +7,7 @@ from pathlib import Path
 
 from sapwood.bench import sources
 from sapwood.bench.scale import Scale
+from sapwood.bench.transform_setting import TransformScale
 from sapwood.workload import load_dtd
 
 TINY = Scale(
@@ -40,6 +41,24 @@ TINY = Scale(
     seconds=0.0,
     sampled_queries=5,
     sampled_messages=2,
+)
+
+TINY_TRANSFORM = TransformScale(
+    messages=2,
+    rounds=2,
+    sharing_sizes=(20, 40),
+    shared_alone=60,
+    cost_queries=50,
+    cost_messages=3,
+    cost_rounds=2,
+    adding_sizes=(5, 40),
+    arriving=6,
+    bibliography_queries=30,
+    book_queries=40,
+    predicate_counts=(1, 3),
+    return_counts=(1, 4),
+    descendants=(0.05, 0.4),
+    growth_sizes=(10, 30),
 )
 
 

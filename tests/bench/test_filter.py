@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from io import StringIO
 from pathlib import Path
 
@@ -154,6 +154,6 @@ def test_an_output_folder_that_cannot_be_made(tmp_path: Path) -> None:
         run(Options(scale=TINY, out=tmp_path / "file" / "out"))
 
 
-def _experiments(monkeypatch: pytest.MonkeyPatch, *steps: object) -> None:
-    made = tuple(Experiment("test", "a test", step) for step in steps)  # type: ignore[arg-type]
+def _experiments(monkeypatch: pytest.MonkeyPatch, *steps: Callable[[Setting], Iterator[str]]) -> None:
+    made = tuple(Experiment("test", "a test", step) for step in steps)
     monkeypatch.setattr(bench, "EXPERIMENTS", made)

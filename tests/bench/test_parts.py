@@ -12,7 +12,8 @@ from lxml import etree
 
 from sapwood import Matcher
 from sapwood.bench import baseline, memory, recursion, sources, timing
-from sapwood.bench.report import Figure, Report
+from sapwood.bench.report import Figure, Listing, Report
+from sapwood.bench.setting import Bar, Notebook
 from sapwood.bench.tables import number, tables
 from sapwood.bench.timing import Timing
 from sapwood.workload import QueriesExhausted, load_dtd
@@ -91,6 +92,25 @@ def test_rounds_go_on_until_the_time_is_up() -> None:
     assert len(passes) == 4
 
 
+def test_what_is_compared_is_timed_by_turns() -> None:
+    turns: list[str] = []
+
+    def one_pass(name: str, seconds: float) -> Callable[[], float]:
+        def timed() -> float:
+            turns.append(name)
+            return seconds
+
+        return timed
+
+    passes = [one_pass("whole", 6.0), one_pass("part", 2.0)]
+    whole, part = timing.side_by_side(passes, [b"<a/>"], least=2, warm_up=1)
+    assert turns == ["whole", "part"] * 3
+    assert whole.times(part) == 3.0
+    assert whole.without(part).own == (4.0, 4.0)
+    assert whole.raw == part.raw == whole.without(part).raw
+    assert whole.milliseconds == 6e3
+
+
 def test_counting() -> None:
     matcher = Matcher()
     matcher.add_many([(1, "//a"), (2, "//b"), (3, "/*")])
@@ -126,13 +146,36 @@ def test_verdicts() -> None:
     assert verdicts == ["yes", "no", "for reference"]
 
 
+def test_bars_of_any_kind() -> None:
+    notebook = Notebook(Report("some", quick=False), judged=True)
+    notebook.figure("none", "", 4.0, "×")
+    notebook.figure("most", "", 4.0, "×", 5)
+    notebook.figure("least", "", 4.0, "×", Bar(5, at_least=True))
+    notebook.figure("reference", "", 4.0, "×", Bar(5, promised=False), shown=1)
+    assert [figure.met for figure in notebook.report.figures] == [None, True, False, None]
+    assert notebook.report.figures[-1].details == {"shown": 1}
+
+
+def test_listings() -> None:
+    report = Report("some", quick=False)
+    report.listings += [Listing("empty", "Empty", ("a",)), Listing("some", "Some", ("a", "b"), "of [note]")]
+    report.listings[1].add("ours", 1.5, None)
+    report.listings[1].add("theirs", 12345, 0, published=True)
+    (table,) = tables(report)
+    assert [list(column.cells) for column in table.columns[1:]] == [["1.50", "12,345"], ["", "0"]]
+    assert str(table.caption) == "of [note]"
+    assert json.loads(report.to_json())["listings"][1]["rows"][1]["published"] is True
+
+
 def test_an_empty_report_has_nothing_to_show() -> None:
     report = Report("some", quick=True)
     assert tables(report) == []
     assert json.loads(report.to_json())["charts"] == []
 
 
-@pytest.mark.parametrize(("value", "shown"), [(0.123, "0.12"), (12.34, "12.3"), (12345.6, "12,346")])
+@pytest.mark.parametrize(
+    ("value", "shown"), [(0.123, "0.12"), (12.34, "12.3"), (12345.6, "12,346"), (0, "0")]
+)
 def test_numbers(value: float, shown: str) -> None:
     assert number(value) == shown
 

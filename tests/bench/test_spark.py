@@ -33,7 +33,7 @@ def java() -> None:
 
 
 def test_figures_are_measured_and_written(tmp_path: Path) -> None:
-    report = run(Options(out=tmp_path, sizes=_TINY, only=("loading", "xpath_boolean")))
+    report = run(Options(out=tmp_path, scale=_TINY, only=("loading", "xpath_boolean")))
     loading, compared = report.figures
     assert loading.value > 0
     assert compared.value > 0
@@ -44,7 +44,7 @@ def test_figures_are_measured_and_written(tmp_path: Path) -> None:
 
 
 def test_an_unknown_experiment_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(BenchError, match=", ".join(EXPERIMENTS)):
+    with pytest.raises(BenchError, match=", ".join(e.name for e in EXPERIMENTS)):
         run(Options(only=("speed",), out=None))
 
 

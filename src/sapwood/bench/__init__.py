@@ -6,5 +6,7 @@
     sapwood.bench.tables.tables(report)    # for a terminal; charts are in Options.out
 
 Costs are multiples of raw expat parsing, measured in the same run: a machine's speed cancels out, and so does
-most of what else it is doing at the time.
+most of what else it is doing at the time. Only where tables of a paper stand beside ours are there times.
+
+`filter`, `transform` and `spark` each know their experiments; `session` runs those of any of them.
 """

@@ -27,6 +27,8 @@ _LINE: dict[Role, tuple[str, str, str]] = {  # colour, dashes, marker
     Role.FIRST: ("#d08a1d", "--", "o"),
     Role.TWIN: ("#8b4fa8", "--", "^"),
     Role.BASELINE: ("#7b8591", "-", "D"),
+    Role.PUBLISHED: (_GREEN, ":", "x"),
+    Role.PUBLISHED_BASELINE: ("#7b8591", ":", "x"),
 }
 _DPI = 150
 _WIDTH, _HEIGHT = 7.2, 4.6
@@ -100,7 +102,7 @@ def _draw_chart(panel: FigureBase, chart: Chart) -> None:
     axes.set_xlabel(chart.x_label, color=_INK)
     axes.set_ylabel(chart.y_label, color=_INK)
     _axis_x(axes, sorted({point.x for series in drawn for point in series.points}), chart.log_x)
-    _axis_y(axes, [point.y for series in drawn for point in series.points])
+    _axis_y(axes, [point.y for series in drawn for point in series.points], chart.unit)
     _name_ends(axes, drawn)
     _plain_frame(axes)
     panel.legend(
@@ -134,11 +136,10 @@ def _name_ends(axes: Axes, drawn: Sequence[Series]) -> None:
     room = (high - low) * 0.05
     ends = [max(series.points, key=lambda point: point.x) for series in drawn]
     right = max(end.x for end in ends)
-    lowest = low
+    lowest: dict[float, float] = {}
     for series, end in sorted(zip(drawn, ends, strict=True), key=lambda pair: pair[1].y):
-        height, aside = log10(end.y), end.x == right
-        if aside:
-            height = lowest = max(height, lowest + room)
+        aside = end.x == right
+        height = lowest[end.x] = max(log10(end.y), lowest.get(end.x, low) + room)
         axes.annotate(
             number(end.y),
             (end.x, 10**height),
@@ -168,12 +169,12 @@ def _axis_x(axes: Axes, values: Sequence[float], log: bool) -> None:
     axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x / 1000:.0f}k" if x >= 1000 else f"{x:g}"))
 
 
-def _axis_y(axes: Axes, values: Sequence[float]) -> None:
+def _axis_y(axes: Axes, values: Sequence[float], unit: str) -> None:
     axes.set_yscale("log")
     axes.set_ylim(min(1.0, min(values) * 0.7), max(10.0, *values) * 2)
     axes.yaxis.set_major_locator(LogLocator(10, numticks=12))
     axes.yaxis.set_minor_formatter(NullFormatter())
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}×" if y < 1 else f"{y:,.0f}×"))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}{unit}" if y < 1 else f"{y:,.0f}{unit}"))
 
 
 # -- bars ----------------------------------------------------------------------------------------------

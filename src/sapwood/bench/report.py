@@ -55,6 +55,10 @@ class Role(StrEnum):
     TWIN = "twin"
     """an optimisation switched off"""
     BASELINE = "baseline"
+    PUBLISHED = "published"
+    """what a paper says of its system"""
+    PUBLISHED_BASELINE = "published baseline"
+    """what a paper says of what it compares its system with"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +82,7 @@ class Series:
 
 @dataclass(slots=True)
 class Chart:
-    """Curves that share their axes. `y` is a cost, on a logarithmic axis; `x` is on one if `log_x`."""
+    """Curves that share their axes. `y`, in `unit`, is on a logarithmic axis; `x` is on one if `log_x`."""
 
     name: str
     title: str
@@ -86,6 +90,7 @@ class Chart:
     y_label: str
     log_x: bool = False
     note: str = ""
+    unit: str = "×"
     series: list[Series] = field(default_factory=list)
 
     def curve(self, label: str, role: Role) -> Series:
@@ -95,6 +100,31 @@ class Chart:
                 return series
         self.series.append(Series(label, role))
         return self.series[-1]
+
+
+Cell = float | int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    label: str
+    cells: tuple[Cell, ...]
+    published: bool = False
+    """whether a paper says so, and nothing was measured"""
+
+
+@dataclass(slots=True)
+class Listing:
+    """Numbers that are no curve: a row for each way of doing something, a column for each number about it."""
+
+    name: str
+    title: str
+    columns: tuple[str, ...]
+    note: str = ""
+    rows: list[Row] = field(default_factory=list)
+
+    def add(self, label: str, *cells: Cell, published: bool = False) -> None:
+        self.rows.append(Row(label, cells, published))
 
 
 @dataclass(slots=True)
@@ -110,6 +140,7 @@ class Report:
     """ended by the user before all experiments were done"""
     figures: list[Figure] = field(default_factory=list)
     charts: list[Chart] = field(default_factory=list)
+    listings: list[Listing] = field(default_factory=list)
 
     @property
     def missed(self) -> list[Figure]:

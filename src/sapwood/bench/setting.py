@@ -4,24 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from sapwood import Matcher
 from sapwood.bench import timing
-from sapwood.bench.report import Chart, Detail, Figure, Report
+from sapwood.bench.report import Chart, Detail, Figure, Listing, Report
 from sapwood.bench.scale import Scale
 from sapwood.bench.sources import Source
 from sapwood.bench.timing import Timing
 
+AnySetting = TypeVar("AnySetting")
+
 
 @dataclass(frozen=True, slots=True)
-class Setting:
-    """The surroundings of an experiment."""
+class Bar:
+    """A bar that is not simply the most that is promised."""
 
-    source: Source
-    scale: Scale
+    value: float
+    at_least: bool = False
+    """more is better"""
+    promised: bool = True
+    """False: for reference, whatever is judged elsewhere"""
+
+
+@dataclass(slots=True)
+class Notebook:
+    """Where an experiment puts what it has measured."""
+
     report: Report
     judged: bool
-    """whether the bars are promises about this source at this scale"""
+    """whether the bars are promises about this workload at this scale"""
 
     def figure(
         self,
@@ -29,17 +41,35 @@ class Setting:
         workload: str,
         value: float,
         unit: str,
-        bar: float | None = None,
+        bar: float | Bar | None = None,
         **details: Detail,
     ) -> None:
         """Reports a figure."""
-        judged = self.judged and bar is not None
-        self.report.figures.append(Figure(measure, workload, value, unit, bar, judged, details))
+        if not isinstance(bar, Bar):
+            judged = self.judged and bar is not None
+            figure = Figure(measure, workload, value, unit, bar, judged, details)
+        else:
+            judged = self.judged and bar.promised
+            figure = Figure(measure, workload, value, unit, bar.value, judged, details, bar.at_least)
+        self.report.figures.append(figure)
 
     def chart(self, chart: Chart) -> Chart:
         """Puts an empty chart into the report, to be filled while measuring."""
         self.report.charts.append(chart)
         return chart
+
+    def listing(self, listing: Listing) -> Listing:
+        """Puts an empty listing into the report, to be filled while measuring."""
+        self.report.listings.append(listing)
+        return listing
+
+
+@dataclass(slots=True)
+class Setting(Notebook):
+    """The surroundings of an experiment with filters."""
+
+    source: Source
+    scale: Scale
 
     def warm(self, matcher: Matcher, messages: Sequence[bytes]) -> Timing:
         """Matching messages that were seen before, as carefully as the scale says."""
@@ -47,12 +77,12 @@ class Setting:
 
 
 @dataclass(frozen=True, slots=True)
-class Experiment:
+class Experiment(Generic[AnySetting]):
     """Something to measure. `steps` measures it, and says before each step what comes next."""
 
     name: str
     about: str
-    steps: Callable[[Setting], Iterator[str]]
+    steps: Callable[[AnySetting], Iterator[str]]
 
 
 def details(timing: Timing, **more: Detail) -> dict[str, Detail]:

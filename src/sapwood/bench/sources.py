@@ -9,7 +9,14 @@ from pathlib import Path
 from typing import Protocol
 
 from sapwood.errors import SapwoodError
-from sapwood.workload import Dtd, MessageGenerator, QueriesExhausted, QueryGenerator, load_dtd
+from sapwood.workload import (
+    Dtd,
+    MessageGenerator,
+    QueriesExhausted,
+    QueryGenerator,
+    TransformationGenerator,
+    load_dtd,
+)
 
 DISTINCT = "queries-153928-distinct.txt.gz"
 REPEATED = "queries-500000.txt.gz"
@@ -120,9 +127,10 @@ def source(nitf: Path | None) -> Source:
     return NitfFolder(nitf) if nitf is not None else Generated(load_dtd("news"))
 
 
-def messages(dtd: Dtd, count: int, depth: int = 6) -> list[bytes]:
+def messages(dtd: Dtd, count: int, depth: int = 6, repeats: int = 3, values: int = 20) -> list[bytes]:
     """Generated messages, the same ones every time."""
-    return MessageGenerator(dtd, seed=1, max_depth=depth).take(count)
+    generator = MessageGenerator(dtd, seed=1, max_depth=depth, max_repeats=repeats, values=values)
+    return generator.take(count)
 
 
 def queries(
@@ -147,6 +155,29 @@ def queries(
         predicate_targets=("attribute",),
         nested=nested,
         distinct=distinct,
+    )
+    return _until_exhausted(islice(generator, count))
+
+
+def transformations(
+    dtd: Dtd,
+    count: int,
+    *,
+    binding_depth: int = 3,
+    predicates: int = 1,
+    returns: int = 2,
+    descendant: float = 0.2,
+    values: int = 10,
+) -> list[str]:
+    """Generated for-where-return queries, as `queries` gives paths."""
+    generator = TransformationGenerator(
+        dtd,
+        seed=2,
+        binding_depth=binding_depth,
+        predicate_paths=predicates,
+        return_paths=returns,
+        descendant=descendant,
+        values=values,
     )
     return _until_exhausted(islice(generator, count))
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import cycle, islice
 from pathlib import Path
@@ -22,8 +21,10 @@ import pyarrow.parquet as pq
 from rich.console import Console
 
 from sapwood import Matcher
-from sapwood.bench.report import Chart, Detail, Figure, Report, Role
-from sapwood.bench.sources import BenchError, Source, source
+from sapwood.bench import session
+from sapwood.bench.report import Chart, Detail, Report, Role
+from sapwood.bench.setting import Bar, Experiment, Notebook
+from sapwood.bench.sources import Source, source
 from sapwood.bench.spark_run import measure
 from sapwood.spark.session import check_java
 from sapwood.store import NewSubscription, SubscriptionStore
@@ -62,26 +63,16 @@ FULL = Sizes(20_000, 153_928, 4, 100, 500, 200, 10_000, 10)
 QUICK = Sizes(1_000, 5_000, 1, 20, 50, 20, 500, 5)
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
-    """What to measure, how thoroughly, and where to leave it."""
-
-    nitf: Path | None = None
-    quick: bool = False
-    out: Path | None = Path("bench-output")
-    only: Sequence[str] = ()
-    """names of experiments; none: all"""
-    sizes: Sizes | None = None
+Options = session.Options[Sizes]
 
 
-class _Bench:
+class _Bench(Notebook):
     """The surroundings of the experiments: files that they share, and the report."""
 
     def __init__(self, workload: Source, sizes: Sizes, report: Report, judged: bool, folder: Path) -> None:
+        super().__init__(report, judged)
         self.workload = workload
         self.sizes = sizes
-        self.report = report
-        self.judged = judged
         self.folder = folder
         self.log = str(folder / "spark.log")
         self.messages = str(folder / "messages")
@@ -109,21 +100,21 @@ class _Bench:
             table = pa.table({"message_id": [f"m{n}" for n, _ in mine], "body": [body for _, body in mine]})
             pq.write_table(table, f"{self.messages}/{part}.parquet")
 
-    def figure(
+    def times(
         self, measure: str, workload: str, times: float, bar: float | None = None, **details: Detail
     ) -> None:
         """Reports a figure that is to be at least so many times something."""
-        judged = self.judged and bar is not None
-        figure = Figure(measure, workload, times, "times", bar, judged, details, at_least=True)
-        self.report.figures.append(figure)
+        least = None if bar is None else Bar(bar, at_least=True)
+        self.figure(measure, workload, times, "times", least, **details)
 
 
-def _loading(bench: _Bench) -> None:
+def _loading(bench: _Bench) -> Iterator[str]:
     """How much sooner a worker is ready than it would be if it compiled the queries."""
+    yield f"{len(bench.queries):,} paths"
     run = [sys.executable, "-c", _READY, bench.index]
     ready = min(json.loads(subprocess.run(run, stdout=subprocess.PIPE, check=True).stdout) for _ in range(3))
     size = Path(bench.index).stat().st_size
-    bench.figure(
+    bench.times(
         "a worker ready sooner than by compiling",
         f"{len(bench.queries):,} paths",
         bench.compiling / ready,
@@ -133,9 +124,10 @@ def _loading(bench: _Bench) -> None:
     )
 
 
-def _throughput(bench: _Bench) -> None:
+def _throughput(bench: _Bench) -> Iterator[str]:
     """The matcher alone, local[1] and local[2], on the same messages."""
     common = {"messages": bench.messages, "rounds": bench.sizes.rounds}
+    yield "the matcher alone"
     alone = measure("single", index=bench.index, **common)
     cases = (
         ("an array of numbers", bench.index, "messages", True),
@@ -143,12 +135,13 @@ def _throughput(bench: _Bench) -> None:
         ("rows of numbers", bench.index, "pairs", False),
     )
     for label, index, shape, promised in cases:
+        yield label
         one, two = (
             measure("matching", master=master, shape=shape, index=index, log=bench.log, **common)
             for master in ("local[1]", "local[2]")
         )
         workload = f"{bench.name}; {label}"
-        bench.figure(
+        bench.times(
             "local[1] against the matcher alone",
             workload,
             one["rate"] / alone["counting"],
@@ -158,7 +151,7 @@ def _throughput(bench: _Bench) -> None:
             alone_listing_ids_per_second=round(alone["listing"]),
             first_pass_per_second=round(one["first"]),
         )
-        bench.figure(
+        bench.times(
             "local[2] against local[1]",
             workload,
             two["rate"] / one["rate"],
@@ -167,10 +160,11 @@ def _throughput(bench: _Bench) -> None:
         )
 
 
-def _xpath_boolean(bench: _Bench) -> None:
+def _xpath_boolean(bench: _Bench) -> Iterator[str]:
     """Spark's own way: one column for each query."""
     sizes = bench.sizes
     wanted = sizes.compared_queries
+    yield f"{wanted:,} queries"
     found = measure(
         "xpath_boolean",
         master="local[2]",
@@ -180,7 +174,7 @@ def _xpath_boolean(bench: _Bench) -> None:
         limit=sizes.compared_messages,
         log=bench.log,
     )
-    bench.figure(
+    bench.times(
         "against xpath_boolean, a column for each query",
         f"{sizes.compared_messages:,} messages, {sizes.compared_queries:,} paths, local[2]",
         found["ours"] / found["theirs"],
@@ -191,10 +185,11 @@ def _xpath_boolean(bench: _Bench) -> None:
     )
 
 
-def _memory(bench: _Bench) -> None:
+def _memory(bench: _Bench) -> Iterator[str]:
     """A stream of small batches, during which subscriptions come and go."""
     sizes = bench.sizes
     folder = bench.folder / "stream"
+    yield f"{sizes.batches:,} batches"
     (folder / "inbox").mkdir(parents=True)
     generator = MessageGenerator(load_dtd("news"), seed=7)
     for number in range(sizes.batches):
@@ -203,13 +198,15 @@ def _memory(bench: _Bench) -> None:
     with SubscriptionStore(str(folder / "subscriptions.db")) as store:
         store.import_many(NewSubscription(f"s{number}", query) for number, query in enumerate(queries))
     found = measure("churn", folder=str(folder), changes=sizes.changes)["memory"]
-    chart = Chart(
-        "memory",
-        "Memory over the batches of a stream, subscriptions changing before each",
-        "batch",
-        "megabytes",
+    chart = bench.chart(
+        Chart(
+            "memory",
+            "Memory over the batches of a stream, subscriptions changing before each",
+            "batch",
+            "megabytes",
+            unit=" MB",
+        )
     )
-    bench.report.charts.append(chart)
     for key, label, role in (
         ("driver", "driver, Python", Role.SAPWOOD),
         ("worker", "largest worker, Python", Role.OTHER),
@@ -221,59 +218,38 @@ def _memory(bench: _Bench) -> None:
         points = [entry[key] for entry in found if entry[key] == entry[key]]
         early, late = points[len(points) // 4 : len(points) // 2], points[-len(points) // 4 :]
         if early and late:
-            bench.report.figures.append(
-                Figure(
-                    f"memory, {label}",
-                    f"{len(found)} batches: last quarter against second",
-                    (sum(late) / len(late)) / (sum(early) / len(early)),
-                    "times",
-                    1.1,
-                    bench.judged,
-                    {"megabytes": round(sum(late) / len(late))},
-                )
+            bench.figure(
+                f"memory, {label}",
+                f"{len(found)} batches: last quarter against second",
+                (sum(late) / len(late)) / (sum(early) / len(early)),
+                "times",
+                1.1,
+                megabytes=round(sum(late) / len(late)),
             )
 
 
-EXPERIMENTS: dict[str, Callable[[_Bench], None]] = {
-    "loading": _loading,
-    "throughput": _throughput,
-    "xpath_boolean": _xpath_boolean,
-    "memory": _memory,
-}
+EXPERIMENTS = (
+    Experiment("loading", "a worker ready with an index, against compiling it", _loading),
+    Experiment("throughput", "messages a second, against the matcher alone", _throughput),
+    Experiment("xpath_boolean", "against Spark's own way, a column for each query", _xpath_boolean),
+    Experiment("memory", "memory of a stream over its batches", _memory),
+)
 
 
 def run(options: Options, console: Console | None = None) -> Report:
     """Measures, and writes the results; what was measured before Ctrl-C is kept."""
-    unknown = [name for name in options.only if name not in EXPERIMENTS]
-    if unknown:
-        raise BenchError(f"there is no experiment {unknown[0]}: choose from {', '.join(EXPERIMENTS)}")
+    experiments = session.chosen(EXPERIMENTS, options.only)
     check_java()
     workload = source(options.nitf)
-    sizes = options.sizes or (QUICK if options.quick else FULL)
+    sizes = options.scale or (QUICK if options.quick else FULL)
     report = Report(workload.label, options.quick)
-    start = perf_counter()
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(TemporaryDirectory(prefix="sapwood-bench-")))
-        status = stack.enter_context((console or Console(stderr=True)).status("preparing"))
-        try:
-            judged = sizes is FULL and options.nitf is not None
-            bench = _Bench(workload, sizes, report, judged, folder)
-            for name, experiment in EXPERIMENTS.items():
-                if name in (options.only or EXPERIMENTS):
-                    status.update(f"spark: {name}")
-                    experiment(bench)
-        except KeyboardInterrupt:
-            report.interrupted = True
-        finally:
-            report.seconds = round(perf_counter() - start, 1)
-            if options.out is not None:
-                _write(report, options.out)
-    return report
-
-
-def _write(report: Report, folder: Path) -> None:
-    from sapwood.bench import charts
-
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "spark.json").write_text(report.to_json() + "\n", encoding="utf-8")
-    charts.write(report, folder, "spark")
+    judged = sizes is FULL and options.nitf is not None
+    with TemporaryDirectory(prefix="sapwood-bench-") as folder:
+        return session.run(
+            "spark",
+            experiments,
+            lambda: _Bench(workload, sizes, report, judged, Path(folder)),
+            report,
+            options,
+            console,
+        )

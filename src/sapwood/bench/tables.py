@@ -5,13 +5,14 @@ from __future__ import annotations
 from rich.table import Table
 from rich.text import Text
 
-from sapwood.bench.report import Chart, Figure, Report
+from sapwood.bench.report import Cell, Chart, Figure, Listing, Report
 
 
 def tables(report: Report) -> list[Table]:
-    """The figures with their bars, then a table for each chart."""
+    """The figures with their bars, then a table for each chart and each listing."""
+    figures = [_figures(report)] if report.figures else []
     curves = [_curves(chart) for chart in report.drawn]
-    return [_figures(report), *curves] if report.figures else curves
+    return [*figures, *curves, *(_listed(listing) for listing in report.listings if listing.rows)]
 
 
 def _figures(report: Report) -> Table:
@@ -41,9 +42,7 @@ def _verdict(figure: Figure) -> Text:
 
 
 def _curves(chart: Chart) -> Table:
-    # As Text, because rich takes what a query has in brackets for its own marks.
-    table = Table(title=Text(chart.title), title_justify="left", title_style="bold", caption_justify="left")
-    table.caption = Text("; ".join(filter(None, (chart.y_label, chart.note))))
+    table = _titled(chart.title, "; ".join(filter(None, (chart.y_label, chart.note))))
     table.add_column(Text(chart.x_label), justify="right")
     drawn = [series for series in chart.series if series.points]
     for series in drawn:
@@ -54,6 +53,33 @@ def _curves(chart: Chart) -> Table:
     return table
 
 
+def _listed(listing: Listing) -> Table:
+    table = _titled(listing.title, listing.note)
+    table.add_column("", no_wrap=True)
+    for column in listing.columns:
+        table.add_column(Text(column), justify="right")
+    for row in listing.rows:
+        table.add_row(Text(row.label), *map(_cell, row.cells), style="dim" if row.published else "")
+    return table
+
+
+def _titled(title: str, caption: str) -> Table:
+    # As Text, because rich takes what a query has in brackets for its own marks.
+    return Table(
+        title=Text(title),
+        title_justify="left",
+        title_style="bold",
+        caption=Text(caption),
+        caption_justify="left",
+    )
+
+
+def _cell(value: Cell) -> str:
+    return "" if value is None else number(value)
+
+
 def number(value: float) -> str:
-    """Three digits, or all before the point."""
+    """Three digits, or all before the point; whole numbers that were counted as they are."""
+    if isinstance(value, int):
+        return f"{value:,}"
     return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"

@@ -54,9 +54,23 @@ class Timing:
         return median(self.own) / self.messages * 1e6
 
     @property
+    def milliseconds(self) -> float:
+        """The median time of one message, as papers have it."""
+        return self.microseconds / 1e3
+
+    @property
     def raw_microseconds(self) -> float:
         """The median time of parsing one message."""
         return median(self.raw) / self.messages * 1e6
+
+    def times(self, other: Timing) -> float:
+        """How many times as long as another, timed side by side, it takes: the median of the rounds."""
+        return median(mine / yours for mine, yours in zip(self.own, other.own, strict=True))
+
+    def without(self, part: Timing) -> Timing:
+        """What is left without a part of it that was timed side by side."""
+        own = tuple(mine - yours for mine, yours in zip(self.own, part.own, strict=True))
+        return Timing(own, self.raw, self.messages)
 
     def _ratios(self) -> list[float]:
         return [own / raw for own, raw in zip(self.own, self.raw, strict=True)]
@@ -109,15 +123,28 @@ def rounds(
 
     `own_pass` tells the seconds that its own work took. `warm_up` passes come first and do not count.
     """
+    return side_by_side([own_pass], messages, least=least, seconds=seconds, warm_up=warm_up)[0]
+
+
+def side_by_side(
+    passes: Sequence[Callable[[], float]],
+    messages: Sequence[bytes],
+    *,
+    least: int,
+    seconds: float = 0.0,
+    warm_up: int = 0,
+) -> list[Timing]:
+    """Times several passes by turns, all of them in every round: what is to be compared."""
     for _ in range(warm_up):
-        own_pass()
+        for own_pass in passes:
+            own_pass()
     gc.collect()
-    own: list[float] = []
     raw: list[float] = []
-    while len(own) < least or (sum(own) + sum(raw) < seconds and len(own) < MOST_ROUNDS):
+    own: list[tuple[float, ...]] = []
+    while len(own) < least or (sum(raw) + sum(map(sum, own)) < seconds and len(own) < MOST_ROUNDS):
         raw.append(raw_pass(messages))
-        own.append(own_pass())
-    return Timing(tuple(own), tuple(raw), len(messages))
+        own.append(tuple(own_pass() for own_pass in passes))
+    return [Timing(times, tuple(raw), len(messages)) for times in zip(*own, strict=True)]
 
 
 def warm(
