@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from operator import itemgetter
 from types import TracebackType
 from typing import NamedTuple
 
@@ -22,6 +23,8 @@ from sapwood.transform.conditions import ElementGraph
 from sapwood.transform.explain import PlanExplanation, explain
 from sapwood.transform.network import Network
 from sapwood.transform.unshared import PlanPerQuery
+
+_NUMBER = itemgetter(0)
 
 
 class Delivery(NamedTuple):
@@ -212,9 +215,10 @@ class Broker:
         answer = self._answer(source)
         self._published += 1
         name = self._published if id is None else id
-        by_number = self._by_number
-        numbered = sorted(answer.made)
-        made = [Delivery(by_number[number], name, body) for number, body in numbered]
+        ids, new = self._by_number, tuple.__new__  # which takes half of what the class itself does
+        made = [new(Delivery, (ids[number], name, body)) for number, body in sorted(answer.made, key=_NUMBER)]
+        if not len(self._matcher):
+            return made
         passed = [Delivery(subscriber, name, source.data) for subscriber in answer.matches]
         if made and passed:
             return sorted(made + passed, key=lambda delivery: self._number(delivery.subscription))
@@ -229,13 +233,16 @@ class Broker:
         found = self._matcher.index.find(message)
         if not self._transforming:
             return Answer(self._matcher.matches(found.places, found.slots), [])
+        numbers_of = self._numbers_of
         made = [
             (number, body)
             for entry, body in self._network.bodies(message, found)
-            for number in self._numbers_of[entry]
+            for number in numbers_of[entry]
         ]
-        filters = found.slots[~self._network.claimed(found.slots)]
-        return Answer(self._matcher.matches(None, filters), made)
+        slots = found.slots
+        if not len(slots):
+            return Answer(Matches(self._matcher, None, slots), made)
+        return Answer(self._matcher.matches(None, slots[~self._network.claimed(slots)]), made)
 
     def take_costs(self) -> dict[Hashable, float]:
         """Seconds spent on each subscription that is evaluated on its own, since this was last asked."""

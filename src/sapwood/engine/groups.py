@@ -8,7 +8,6 @@ the element that it starts from.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import pairwise
 
 import numpy as np
@@ -52,15 +51,13 @@ class Groups:
         at: list[int] = []
         places = document.places
         for element in _below(document, starts):
-            place = places[element]
-            marks = place.groups if place.groups is not None else place.read_groups()
-            if marks is NOTHING:
-                continue
-            if place.group_reach is None:
-                place.group_reach = self._anchorings.reach(marks, document.tag_path(element))
-            groups.append(place.group_reach[0])
-            levels.append(place.group_reach[1])
-            at.append(element)
+            reach = places[element].group_reach
+            if reach is None:
+                reach = self._read_reach(document, element)
+            if reach is not _NO_REACH:
+                groups.append(reach[0])
+                levels.append(reach[1])
+                at.append(element)
         if not at:
             return Reached(NOTHING, NOTHING, NOTHING, len(document))
         ends = np.repeat(np.array(at, np.int32), [len(run) for run in groups])
@@ -69,6 +66,18 @@ class Groups:
         group, start = np.concatenate(groups), ancestry.at(ends, np.concatenate(levels))
         kept = wanted.take(start)
         return Reached(group[kept], start[kept], ends[kept], len(document))
+
+    def _read_reach(self, document: Document, element: int) -> tuple[Ints, Ints]:
+        place = document.places[element]
+        marks = place.machine.groups(place)
+        reach = (
+            self._anchorings.reach(marks, document.tag_path(element)) if marks is not NOTHING else _NO_REACH
+        )
+        place.group_reach = reach
+        return reach
+
+
+_NO_REACH = NOTHING, NOTHING
 
 
 class Reached:
@@ -90,10 +99,12 @@ class Reached:
         return self._ends[found[0] : found[1]] if found is not None else []
 
 
-def _below(document: Document, elements: list[int]) -> Iterator[int]:
+def _below(document: Document, elements: list[int]) -> list[int]:
     """The elements inside of any of these, each once, in document order."""
+    below: list[int] = []
     done = 0
     for element in elements:
         end = document.ends[element]
-        yield from range(max(element + 1, done), end)
+        below += range(max(element + 1, done), end)
         done = max(done, end)
+    return below

@@ -102,7 +102,6 @@ class Place(dict[str, "Place"]):
         "attributes",
         "changes",
         "group_reach",
-        "groups",
         "machine",
         "members",
         "reach",
@@ -121,7 +120,6 @@ class Place(dict[str, "Place"]):
         self.changes: list[int] = []  # slots come, or, as ~slot, gone since `slots` was made
         self.anchors: Ints | None = None
         self.reach: tuple[Ints, Ints] | None = None  # kept for `join`
-        self.groups: Ints | None = None
         self.group_reach: tuple[Ints, Ints] | None = None  # kept for `groups`
         self.attributes: AttributeProbes | None = None
         self.text: Probe | None = None
@@ -142,12 +140,6 @@ class Place(dict[str, "Place"]):
             self.machine.read(self)
         assert self.anchors is not None
         return self.anchors
-
-    def read_groups(self) -> Ints:
-        """The groups of the paths that end here."""
-        if self.groups is None:
-            self.groups = self.machine.groups(self)
-        return self.groups
 
 
 class Machine:
@@ -177,7 +169,7 @@ class Machine:
         self._places_with.clear()
         self._spent = self._places = 0
         self._nowhere = Place(self, [])
-        self._nowhere.slots = self._nowhere.anchors = self._nowhere.groups = NOTHING
+        self._nowhere.slots = self._nowhere.anchors = NOTHING
         self.root = Place(self, [ROOT])
         if ROOT in self.stops:
             self._equip(self.root, self.stops[ROOT].targets)
@@ -277,6 +269,7 @@ class Machine:
         place.changes.clear()
 
     def groups(self, place: Place) -> Ints:
+        """The groups of the paths that end at the Place."""
         stops = [self.stops[member] for member in place.members if member in self.stops]
         numbers = [number for stop in stops for number in stop.here.groups]
         return np.array(numbers, np.int32) if numbers else NOTHING
@@ -355,7 +348,7 @@ class Machine:
         for place in self._places_with.get(state, ()):
             few = len(place.changes) < _MOST_CHANGES
             if kind == "groups":
-                place.groups = place.group_reach = None
+                place.group_reach = None
             elif kind == "slots" and few and place.slots is not None and place.anchors is not None:
                 place.changes.append(change)
             else:

@@ -106,6 +106,7 @@ class Network:
         self._number_of: dict[str, int] = {}  # by the transformation's key
         self._slot_of: dict[str, int] = {}  # by the binding's key
         self.bindings: dict[int, Binding] = {}  # by slot
+        self.hops = 0  # bindings by way of another element
         self.alone: dict[int, int] = {}  # slot → the entry that is evaluated on its own
         self._mine: NDArray[np.bool_] = np.zeros(16, np.bool_)
         self.templates: dict[int, SharedTemplate] = {}
@@ -184,6 +185,7 @@ class Network:
                 self._index.remove(slot)
                 return False
             hop = self._index.group(_symbols(rest)) if rest else None
+            self.hops += bool(rest)
             exact = exact and not (rest and rest[-1].conditions)
             self._slot_of[key] = slot
             self.bindings[slot] = Binding(key, entry.text, exact, hop)
@@ -225,6 +227,7 @@ class Network:
         self._index.text_needed -= not binding.exact
         if binding.hop is not None:
             self._index.ungroup(binding.hop)
+            self.hops -= 1
         self._discard(entry.slot)
 
     def _discard(self, slot: int) -> None:
@@ -273,7 +276,7 @@ class Network:
         """Which of the slots are transformations'."""
         return self._mine.take(slots, mode="clip")
 
-    def bodies(self, message: Message, found: Found) -> Iterator[tuple[int, bytes]]:
+    def bodies(self, message: Message, found: Found) -> list[tuple[int, bytes]]:
         """The entries that make something of a message in which this was found, and what."""
         return Run(self, self._index, message, found).bodies()
 

@@ -54,16 +54,22 @@ class Run:
         self._pieces: dict[tuple[int, int], bytes] = {}
         self._bodies: dict[tuple[int, Nodes], bytes] = {}
 
-    def bodies(self) -> Iterator[tuple[int, bytes]]:
+    def bodies(self) -> list[tuple[int, bytes]]:
         """The entries that make something of the message, and what."""
+        made: list[tuple[int, bytes]] = []
+        bindings, known = self._network.bindings, self._bodies
         for slot, nodes in self._bound():
-            for number, template in self._network.bindings[slot].entries.items():
+            for number, template in bindings[slot].entries.items():
                 key = template, nodes
-                body = self._bodies.get(key)
+                body = known.get(key)
                 if body is None:
-                    body = self._bodies[key] = self._body(number, template, nodes)
+                    body = known[key] = self._body(number, template, nodes)
                 if body is not _TOO_LARGE:
-                    yield number, body
+                    made.append((number, body))
+        made += self._bodies_alone()
+        return made
+
+    def _bodies_alone(self) -> Iterator[tuple[int, bytes]]:
         alone = self._alone()
         for number, groups in (*self._walked(alone), *self._refined(alone)):
             if sum(map(len, groups)) > self._index.limits.result:
@@ -72,15 +78,19 @@ class Run:
                 yield number, self._template_alone(number).body(groups)
 
     def _body(self, number: int, template: int, nodes: Nodes) -> bytes:
-        pieces: list[bytes] = []
+        shared = self._network.templates[template]
         room = self._index.limits.result
+        if len(nodes) == 1:  # the frequent case
+            piece = self._group(shared, nodes[0])
+            return shared.template.alone(piece) if len(piece) <= room else self._too_large(number)
+        pieces: list[bytes] = []
         for node in nodes:
             piece = self._piece(template, node)
             pieces.append(piece)
             room -= len(piece)
             if room < 0:
                 return self._too_large(number)
-        return self._network.templates[template].template.body(pieces)
+        return shared.template.body(pieces)
 
     def _too_large(self, number: int) -> bytes:
         limit = self._index.limits.result
@@ -119,8 +129,10 @@ class Run:
             return
         bindings = self._network.bindings
         found = list(_grouped(self._found, len(self._document)))
-        anchors = {node for slot, nodes in found if bindings[slot].hop is not None for node in nodes}
-        onward = self._index.reached(self._found, sorted(anchors)) if anchors else None
+        onward: Reached | None = None
+        if self._network.hops:
+            anchors = {node for slot, nodes in found if bindings[slot].hop is not None for node in nodes}
+            onward = self._index.reached(self._found, sorted(anchors))
         for slot, nodes in found:
             binding = bindings[slot]
             if binding.hop is not None and onward is not None:
@@ -136,13 +148,13 @@ class Run:
         key = template, node
         piece = self._pieces.get(key)
         if piece is None:
-            shared = self._network.templates[template]
-            if shared.copies is not None and self._sliced:
-                piece = self._copied(shared.copies, node)
-            else:
-                piece = self._writer.group(shared.template, self._lists(shared, node))
-            self._pieces[key] = piece
+            piece = self._pieces[key] = self._group(self._network.templates[template], node)
         return piece
+
+    def _group(self, shared: SharedTemplate, node: int) -> bytes:
+        if shared.copies is not None and self._sliced:
+            return self._copied(shared.copies, node)
+        return self._writer.group(shared.template, self._lists(shared, node))
 
     def _copied(self, parts: tuple[bytes | int, ...], node: int) -> bytes:
         """What the writer would make of constants and elements that are copied as they stand."""

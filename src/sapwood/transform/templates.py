@@ -43,6 +43,10 @@ class Template:
         before, after = transformation.before.encode(), transformation.after.encode()
         return Template(before, tuple(parts), after, transformation.spaced)
 
+    def alone(self, group: bytes) -> bytes:
+        """The result, of one group."""
+        return b"%b%b%b" % (self.before, group, self.after) if self.before or self.after else group
+
     def body(self, groups: Iterable[bytes]) -> bytes:
         """The result, of its groups."""
         return b"%b%b%b" % (self.before, (b" " if self.spaced else b"").join(groups), self.after)

@@ -82,20 +82,21 @@ class PlanPerQuery:
             if groups:
                 yield number, groups
 
-    def bodies(self, message: Message, found: Found) -> Iterator[tuple[int, bytes]]:
+    def bodies(self, message: Message, found: Found) -> list[tuple[int, bytes]]:
         """The queries that make something of a message, and what."""
+        made: list[tuple[int, bytes]] = []
         assert found.evaluator is not None
         document, on_tree = found.evaluator.document, self._index.refiner.on_tree
         writer = Writer(document, Fragments(document, lambda use: on_tree(message, use)))
         for number, groups in self.groups(found):
             template = self._templates[number]
-            yield number, template.body([writer.group(template, group.lists) for group in groups])
+            made.append((number, template.body([writer.group(template, group.lists) for group in groups])))
         for number, refined in self._refined.items():
             template = self._templates[number]
             rows = on_tree(message, partial(_refined_groups, refined))
-            made = [writer.group(template, lists) for lists in rows]
-            if made:
-                yield number, template.body(made)
+            if rows:
+                made.append((number, template.body([writer.group(template, lists) for lists in rows])))
+        return made
 
 
 def _refined_groups(refined: RefinedTransformation, tree: Any) -> list[list[list[Item]]]:
