@@ -110,7 +110,7 @@ def test_a_source_that_is_not_there(
     ("query", "language", "told"),
     [
         ("//a", "for-where-return", "expected 'for $v in path'"),
-        ("for $a in //a return $a", "xpath", "found '$a'"),
+        ("for $a in //a return $a", "xpath", "a for-where-return query, not a filter"),
         ("//a", "sql", "there is no language 'sql'"),
     ],
 )

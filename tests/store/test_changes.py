@@ -106,10 +106,10 @@ REFUSED: list[tuple[Callable[[SubscriptionStore], object], str]] = [
     (lambda s: s.add("s", "//a", language=[]), "no language"),  # type: ignore[arg-type]
     (lambda s: s.add("s", "//a["), "the query ends"),
     (lambda s: s.add("s", "//a", language="for-where-return"), "expected 'for [$]v in path'"),
-    (lambda s: s.add("s", MADE, language="xpath"), "unexpected character '[{]'"),
+    (lambda s: s.add("s", MADE, language="xpath"), "a for-where-return query, not a filter"),
     (lambda s: s.add("s", "for $a in //a"), "'return'"),
     (lambda s: s.add("s", "for $a in //q:a return $a"), "prefix 'q' is not declared"),
-    (lambda s: s.replace("there", MADE, language="xpath"), "unexpected character '[{]'"),
+    (lambda s: s.replace("there", MADE, language="xpath"), "a for-where-return query, not a filter"),
     (lambda s: s.add("s", ""), "the query is empty"),
     (lambda s: s.add("s", "//q:a"), "prefix 'q' is not declared"),
     (lambda s: s.replace("there", "//a["), "the query ends"),
