@@ -225,14 +225,17 @@ def test_ctrl_c_finishes_the_batch_and_the_next_run_goes_on(folder: Path, java: 
         out, err = process.communicate(timeout=300)
     assert process.returncode == 0, err
     rest = [json.loads(line) for line in out.splitlines()]
-    assert [line["batch"] for line in rest[:-1]] == list(range(done, FILES))
-    assert rest[0]["messages"] == MESSAGES
-    assert rest[0]["rejects"] == 1
-    assert rest[0]["reasons"] == {"mismatched tag": 1}
-    assert rest[0]["messages_per_second"] > 0
+    batches = rest[:-1]
+    # Stopped between two of Spark's logs, the next run may take two files into its first batch.
+    assert len(batches) in (FILES - done, FILES - done - 1)
+    assert [line["batch"] for line in batches] == list(range(done, done + len(batches)))
+    assert sum(line["messages"] for line in batches) == MESSAGES * (FILES - done)
+    assert batches[-1]["rejects"] == 1
+    assert batches[-1]["reasons"] == {"mismatched tag": 1}
+    assert batches[-1]["messages_per_second"] > 0
     assert delivered() == expected()
     page = (folder / "reports" / "page.html").read_text("utf-8")
-    assert f"Batches 0 to {FILES - 1}" in page  # of the run before, too
+    assert f"Batches 0 to {done + len(batches) - 1}" in page  # of the run before, too
     assert "//c[count(d) = 1]" in page
     assert (folder / "noise.txt").stat().st_size > 0
     assert (folder / "checkpoint" / "spark.log").exists()
