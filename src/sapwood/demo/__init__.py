@@ -115,7 +115,7 @@ def _finish(console: Console, display: Display, out: Path, outcomes: list[Outcom
     report = out / "report.html"
     write_report(report, NAME, outcomes, queries)
     if wrong:
-        console.print(f"[bold red]different from a matcher in one process:[/] {escape(', '.join(wrong))}")
+        console.print(f"[bold red]different from a broker in one process:[/] {escape(', '.join(wrong))}")
     elif checked:
         console.print(
             f"[green]Checked:[/] {checked:,} messages went to exactly those subscriptions that a matcher in"
@@ -138,7 +138,7 @@ def _what_next(console: Console, out: Path, report: Path) -> None:
     first = next(iter(sorted((out / "inbox").iterdir())))
     lines = {
         "charts": str(report),
-        "deliveries": f"{out / 'deliveries'}, in Parquet: message_id, subscription, version",
+        "deliveries": f"{out / 'deliveries'}, in Parquet: message_id, subscription, body, version",
         "refused": f"{out / 'rejects'}, with reason, line and column",
         "the pipeline": f"{out / 'pipeline.toml'}",
         "again, with news": f"cp {first} {out / 'inbox' / 'more.xmll'}"
