@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from operator import itemgetter
 from types import TracebackType
@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from sapwood.engine.explain import Explanation
 from sapwood.engine.limits import Limits, Tuning
-from sapwood.engine.matcher import MANY, Matcher, Source, collection_paused
+from sapwood.engine.loading import OnError, add_all, collection_paused
+from sapwood.engine.matcher import Matcher, Source
 from sapwood.engine.matches import Matches
 from sapwood.engine.pack import PackError, pack, unpack
 from sapwood.engine.reader import Message
@@ -111,25 +112,14 @@ class Broker:
     def subscribe_many(
         self,
         pairs: Iterable[tuple[Hashable, str]],
-        on_error: Callable[[Hashable, ValueError], None] | None = None,
+        on_error: OnError | None = None,
     ) -> None:
         """Subscribes many at once, in order.
 
         What cannot be subscribed is told to `on_error`, and the rest go in; without it, the error is raised
         with a note that names the subscription, and those before it stay.
         """
-        before = len(self)
-        with collection_paused(lambda: len(self) - before > MANY):
-            for i, (id, query) in enumerate(pairs):
-                if i == MANY:
-                    self._matcher.index.machine.forget()
-                try:
-                    self.subscribe(id, query)
-                except ValueError as error:
-                    if on_error is None:
-                        error.add_note(f"in the query of subscription {id!r}")
-                        raise
-                    on_error(id, error)
+        add_all(pairs, self.subscribe, on_error, self._matcher.index.machine)
 
     def unsubscribe(self, id: Hashable) -> None:
         """Ends a subscription; KeyError if there is none."""

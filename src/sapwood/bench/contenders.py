@@ -15,7 +15,7 @@ from sapwood import Matcher
 from sapwood.bench.report import Role
 from sapwood.bench.timing import clock
 from sapwood.engine.index import Found, Index
-from sapwood.engine.matcher import collection_paused
+from sapwood.engine.loading import collection_paused
 from sapwood.engine.reader import Message
 from sapwood.lang.transformation import Transformation
 from sapwood.transform.conditions import ElementGraph

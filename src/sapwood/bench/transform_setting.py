@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sapwood.bench import sources
 from sapwood.bench.setting import Notebook
 from sapwood.bench.sources import Source
-from sapwood.engine.matcher import collection_paused
+from sapwood.engine.loading import collection_paused
 from sapwood.lang.fwr import compile_transformation
 from sapwood.lang.transformation import Transformation
 from sapwood.workload import Dtd, load_dtd

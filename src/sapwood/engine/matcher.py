@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -16,6 +14,7 @@ from numpy.typing import NDArray
 from sapwood.engine.explain import Explanation, explain
 from sapwood.engine.index import Index
 from sapwood.engine.limits import Limits, Tuning
+from sapwood.engine.loading import OnError, add_all, collection_paused
 from sapwood.engine.machine import Place
 from sapwood.engine.matches import Matches, Node
 from sapwood.engine.pack import PackError, pack, unpack
@@ -27,26 +26,6 @@ from sapwood.engine.why import Why, why
 from sapwood.lang.query import Query, compile_query
 
 Source = bytes | bytearray | memoryview | str
-MANY = 1_000
-"""From so many new queries at once, making all places anew is cheaper than spreading each query to them."""
-
-
-@contextmanager
-def collection_paused(worthwhile: Callable[[], bool]) -> Iterator[None]:
-    """No garbage is made while queries are loaded, and looking for it all the time takes a third of it.
-
-    Instead, where it is worthwhile, all that was made is looked through once, so that the collector takes it
-    for old and leaves it alone.
-    """
-    paused = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if paused:
-            gc.enable()
-            if worthwhile():
-                gc.collect()
 
 
 class _Subscription:
@@ -123,25 +102,14 @@ class Matcher:
     def add_many(
         self,
         pairs: Iterable[tuple[Hashable, str]],
-        on_error: Callable[[Hashable, ValueError], None] | None = None,
+        on_error: OnError | None = None,
     ) -> None:
         """Subscribes many at once, in order.
 
         What cannot be subscribed is told to `on_error`, and the rest go in; without it, the error is raised
         with a note that names the subscription, and those before it stay.
         """
-        before = len(self)
-        with collection_paused(lambda: len(self) - before > MANY):
-            for i, (id, query) in enumerate(pairs):
-                if i == MANY:
-                    self._index.machine.forget()
-                try:
-                    self.add(id, query)
-                except ValueError as error:
-                    if on_error is None:
-                        error.add_note(f"in the query of subscription {id!r}")
-                        raise
-                    on_error(id, error)
+        add_all(pairs, self.add, on_error, self._index.machine)
 
     def remove(self, id: Hashable) -> None:
         """Ends a subscription; KeyError if there is none."""
