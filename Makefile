@@ -46,7 +46,7 @@ format: setup
 	$(BIN)/ruff format .
 
 test: java lint
-	$(BIN)/pytest -n 2 --dist loadfile
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 bench: setup
 	$(BIN)/sapwood bench filter $(if $(NITF),--nitf $(NITF))
