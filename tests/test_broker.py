@@ -7,8 +7,19 @@ from collections.abc import Callable
 
 import pytest
 
-from sapwood import Broker, Delivery, Explanation, Limits, MessageError, PlanExplanation, QueryError, Tuning
+from sapwood import (
+    Broker,
+    Delivery,
+    Explanation,
+    Limits,
+    Matcher,
+    MessageError,
+    PlanExplanation,
+    QueryError,
+    Tuning,
+)
 from sapwood.engine import refine
+from sapwood.engine.pack import PackError
 from tests.transform_strategies import NAMESPACES, random_document, random_family
 
 REPORT = (
@@ -385,3 +396,10 @@ def test_limits_count_the_bytes_as_they_came() -> None:
     broker = Broker(limits=Limits(bytes=len(message)))
     broker.subscribe("q", "for $a in /a return count($a)")
     assert [d.body for d in broker.publish(message)] == [b"1"]
+
+
+def test_what_was_packed_by_one_is_not_unpacked_by_the_other() -> None:
+    with pytest.raises(PackError, match=r"no packed Broker: Matcher\.unpack reads them"):
+        Broker.unpack(Matcher().pack())
+    with pytest.raises(PackError, match=r"no packed Matcher: Broker\.unpack reads them"):
+        Matcher.unpack(Broker().pack())

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from sapwood.engine.explain import Explanation
 from sapwood.engine.limits import Limits, Tuning
-from sapwood.engine.loading import OnError, add_all, collection_paused
+from sapwood.engine.loading import OnError, add_all
 from sapwood.engine.matcher import Matcher, Source
 from sapwood.engine.matches import Matches
-from sapwood.engine.pack import PackError, pack, unpack
+from sapwood.engine.pack import pack, unpack
 from sapwood.engine.reader import Message
 from sapwood.lang.flwor import is_flwor
 from sapwood.lang.fwr import compile_transformation
@@ -270,11 +270,7 @@ class Broker:
 
         Like any pickle, the bytes must come from someone you trust. PackError if another version made them.
         """
-        with collection_paused(lambda: False):
-            broker = unpack(data)
-        if not isinstance(broker, Broker):
-            raise PackError("these bytes are a packed matcher: Matcher.unpack reads them")
-        return broker
+        return unpack(data, Broker)
 
     def __getstate__(self) -> dict[str, object]:
         """Without the DTD, which only explains."""

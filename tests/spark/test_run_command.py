@@ -230,9 +230,9 @@ def test_ctrl_c_finishes_the_batch_and_the_next_run_goes_on(folder: Path, java: 
     assert len(batches) in (FILES - done, FILES - done - 1)
     assert [line["batch"] for line in batches] == list(range(done, done + len(batches)))
     assert sum(line["messages"] for line in batches) == MESSAGES * (FILES - done)
-    assert batches[-1]["rejects"] == 1
-    assert batches[-1]["reasons"] == {"mismatched tag": 1}
-    assert batches[-1]["messages_per_second"] > 0
+    assert sum(line["rejects"] for line in batches) == FILES - done  # one in every file
+    assert all(line["reasons"] == {"mismatched tag": line["rejects"]} for line in batches)
+    assert all(line["messages_per_second"] > 0 for line in batches)
     assert delivered() == expected()
     page = (folder / "reports" / "page.html").read_text("utf-8")
     assert f"Batches 0 to {done + len(batches) - 1}" in page  # of the run before, too

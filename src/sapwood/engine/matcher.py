@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from sapwood.engine.explain import Explanation, explain
 from sapwood.engine.index import Index
 from sapwood.engine.limits import Limits, Tuning
-from sapwood.engine.loading import OnError, add_all, collection_paused
+from sapwood.engine.loading import OnError, add_all
 from sapwood.engine.machine import Place
 from sapwood.engine.matches import Matches, Node
-from sapwood.engine.pack import PackError, pack, unpack
+from sapwood.engine.pack import pack, unpack
 from sapwood.engine.reader import Message
 from sapwood.engine.rows import Rows
 from sapwood.engine.select import Selection
@@ -283,11 +283,7 @@ class Matcher:
 
         Like any pickle, the bytes must come from someone you trust. PackError if another version made them.
         """
-        with collection_paused(lambda: False):
-            matcher = unpack(data)
-        if not isinstance(matcher, Matcher):
-            raise PackError("these bytes are a packed broker: Broker.unpack reads them")
-        return matcher
+        return unpack(data, Matcher)
 
     def save(self, path: str | Path) -> None:
         """Writes the packed matcher to a file, all or nothing."""

@@ -11,8 +11,12 @@ from __future__ import annotations
 
 import pickle
 import zlib
+from typing import TypeVar
 
+from sapwood.engine.loading import collection_paused
 from sapwood.errors import SapwoodError
+
+T = TypeVar("T")
 
 _MAGIC = b"SAPWOOD-INDEX "
 _FORMAT = b"2"
@@ -27,7 +31,17 @@ def pack(matcher: object) -> bytes:
     return b"%b%b %08x\n%b" % (_MAGIC, _FORMAT, zlib.crc32(content), content)
 
 
-def unpack(data: bytes) -> object:
+def unpack(data: bytes, kind: type[T]) -> T:
+    """What was packed, which must be of that kind."""
+    with collection_paused(lambda: False):
+        found = _loaded(data)
+    if not isinstance(found, kind):
+        other = type(found).__name__
+        raise PackError(f"these bytes are no packed {kind.__name__}: {other}.unpack reads them")
+    return found
+
+
+def _loaded(data: bytes) -> object:
     head, newline, _ = data[:64].partition(b"\n")
     if not (newline and head.startswith(_MAGIC)):
         raise PackError("these bytes are no packed matcher; compile the queries anew")
