@@ -118,8 +118,8 @@ def _finish(console: Console, display: Display, out: Path, outcomes: list[Outcom
         console.print(f"[bold red]different from a broker in one process:[/] {escape(', '.join(wrong))}")
     elif checked:
         console.print(
-            f"[green]Checked:[/] {checked:,} messages went to exactly those subscriptions that a matcher in"
-            " one process finds.",
+            f"[green]Checked:[/] {checked:,} messages went to exactly those subscriptions that a broker in"
+            " one process finds, with what was made for each.",
             highlight=False,
         )
     _what_next(console, out, report)
