@@ -88,6 +88,7 @@ def test_subscriptions_are_chosen_by_subscriber_and_activity(store: Subscription
 
 
 MADE = "for $a in //a return <made>{$a}</made>"
+JOINED = "S//a->x JOIN{x = y, 1 day} S//b->y"
 
 REFUSED: list[tuple[Callable[[SubscriptionStore], object], str]] = [
     (lambda s: s.add("there", "//b"), "subscription 'there' already"),
@@ -101,12 +102,16 @@ REFUSED: list[tuple[Callable[[SubscriptionStore], object], str]] = [
     (lambda s: s.add("s", None), "must be a string, not NoneType"),  # type: ignore[arg-type]
     (lambda s: s.add("s", "//a", subscriber="\0"), "NUL"),
     (lambda s: s.add("s", "//a", active="no"), "True or False"),  # type: ignore[arg-type]
-    (lambda s: s.add("s", "//a", language="sql"), "no language 'sql'; there are: xpath, for-where-return"),
+    (lambda s: s.add("s", "//a", language="sql"), "no language 'sql'; there are: xpath, for-where"),
     (lambda s: s.add("s", "//a", language=""), "no language ''"),
     (lambda s: s.add("s", "//a", language=[]), "no language"),  # type: ignore[arg-type]
     (lambda s: s.add("s", "//a["), "the query ends"),
     (lambda s: s.add("s", "//a", language="for-where-return"), "expected 'for [$]v in path'"),
     (lambda s: s.add("s", MADE, language="xpath"), "a for-where-return query, not a filter"),
+    (lambda s: s.add("s", JOINED, language="xpath"), "a join query, not a filter"),
+    (lambda s: s.add("s", JOINED, language="for-where-return"), "a join query, not for-where-return"),
+    (lambda s: s.add("s", MADE, language="xscl"), "a for-where-return query, not a join"),
+    (lambda s: s.add("s", "S//a->x JOIN{x = y, 1 m} S//b->y"), "no unit 'm'"),
     (lambda s: s.add("s", "for $a in //a"), "'return'"),
     (lambda s: s.add("s", "for $a in //q:a return $a"), "prefix 'q' is not declared"),
     (lambda s: s.replace("there", MADE, language="xpath"), "a for-where-return query, not a filter"),
@@ -191,7 +196,7 @@ def test_many_readings_may_be_left_unfinished(store: SubscriptionStore) -> None:
 
 
 def test_the_languages_are_listed_once() -> None:
-    assert list(LANGUAGES) == ["xpath", "for-where-return"]
+    assert list(LANGUAGES) == ["xpath", "for-where-return", "xscl"]
 
 
 def test_the_language_is_told_by_the_text(store: SubscriptionStore) -> None:
@@ -204,15 +209,19 @@ def test_the_language_is_told_by_the_text(store: SubscriptionStore) -> None:
         "<all>{ for $a in //a return $a }</all>",
         "for",
         "let $l := //a for $a in $l return $a",
+        JOINED,
+        "FROM news//a",
     ]
     for number, text in enumerate(texts):
         store.add(str(number), text)
     made = "for-where-return"
-    assert spoken() == ["xpath", made, made, "xpath", made]
+    assert spoken() == ["xpath", made, made, "xpath", made, "xscl", "xscl"]
     store.replace("0", MADE)
     store.replace("1", "//a")
     store.replace("2", MADE, language=made)
-    assert spoken() == [made, "xpath", made, "xpath", made]
+    store.replace("5", "//a", language="xscl")
+    store.replace("6", "//a")
+    assert spoken() == [made, "xpath", made, "xpath", made, "xscl", "xpath"]
     store.deactivate("0")
     store.activate("0")
     assert spoken()[0] == made

@@ -52,7 +52,7 @@ def test_what_is_refused_is_told_in_order_and_the_rest_goes_in(store: Subscripti
     assert [id for id, _ in refused] == [row.id for row in new]
     assert dict(refused)["2"].endswith("but the query ends")
     assert dict(refused)["3"] == "there is a subscription '3' already"
-    assert dict(refused)["4"] == "there is no language 'sql'; there are: xpath, for-where-return"
+    assert dict(refused)["4"] == "there is no language 'sql'; there are: xpath, for-where-return, xscl"
     assert [(s.id, s.query, s.active) for s in store.subscriptions()] == [
         ("there", "//old", True),
         ("1", "//a", True),

@@ -21,48 +21,23 @@ from itertools import pairwise
 
 from sapwood.errors import QueryError
 from sapwood.lang import ast, hints
-from sapwood.lang.ast import flattened
 from sapwood.lang.constructor import ConstructorReader, Tag
+from sapwood.lang.enclosed import FLWOR_START, Enclosed, ExpressionReader
 from sapwood.lang.escaping import NO_XML
 from sapwood.lang.lexer import NAME, tokens_from, unknown
-from sapwood.lang.parser import parse_inside
 from sapwood.lang.transformation import Standing
 
-_NO_OPERATOR = r"(?!(?:and|or|div|mod)\b)"
-_START = re.compile(
-    rf"\s*(?:<|\(:|(?:for|let)\s*(?:\$|\(:)|(?:for|let)\s+{_NO_OPERATOR}{NAME}\s+(?:in\b|:=)"
-    rf"|(?:declare|import|xquery)\s+{_NO_OPERATOR}{NAME}\s)"
-)
 _KEYWORD = re.compile(rf"\s*({NAME})(?![\w.\-·:])")
 _VARIABLE = re.compile(rf"\s*\$({NAME})")
-_SPACE = re.compile(r"\s*")
-_XQUERY = re.compile(rf"({NAME})\s*[({{$\"']|({NAME})\s+{NAME}\s*\{{|\(:")
 _DOCUMENT = ("doc", "msg")
 _MOST_VARIABLES = 20
 _LARGEST = 20_000
 """characters that the `let` variables in one expression may stand for"""
-_OF_CONTEXT = frozenset(
-    {"string", "number", "name", "local-name", "namespace-uri", "string-length", "normalize-space"}
-)
 
 
 def is_flwor(text: str) -> bool:
     """Whether a text is meant as a for-where-return query: no XPath starts like one."""
-    return _START.match(text) is not None
-
-
-@dataclass(frozen=True, slots=True)
-class Enclosed:
-    """An expression, where it stands, and the prefixes that it may use."""
-
-    expr: ast.Expr
-    start: int
-    end: int
-    namespaces: Mapping[str, str]
-    standing: Standing = "content"
-    default_namespace: str = ""
-    taken: tuple[str, ...] = ()
-    """the attributes that its start tag has already"""
+    return FLWOR_START.match(text) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,16 +122,13 @@ def parse_flwor(text: str, namespaces: Mapping[str, str] | None = None) -> Flwor
     return _Parser(text, namespaces or {}).parse()
 
 
-class _Parser:
+class _Parser(ExpressionReader):
     def __init__(self, text: str, namespaces: Mapping[str, str]) -> None:
-        self._text = text
-        self._namespaces = namespaces
+        super().__init__(text, namespaces)
         root = ast.LocationPath(True, None, (), start=0, end=0)
-        self._variables: dict[str, ast.Expr] = dict.fromkeys(_DOCUMENT, root)
+        self._variables.update(dict.fromkeys(_DOCUMENT, root))
         self._lets: dict[str, Enclosed] = {}
         self._sizes: dict[str, int] = {}  # of what `let` variables stand for
-        self._of_attributes: set[str] = set()
-        self._scope: Mapping[str, str] = {}  # the namespaces of the wrapper
 
     def parse(self) -> Flwor:
         at = self._space(0)
@@ -279,27 +251,11 @@ class _Parser:
 
     # -- expressions -----------------------------------------------------------------------------------
 
-    def enclosed(self, start: int, tag: Tag, in_value: bool) -> tuple[Enclosed, Standing, int]:
-        """What the constructor asks for: the expression in braces."""
-        found, end = self._expression(start, tag.namespaces)
-        attributes = self.selects_attributes(found.expr)
-        standing: Standing = "attribute value" if in_value else "attributes" if attributes else "content"
-        taken = tag.attributes if standing == "attributes" else ()
-        match found.expr:
-            case ast.LocationPath(steps=(*_, last)) if last.test in taken:
-                raise self._error(f"the attribute {last.test} stands in <{tag.name}> already", found.start)
-        return replace(found, standing=standing, taken=taken), standing, end
-
     def _expression(self, at: int, scope: Mapping[str, str] | None = None) -> tuple[Enclosed, int]:
-        at = self._space(at)
-        self._refuse_xquery(at)
-        scope = self._scope if scope is None else scope
-        namespaces = {**self._namespaces, **scope} if scope else self._namespaces
-        expr, end = parse_inside(self._text, at, namespaces, self._variables)
-        self._check_context(expr)
-        found = Enclosed(expr, at, end, namespaces, default_namespace=scope.get("", ""))
+        found, end = super()._expression(at, scope)
         if self._sizes and self._written_out(found) > _LARGEST:
-            raise self._error(f"what 'let' stands for here has more than {_LARGEST:,} characters", at)
+            reason = f"what 'let' stands for here has more than {_LARGEST:,} characters"
+            raise self._error(reason, found.start)
         return found, end
 
     def _written_out(self, part: Enclosed) -> int:
@@ -307,61 +263,12 @@ class _Parser:
         used = _VARIABLE.findall(self._text, part.start, part.end)
         return sum(self._sizes.get(name, 0) for name in used)
 
-    def _refuse_xquery(self, at: int) -> None:
-        if is_flwor(self._text[at : at + 200]):
-            nested = "an element constructor" if self._text[at] == "<" else "a 'for' or 'let'"
-            raise self._unsupported(f"{nested} inside an expression", at)
-        match = _XQUERY.match(self._text, at)
-        word = (match[1] or match[2] or "(:") if match else ""
-        if word in hints.XQUERY_EXPRESSIONS:
-            raise self._unsupported(hints.XQUERY_EXPRESSIONS[word], at)
-
-    def _check_context(self, expr: ast.Expr) -> None:
-        """Outside predicates there is no context node that a path could start from."""
-        parts = [expr]
-        while parts:
-            part = parts.pop()
-            match part:
-                case ast.LocationPath(absolute=False, base=None):
-                    hint = "start it with /, $doc or a variable"
-                    raise self._error("a path that starts nowhere", part.start, hint)
-                case ast.Call(name="position" | "last" as name):
-                    raise self._error(f"{name}() counts in a predicate, and there is none here", part.start)
-                case ast.Call(name="lang"):
-                    raise self._error("lang() of what? There is no context node here", part.start)
-                case ast.Call(name=name, args=()) if name in _OF_CONTEXT:
-                    raise self._error(f"{name}() of what? There is no context node here", part.start)
-            parts += ast.operands(part)
-
-    def selects_attributes(self, expr: ast.Expr) -> bool:
-        """Whether the expression yields attribute nodes."""
-        match expr:
-            case ast.Variable(name=name):
-                return name in self._of_attributes
-            case ast.LocationPath(steps=steps, base=base):
-                moves = [step for step in steps if not (step.axis == "self" and step.test == "node()")]
-                if not moves:
-                    return base is not None and self.selects_attributes(base)
-                return moves[-1].axis == "attribute"
-            case ast.Filtered(base=base):
-                return self.selects_attributes(base)
-            case ast.Binary(op="|"):
-                sides = {self.selects_attributes(side) for side in flattened(expr, "|")}
-                if len(sides) > 1:
-                    raise self._error("a union of attributes and other nodes", expr.start)
-                return sides.pop()
-        return False
-
     # -- helpers ---------------------------------------------------------------------------------------
 
     def _keyword(self, at: int) -> tuple[str, int]:
         """The word at a place, and the place after it; empty if there is none."""
         match = _KEYWORD.match(self._text, at)
         return (match[1], match.end()) if match else ("", at)
-
-    def _space(self, at: int) -> int:
-        match = _SPACE.match(self._text, at)
-        return match.end() if match else at
 
     def _expected(self, wanted: str, at: int) -> QueryError:
         at = self._space(at)
@@ -381,12 +288,6 @@ class _Parser:
         if found == ",":
             hint = "put one expression in each pair of braces, inside an element"
         return self._error(f"expected {wanted}, but found {found!r}", at, hint)
-
-    def _unsupported(self, what: str, at: int) -> QueryError:
-        return self._error(f"XQuery allows {what}, Sapwood does not", at)
-
-    def _error(self, reason: str, position: int, hint: str | None = None) -> QueryError:
-        return QueryError(reason, self._text, position, hint)
 
 
 class _Wrapper:

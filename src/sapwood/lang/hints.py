@@ -104,6 +104,14 @@ def unknown_function(name: str) -> str | None:
     return XPATH2_FUNCTIONS.get(local) or XPATH2_KEYWORDS.get(local) or did_you_mean(local, RETURN_TYPES)
 
 
+def unknown_variable(name: str, known: Iterable[str], sign: str = "$") -> str:
+    """A hint naming the variables there are, the closest first of all."""
+    names = [f"{sign}{each}" for each in known]
+    close = did_you_mean(f"{sign}{name}", names)
+    there_are = f"there are {', '.join(names)}"
+    return f"{close} {there_are[0].upper()}{there_are[1:]}" if close else there_are
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str | None:
     """A hint naming the known word closest to the one written, if any is close."""
     close = get_close_matches(word, list(known), n=1)

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 from sapwood.errors import QueryError
 
-Kind = Literal["name", "number", "literal", "operator", "symbol", "variable", "end"]
+Kind = Literal["name", "number", "literal", "operator", "symbol", "variable", "binding", "end"]
 
 NAME = r"[^\W\d][\w.\-·]*"
 _TOKEN = re.compile(

@@ -50,7 +50,7 @@ XML_NAMESPACE = "http://www.w3.org/XML/1998/namespace"
 
 def parse(query: str, namespaces: Mapping[str, str] | None = None) -> Expr:
     """The syntax tree of the query; QueryError where it is not XPath 1.0."""
-    return _Parser(query, tokenize(query), namespaces or {}, {}).parse()
+    return Parser(query, tokenize(query), namespaces or {}, {}).parse()
 
 
 def parse_inside(
@@ -64,7 +64,7 @@ def parse_inside(
     variable = variables.get(plain[1]) if plain is not None and plain[1] else None
     if plain is not None and (not plain[1] or (variable is not None and type_of(variable) == "node-set")):
         return _plain_path(plain, variable), plain.end()
-    return _Parser(text, tokens_from(text, start), namespaces, variables).parse_first()
+    return Parser(text, tokens_from(text, start), namespaces, variables).parse_first()
 
 
 # Plain paths, by far the most frequent expressions, skip the parser: $v/a//b/@c
@@ -87,7 +87,9 @@ def _plain_path(match: re.Match[str], base: Expr | None) -> LocationPath:
     return LocationPath(base is None, base, tuple(steps), start=start, end=end)
 
 
-class _Parser:
+class Parser:
+    """Reads expressions from the tokens of a query."""
+
     def __init__(
         self, query: str, tokens: list[Token], namespaces: Mapping[str, str], variables: Mapping[str, Expr]
     ) -> None:
@@ -264,7 +266,7 @@ class _Parser:
             return replace(known, start=token.start, end=token.end)
         hint = "write the value itself, in quotes if it is a string"
         if self._variables:
-            hint = f"there are {', '.join(f'${name}' for name in self._variables)}"
+            hint = hints.unknown_variable(token.text[1:], self._variables)
         raise self._error(f"no variable {token.text!r} is declared", token.start, hint)
 
     def _call(self, name: Token) -> Call:

@@ -281,6 +281,14 @@ def predicates(conditions: Iterable[Condition]) -> tuple[Condition, ...]:
     return (FALSE,) if FALSE in merged else tuple(merged)
 
 
+def narrowed(path: Path, condition: Condition) -> Path:
+    """The path, its nodes meeting a further condition."""
+    if condition is TRUE or not path.steps:
+        return path
+    last = path.steps[-1]
+    return Path((*path.steps[:-1], Step(last.axis, last.test, predicates((*last.conditions, condition)))))
+
+
 def spelling(part: object) -> str:
     """A text that no other pattern has; for a path of bare names, the path as people write it."""
     if isinstance(part, Path):

@@ -14,6 +14,7 @@ from sapwood.lang.parser import parse
 from sapwood.lang.pattern import Axis, Condition, Has, Path, all_of, plain_step, spelling
 from sapwood.lang.rooted import rooted
 from sapwood.lang.translate import Reason, Translator
+from sapwood.lang.xscl import is_join
 
 # Plain paths, by far the most frequent queries, skip the parser: /a//b/*
 _PLAIN = re.compile(r"(?:/{1,2}(?:\*|[^\W\d][\w.\-]*))+")
@@ -64,6 +65,9 @@ def compile_query(text: str, namespaces: Mapping[str, str] | None = None) -> Que
     if is_flwor(text):
         hint = "a Matcher takes XPath 1.0 filters; a Broker takes both"
         raise QueryError("this is a for-where-return query, not a filter", text, 0, hint)
+    if is_join(text):
+        hint = "a Matcher takes XPath 1.0 filters; a Broker takes joins, too"
+        raise QueryError("this is a join query, not a filter", text, 0, hint)
     expr = parse(text, namespaces)
     translator = Translator()
     kind = type_of(expr)

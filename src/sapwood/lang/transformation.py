@@ -114,14 +114,18 @@ class Transformation:
     @property
     def template_key(self) -> str:
         """Equal for queries that make the same of the same bindings."""
-        made = (self.before, tuple(map(_spelt, self.template)), self.spaced, self.after)
+        made = (self.before, template_spelling(self.template), self.spaced, self.after)
         return blake2b(spelling(made).encode(), digest_size=16).hexdigest()
 
 
-def _spelt(part: str | Hole) -> object:
-    if isinstance(part, str):
-        return part
-    return (part.kind, part.standing, part.origin, part.paths, part.default_namespace, part.taken)
+def template_spelling(template: Template, origins: Mapping[int, int] | None = None) -> tuple[object, ...]:
+    """What is equal for templates that are filled alike, variables having perhaps other numbers."""
+    return tuple([part if isinstance(part, str) else _spelt(part, origins) for part in template])
+
+
+def _spelt(hole: Hole, origins: Mapping[int, int] | None) -> object:
+    origin = hole.origin if origins is None else origins[hole.origin]
+    return (hole.kind, hole.standing, origin, hole.paths, hole.default_namespace, hole.taken)
 
 
 def _joint_spelt(joint: Joint) -> object:

@@ -361,6 +361,10 @@ class Translator:
         self.weaken(expr, "a computed position")
         return TRUE
 
+    def narrowed(self, route: Route, conditions: tuple[ast.Expr, ...]) -> Route:
+        """The route, with further conditions on the nodes it reaches."""
+        return filtered(route, self._predicates(conditions, False, route.at_leaf or not route.steps))
+
     def step_predicates(self, step: ast.Step, positions: bool) -> tuple[Condition, ...]:
         if not step.predicates:
             return ()

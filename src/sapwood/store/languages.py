@@ -8,11 +8,13 @@ from sapwood.errors import StoreError
 from sapwood.lang.flwor import is_flwor
 from sapwood.lang.fwr import compile_transformation
 from sapwood.lang.query import compile_query
+from sapwood.lang.xscl import compile_join, is_join
 
-XPATH, FOR_WHERE_RETURN = "xpath", "for-where-return"
+XPATH, FOR_WHERE_RETURN, XSCL = "xpath", "for-where-return", "xscl"
 LANGUAGES: Mapping[str, Callable[[str, Mapping[str, str]], object]] = {
     XPATH: compile_query,
     FOR_WHERE_RETURN: compile_transformation,
+    XSCL: compile_join,
 }
 """Each with what raises QueryError unless it is given a query and the namespaces it may use."""
 
@@ -24,7 +26,9 @@ def language_of(query: str, given: str | None = None) -> str:
     """The language of a query: the given one, or else what its text looks like."""
     if given is not None:
         return given
-    return FOR_WHERE_RETURN if is_flwor(query) else XPATH
+    if is_flwor(query):
+        return FOR_WHERE_RETURN
+    return XSCL if is_join(query) else XPATH
 
 
 def check_query(query: str, language: str | None, namespaces: Mapping[str, str]) -> None:
