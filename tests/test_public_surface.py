@@ -126,7 +126,7 @@ def test_signatures_that_others_build_on() -> None:
     assert parameters(Broker.unsubscribe) == ["self", "id"]
     assert parameters(Broker.replace) == ["self", "id", "query"]
     assert parameters(Broker.publish)[:2] == ["self", "message"]
-    assert Delivery._fields == ("subscription", "message", "body")
+    assert Delivery._fields == ("subscription", "message", "body", "meeting")
 
 
 @pytest.mark.parametrize(

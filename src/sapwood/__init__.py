@@ -1,22 +1,30 @@
-"""Sapwood: match and reshape XML messages for very many standing queries at once."""
+"""Sapwood: match, reshape and join XML messages for very many standing queries at once."""
 
 from sapwood.broker import Broker, Delivery
 from sapwood.engine import Explanation, Limits, Matcher, Matches, Node, Tuning, Why
-from sapwood.errors import MessageError, QueryError, SapwoodError
+from sapwood.errors import LateMessage, MessageError, QueryError, SapwoodError
+from sapwood.join.explain import JoinExplanation
+from sapwood.join.meetings import Meeting
+from sapwood.join.state import State, TemplateState
 from sapwood.transform.explain import PlanExplanation
 
 __all__ = [
     "Broker",
     "Delivery",
     "Explanation",
+    "JoinExplanation",
+    "LateMessage",
     "Limits",
     "Matcher",
     "Matches",
+    "Meeting",
     "MessageError",
     "Node",
     "PlanExplanation",
     "QueryError",
     "SapwoodError",
+    "State",
+    "TemplateState",
     "Tuning",
     "Why",
 ]

@@ -1,43 +1,62 @@
-"""Filters and transformations together, in one process."""
+"""Filters, transformations and joins together, in one process."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+import logging
+from collections import Counter, deque
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
 from operator import itemgetter
+from time import time as clock
 from types import TracebackType
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sapwood.engine.evaluate import Evaluator
 from sapwood.engine.explain import Explanation
+from sapwood.engine.index import Found
 from sapwood.engine.limits import Limits, Tuning
 from sapwood.engine.loading import OnError, add_all
 from sapwood.engine.matcher import Matcher, Source
 from sapwood.engine.matches import Matches
 from sapwood.engine.pack import pack, unpack
 from sapwood.engine.reader import Message
+from sapwood.errors import LateMessage
+from sapwood.join.explain import JoinExplanation
+from sapwood.join.meetings import Meeting, Meetings
+from sapwood.join.network import Joins
+from sapwood.join.state import State
+from sapwood.join.times import Moment, TimePath, duration, seconds
 from sapwood.lang.flwor import is_flwor
 from sapwood.lang.fwr import compile_transformation
+from sapwood.lang.xscl import compile_join, is_join
 from sapwood.transform.conditions import ElementGraph
 from sapwood.transform.explain import PlanExplanation, explain
+from sapwood.transform.groups import TooManyGroups
 from sapwood.transform.network import Network
 from sapwood.transform.unshared import PlanPerQuery
 
 _NUMBER = itemgetter(0)
+_log = logging.getLogger(__name__)
 
 
 class Delivery(NamedTuple):
     """What a subscription gets of a message.
 
     `message` is the id that the message was published with, or else its number, counted from 1. `body` is the
-    message itself for a filter, and for a transformation what it makes of it: XML in UTF-8.
+    message itself for a filter, and for a transformation what it makes of it: XML in UTF-8. A join gets what
+    it makes of several messages as soon as the last of them is there, and `meeting` tells which, and which
+    of their nodes.
     """
 
     subscription: Hashable
     message: Hashable
     body: bytes
+    meeting: Meeting | None = None
 
 
 class Answer(NamedTuple):
@@ -46,21 +65,26 @@ class Answer(NamedTuple):
     matches: Matches
     made: list[tuple[int, bytes]]
     """by the subscription's number, in any order"""
+    joined: Meetings | None = None
+    """what it meets in joins, if there are any"""
 
 
 @dataclass(frozen=True, slots=True)
-class _Transforming:
-    """A subscription to a transformation: its place in the order, the network's entry, and its query."""
+class _Making:
+    """A subscription to a transformation or a join: its place in the order, its entry, and its query."""
 
     number: int
     entry: int
     text: str
+    joins: bool
 
 
 class Broker:
-    """Delivers messages to subscriptions: XPath filters, and for-where-return queries that reshape messages.
+    """Delivers messages to subscriptions: XPath filters, for-where-return queries that reshape messages, and
+    XSCL queries that join them with earlier ones.
 
-    Subscriptions may come and go between messages at any time. Not for use by several threads at once.
+    Subscriptions may come and go between messages at any time; a join sees only messages that come after it.
+    Not for use by several threads at once.
     """
 
     def __init__(
@@ -69,9 +93,12 @@ class Broker:
         limits: Limits | None = None,
         tuning: Tuning | None = None,
         dtd: ElementGraph | None = None,
+        *,
+        lateness: timedelta | float = 0,
     ) -> None:
         """A DTD tells `explain`, and plans that are not shared, which elements never nest. Messages need not
-        conform to it."""
+        conform to it. `lateness`, in seconds, is how much older than the newest message one may be that joins
+        still take."""
         self._matcher = Matcher(namespaces, limits, tuning)
         self._graph = dtd
         index = self._matcher.index
@@ -79,8 +106,11 @@ class Broker:
         self._network: Network | PlanPerQuery = (
             Network(index, self._matcher.namespaces) if shared else PlanPerQuery(index, dtd)
         )
-        self._transforming: dict[Hashable, _Transforming] = {}
+        self._joins = Joins(index, duration(lateness), tuning or Tuning())
+        self._time_paths: dict[str, TimePath] = {}
+        self._making: dict[Hashable, _Making] = {}
         self._numbers_of: dict[int, list[int]] = {}  # the subscriptions of an entry of the network
+        self._numbers_joining: dict[int, list[int]] = {}  # and of the joins
         self._by_number: dict[int, Hashable] = {}
         self._published = 0
 
@@ -90,6 +120,7 @@ class Broker:
         broker = cls()
         broker._matcher = matcher
         broker._network = Network(matcher.index, matcher.namespaces)
+        broker._joins = Joins(matcher.index, 0, Tuning())
         return broker
 
     # -- subscriptions ---------------------------------------------------------------------------------
@@ -98,16 +129,49 @@ class Broker:
         """Declares further prefixes for queries to come; ValueError for one that is bound already."""
         self._matcher.declare(namespaces)
 
+    def time_from(self, stream: str, path: str) -> None:
+        """Lets messages of a stream say when they happened, unless the publisher does: where the path leads,
+        as ISO 8601 or in seconds since the epoch. Without it, they happen when they are published."""
+        self._time_paths[stream] = TimePath(path, self._matcher.namespaces)
+
+    def time_of(self, message: Source, stream: str) -> float:
+        """When a message says that it happened; MessageError if it does not, KeyError without `time_from`."""
+        path = self._time_paths[stream]
+        return path.read(Evaluator(self._matcher.index.read(Message(message), all=True)))
+
     def subscribe(self, id: Hashable, query: str) -> None:
-        """Subscribes `id` to a filter or a transformation. QueryError says where and why it is neither."""
+        """Subscribes `id` to a filter, a transformation or a join; QueryError says why it is none."""
         if id in self:
             raise ValueError(f"{id!r} is subscribed already; replace() changes its query")
-        if is_flwor(query):
-            transformation = compile_transformation(query, self._matcher.namespaces)
-            self._matcher.freeze_unread()
-            self._enrol(id, query, self._network.add(transformation), self._matcher.new_number())
-        else:
+        add = self._maker(query, None)
+        if add is None:
             self._matcher.add(id, query)
+        else:
+            entry = add()
+            self._enrol(id, query, entry, self._matcher.new_number())
+
+    def _maker(self, query: str, before: _Making | None) -> Callable[[], int] | None:
+        """What adds a query that makes something, perhaps instead of another, and returns its entry; None if
+        it is a filter."""
+        namespaces = self._matcher.namespaces
+        add: Callable[[], int]
+        if is_flwor(query):
+            transformation = compile_transformation(query, namespaces)
+            add = partial(self._network.add, transformation)
+        elif is_join(query):
+            add = partial(
+                self._add_join, query, before.entry if before is not None and before.joins else None
+            )
+        else:
+            return None
+        self._matcher.freeze_unread()
+        return add
+
+    def _add_join(self, query: str, instead_of: int | None) -> int:
+        known = self._joins.add_again(query)
+        if known is not None:
+            return known
+        return self._joins.add(compile_join(query, self._matcher.namespaces), instead_of)
 
     def subscribe_many(
         self,
@@ -123,7 +187,7 @@ class Broker:
 
     def unsubscribe(self, id: Hashable) -> None:
         """Ends a subscription; KeyError if there is none."""
-        if id in self._transforming:
+        if id in self._making:
             self._withdraw(id)
         else:
             self._matcher.remove(id)
@@ -131,58 +195,62 @@ class Broker:
     def replace(self, id: Hashable, query: str) -> None:
         """Changes the query of a subscription, which keeps its place in the order."""
         number = self._number(id)
-        transformation = compile_transformation(query, self._matcher.namespaces) if is_flwor(query) else None
-        if transformation is None and id in self._matcher:
+        add = self._maker(query, self._making.get(id))
+        if add is not None:
+            entry = add()  # which may fail, and then nothing has changed
+            self.unsubscribe(id)
+            self._enrol(id, query, entry, number)
+        elif id in self._matcher:
             self._matcher.replace(id, query)
-            return
-        if transformation is None:
+        else:
             self._matcher.add_numbered(id, query, number)
             self._withdraw(id)
-            return
-        self._matcher.freeze_unread()
-        entry = self._network.add(transformation)  # which may fail, and then nothing has changed
-        self.unsubscribe(id)
-        self._enrol(id, query, entry, number)
 
     def query(self, id: Hashable) -> str:
         """The query that `id` is subscribed to."""
-        transforming = self._transforming.get(id)
-        return transforming.text if transforming is not None else self._matcher.query(id)
+        making = self._making.get(id)
+        return making.text if making is not None else self._matcher.query(id)
 
     def _enrol(self, id: Hashable, query: str, entry: int, number: int) -> None:
-        self._transforming[id] = _Transforming(number, entry, query)
-        self._numbers_of.setdefault(entry, []).append(number)
+        joins = not is_flwor(query)
+        self._making[id] = _Making(number, entry, query, joins)
+        numbers_of = self._numbers_joining if joins else self._numbers_of
+        numbers_of.setdefault(entry, []).append(number)
         self._by_number[number] = id
 
     def _withdraw(self, id: Hashable) -> None:
         self._matcher.freeze_unread()
-        transforming = self._transforming.pop(id)
-        del self._by_number[transforming.number]
-        numbers = self._numbers_of[transforming.entry]
-        numbers.remove(transforming.number)
+        making = self._making.pop(id)
+        del self._by_number[making.number]
+        numbers_of = self._numbers_joining if making.joins else self._numbers_of
+        numbers = numbers_of[making.entry]
+        numbers.remove(making.number)
         if not numbers:
-            del self._numbers_of[transforming.entry]
-        self._network.remove(transforming.entry)
+            del numbers_of[making.entry]
+        if making.joins:
+            self._joins.remove(making.entry)
+        else:
+            self._network.remove(making.entry)
 
     def _number(self, id: Hashable) -> int:
-        transforming = self._transforming.get(id)
-        return transforming.number if transforming is not None else self._matcher.number(id)
+        making = self._making.get(id)
+        return making.number if making is not None else self._matcher.number(id)
 
     def numbered(self) -> tuple[list[Hashable], NDArray[np.int64]]:
         """All ids, in any order, and the numbers by which an `Answer` calls them."""
         ids, numbers = self._matcher.numbered()
-        transforming = np.fromiter(self._by_number, np.int64, len(self._by_number))
-        return [*ids, *self._by_number.values()], np.concatenate((numbers, transforming))
+        making = np.fromiter(self._by_number, np.int64, len(self._by_number))
+        return [*ids, *self._by_number.values()], np.concatenate((numbers, making))
 
     def __contains__(self, id: Hashable) -> bool:
-        return id in self._transforming or id in self._matcher
+        return id in self._making or id in self._matcher
 
     def __len__(self) -> int:
-        return len(self._transforming) + len(self._matcher)
+        return len(self._making) + len(self._matcher)
 
     def __iter__(self) -> Iterator[Hashable]:
         """The ids, in the order subscribed."""
-        return iter(sorted([*self._matcher, *self._transforming], key=self._number))
+        return iter(sorted([*self._matcher, *self._making], key=self._number))
 
     @property
     def filters(self) -> Matcher:
@@ -190,49 +258,160 @@ class Broker:
         return self._matcher
 
     @property
+    def network_of_joins(self) -> Joins:
+        """The subscriptions that are joins; to be changed by way of the broker only."""
+        return self._joins
+
+    @property
     def transformations(self) -> int:
         """How many subscriptions are transformations."""
-        return len(self._transforming)
+        return sum(map(len, self._numbers_of.values()))
+
+    @property
+    def joins(self) -> int:
+        """How many subscriptions are joins."""
+        return sum(map(len, self._numbers_joining.values()))
 
     # -- messages --------------------------------------------------------------------------------------
 
-    def publish(self, message: Source, id: Hashable = None) -> list[Delivery]:
-        """Delivers a message to all it concerns, in the order subscribed.
+    def publish(
+        self, message: Source, id: Hashable = None, *, stream: str = "", time: Moment | None = None
+    ) -> list[Delivery]:
+        """Delivers a message to all it concerns, in the order subscribed, then what queries publish of it.
 
-        MessageError says where and why a message is refused; then nobody gets it.
+        `time` is when it happened, as a datetime or in seconds since the epoch; see `time_from`. MessageError
+        says where and why a message is refused; then nobody gets it. LateMessage if it is too late for joins.
         """
+        happened = seconds(time) if time is not None else None
         source = Message(message)
-        answer = self._answer(source)
+        answer, late = self._answer(source, id, stream, happened)
         self._published += 1
-        name = self._published if id is None else id
+        deliveries = self._delivered(answer, source, self._published if id is None else id)
+        if late is not None:
+            raise LateMessage(late, deliveries)
+        if answer.joined is not None and len(answer.joined):
+            deliveries += self._delivered_on(answer.joined)
+        return deliveries
+
+    def _delivered(self, answer: Answer, source: Message, name: Hashable) -> list[Delivery]:
+        """The deliveries of one message, in the order subscribed."""
         ids, new = self._by_number, tuple.__new__  # which takes half of what the class itself does
-        made = [new(Delivery, (ids[number], name, body)) for number, body in sorted(answer.made, key=_NUMBER)]
-        if not len(self._matcher):
-            return made
-        passed = [Delivery(subscriber, name, source.data) for subscriber in answer.matches]
-        if made and passed:
-            return sorted(made + passed, key=lambda delivery: self._number(delivery.subscription))
-        return made or passed
-
-    def answer(self, message: Source) -> Answer:
-        """The filters that a message matches and what transformations make of it, in no order and as lazy
-        as can be: for those who pass on many at once."""
-        return self._answer(Message(message))
-
-    def _answer(self, message: Message) -> Answer:
-        found = self._matcher.index.find(message)
-        if not self._transforming:
-            return Answer(self._matcher.matches(found.places, found.slots), [])
-        numbers_of = self._numbers_of
         made = [
-            (number, body)
-            for entry, body in self._network.bodies(message, found)
-            for number in numbers_of[entry]
+            new(Delivery, (ids[number], name, body, None))
+            for number, body in sorted(answer.made, key=_NUMBER)
         ]
+        several = bool(made)
+        if len(self._matcher):
+            made += [new(Delivery, (subscriber, name, source.data, None)) for subscriber in answer.matches]
+            several = several and bool(len(answer.matches))
+        if answer.joined is not None and len(answer.joined):
+            several = True
+            made += self._joined(answer.joined, name)
+        return sorted(made, key=lambda delivery: self._number(delivery.subscription)) if several else made
+
+    def _joined(self, meetings: Meetings, name: Hashable) -> Iterator[Delivery]:
+        """The deliveries of joins, in the order in which the messages came that meet."""
+        for meeting in sorted(meetings, key=lambda meeting: [r.sequence for r in meeting.records]):
+            body = self._body(meeting)
+            if body is not None:
+                for number in self._numbers_joining[meeting.entry.number]:
+                    yield Delivery(self._by_number[number], name, body, meeting)
+
+    def _body(self, meeting: Meeting) -> bytes | None:
+        """What a join makes; None, and that is logged, if it is too much."""
+        limit = self._matcher.index.limits.result
+        try:
+            body = meeting.body
+        except TooManyGroups as error:
+            _log.warning("a query makes nothing: %s", error)
+            return None
+        if len(body) > limit and meeting.entry.join.template is not None:
+            _log.warning("a query makes more than %s bytes, so nothing: %s", limit, meeting.entry.join.text)
+            return None
+        return body
+
+    def _delivered_on(self, meetings: Meetings) -> list[Delivery]:
+        """The deliveries of what queries publish, and of what others publish of that, and so on."""
+        deliveries: list[Delivery] = []
+        waiting = deque(self._published_by(meetings))
+        while waiting:
+            stream, name, body, time = waiting.popleft()
+            source = Message(body)
+            answer, _ = self._answer(source, name, stream, time)
+            deliveries += self._delivered(answer, source, name)
+            if answer.joined is not None:
+                waiting += self._published_by(answer.joined)
+        return deliveries
+
+    def _published_by(self, meetings: Meetings) -> Iterator[tuple[str, str, bytes, float]]:
+        """What queries publish: the stream, an id, the message, and when it happened."""
+        publishing = [meeting for meeting in meetings if meeting.entry.join.publish]
+        publishing.sort(key=lambda meeting: (meeting.entry.number, [r.sequence for r in meeting.records]))
+        copies: Counter[str] = Counter()
+        for meeting in publishing:
+            if self._body(meeting) is None:
+                continue
+            stream = meeting.entry.join.publish
+            name = f"{stream}({', '.join(map(str, meeting.messages))})"
+            for piece in meeting.pieces:
+                copies[name] += 1
+                yield stream, name if copies[name] == 1 else f"{name}#{copies[name]}", piece, meeting.time
+
+    def answer(
+        self, message: Source, id: Hashable = None, *, stream: str = "", time: Moment | None = None
+    ) -> Answer:
+        """The filters that a message matches, what transformations make of it and what it meets in joins, in
+        no order and as lazy as can be: for those who pass on many at once. Nothing is published on.
+
+        LateMessage if it is too late for joins.
+        """
+        answer, late = self._answer(Message(message), id, stream, seconds(time) if time is not None else None)
+        if late is not None:
+            raise LateMessage(late)
+        return answer
+
+    def _answer(
+        self, message: Message, id: Hashable, stream: str, time: float | None
+    ) -> tuple[Answer, str | None]:
+        """What a message is to all; and why, if it comes too late for joins."""
+        found = self._matcher.index.find(message)
+        joined, late = None, None
+        if len(self._joins):
+            joined, late = self._received(message, found, id, stream, time)
+        elif time is not None:
+            self._joins.note(time)
+        if not self._making:
+            return Answer(self._matcher.matches(found.places, found.slots), []), None
+        made: list[tuple[int, bytes]] = []
+        if self._numbers_of:
+            numbers_of = self._numbers_of
+            made = [
+                (number, body)
+                for entry, body in self._network.bodies(message, found)
+                for number in numbers_of[entry]
+            ]
         slots = found.slots
+        if len(slots):
+            slots = slots[~(self._network.claimed(slots) | self._joins.claimed(slots))]
         if not len(slots):
-            return Answer(Matches(self._matcher, None, slots), made)
-        return Answer(self._matcher.matches(None, slots[~self._network.claimed(slots)]), made)
+            return Answer(Matches(self._matcher, None, slots), made, joined), late
+        return Answer(self._matcher.matches(None, slots), made, joined), late
+
+    def _received(
+        self, message: Message, found: Found, id: Hashable, stream: str, time: float | None
+    ) -> tuple[Meetings | None, str | None]:
+        if time is None:
+            path = self._time_paths.get(stream)
+            assert found.evaluator is not None
+            time = path.read(found.evaluator) if path is not None else max(clock(), self._joins.latest)
+        if self._joins.is_late(stream, time):
+            return None, self._joins.why_late(time)
+        name = self._published + 1 if id is None else id
+        return self._joins.receive(message, found, name, stream, time), None
+
+    def state(self) -> State:
+        """What joins keep of messages, in all and for each template."""
+        return self._joins.state()
 
     def take_costs(self) -> dict[Hashable, float]:
         """Seconds spent on each subscription that is evaluated on its own, since this was last asked."""
@@ -248,15 +427,17 @@ class Broker:
 
     # -- explanations ----------------------------------------------------------------------------------
 
-    def explain(self, id: Hashable) -> Explanation | PlanExplanation:
+    def explain(self, id: Hashable) -> Explanation | PlanExplanation | JoinExplanation:
         """How a subscription is evaluated: what it is found by, its plan, what is shared and what removed."""
-        transforming = self._transforming.get(id)
-        if transforming is None:
+        making = self._making.get(id)
+        if making is None:
             return self._matcher.explain(id)
+        if making.joins:
+            return self._joins.explain(making.entry)
         if not isinstance(self._network, Network):
             raise ValueError("only shared plans are explained")
-        transformation = compile_transformation(transforming.text, self._matcher.namespaces)
-        return explain(self._network, transforming.entry, transformation, self._graph)
+        transformation = compile_transformation(making.text, self._matcher.namespaces)
+        return explain(self._network, making.entry, transformation, self._graph)
 
     # -- packed ----------------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 SapwoodError
 ├── QueryError      a subscription that is not valid XPath 1.0, or uses a name nobody declared
 ├── MessageError    a message that is not well-formed, or exceeds a limit
+│   └── LateMessage     one that comes later than joins are ready to wait
 ├── PackError       bytes that are no packed matcher, or another version's
 ├── RecordError     a file whose records cannot be told apart
 ├── SettingsError   a pipeline file that cannot be run
@@ -11,6 +12,8 @@ SapwoodError
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 
 class SapwoodError(Exception):
@@ -53,6 +56,20 @@ class MessageError(SapwoodError, ValueError):
 
     def __reduce__(self) -> tuple[type[MessageError], tuple[str, int | None, int | None]]:
         return type(self), (self.reason, self.line, self.column)
+
+
+class LateMessage(MessageError):
+    """A message that is older than the lateness allows: joins did not take it, all others did.
+
+    `deliveries` is what they got.
+    """
+
+    def __init__(self, reason: str, deliveries: list[Any] | None = None) -> None:
+        self.deliveries = deliveries or []
+        super().__init__(reason)
+
+    def __reduce__(self) -> tuple[type[LateMessage], tuple[Any, ...]]:
+        return type(self), (self.reason, self.deliveries)
 
 
 class StoreError(SapwoodError):

@@ -11,6 +11,7 @@ from sapwood import SapwoodError
 from sapwood.cli.benchmarks import bench, demo
 from sapwood.cli.console import fail
 from sapwood.cli.generating import generate
+from sapwood.cli.joining import join
 from sapwood.cli.matching import explain, match
 from sapwood.cli.running import run
 from sapwood.cli.subscriptions import subscriptions
@@ -18,7 +19,7 @@ from sapwood.cli.transforming import transform
 from sapwood.files import FileError
 
 app = typer.Typer(
-    help="Match and reshape XML messages for very many standing queries at once.",
+    help="Match, reshape and join XML messages for very many standing queries at once.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -26,6 +27,7 @@ app = typer.Typer(
 )
 app.command()(match)
 app.command()(transform)
+app.command()(join)
 app.command()(explain)
 app.command()(run)
 app.add_typer(subscriptions, name="subscriptions")

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from sapwood import Broker, Explanation, Limits, Matcher, MessageError, PlanExplanation, Why
+from sapwood import Broker, Explanation, JoinExplanation, Limits, Matcher, MessageError, PlanExplanation, Why
 from sapwood.cli.console import NamespacesOption, counting, errors, namespaces_of, report, write_line
 from sapwood.files import read_messages, read_queries
 from sapwood.workload import load_dtd
@@ -86,7 +86,9 @@ def _answer(matcher: Matcher, body: bytes, select: bool, count: bool) -> dict[st
 
 
 def explain(
-    query: Annotated[str, typer.Argument(help="An XPath 1.0 expression, or a for-where-return query.")],
+    query: Annotated[
+        str, typer.Argument(help="XPath 1.0, a for-where-return query, or an XSCL join.")
+    ],
     message: Annotated[
         str | None, typer.Option(help="Also tell why this message matches a filter, or what is made of it.")
     ] = None,
@@ -106,7 +108,7 @@ def explain(
         broker.subscribe(_THIS, query)
         if among:
             load(broker.subscribe_many, among)
-        parts: list[Explanation | PlanExplanation | Why] = [broker.explain(_THIS)]
+        parts: list[Explanation | PlanExplanation | JoinExplanation | Why] = [broker.explain(_THIS)]
         for found in read_messages([message] if message else []):
             if _THIS in broker.filters:
                 parts.append(broker.filters.why(_THIS, found.body))

@@ -69,7 +69,7 @@ class Index:
         self.groups = Groups()
         self.costs: Counter[int] = Counter()  # slot → nanoseconds, of those decided one by one
         self._refiner = Refiner(self.costs)
-        self._queries: list[Query | str | None] = []  # as text until somebody asks, if they were packed
+        self._queries: list[Query | str | None] = []  # as text, if packed, until somebody asks
         self._decided: NDArray[np.int8] = np.zeros(16, np.int8)
         self._bound: NDArray[np.bool_] = np.zeros(16, np.bool_)
         self._parts: list[int | list[Leaf | int]] = []  # a plain path's tree state, or leaves and bundles
@@ -81,7 +81,7 @@ class Index:
         self.source_needed = 0  # and the places of elements in them
 
     def __getstate__(self) -> dict[str, Any]:
-        queries = [query.text if isinstance(query, Query) else query for query in self._queries]
+        queries = [(query.text or query) if isinstance(query, Query) else query for query in self._queries]
         return self.__dict__ | {"_queries": queries, "costs": None, "_refiner": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

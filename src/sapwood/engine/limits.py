@@ -42,3 +42,7 @@ class Tuning:
     """find candidates by their leaves; False: evaluate every query on every message"""
     share_plans: bool = True
     """one network of operators for all transformations; False: a plan for each, run on every message"""
+    share_joins: bool = True
+    """evaluate joins template by template, all queries of one at once; False: one query at a time"""
+    share_values: bool = True
+    """look up the values that messages have in common once for all templates; False: once for each"""

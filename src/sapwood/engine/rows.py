@@ -74,9 +74,9 @@ class Rows:
 
     def _widen(self, rows: int) -> None:
         rows = max(rows, 2 * len(self._length))
-        self._start = _longer(self._start, rows)
-        self._length = _longer(self._length, rows)
-        self._room = _longer(self._room, rows)
+        self._start = longer(self._start, rows)
+        self._length = longer(self._length, rows)
+        self._room = longer(self._room, rows)
 
     def _move(self, row: int, room: int) -> None:
         if self._end + room > len(self._pool):
@@ -100,10 +100,11 @@ class Rows:
             self._pool = np.empty(max(64, 2 * (self._end + room)), self._pool.dtype)
             self._pool[: self._end] = numbers
         else:
-            self._pool = _longer(self._pool, 2 * len(self._pool) + room)
+            self._pool = longer(self._pool, 2 * len(self._pool) + room)
 
 
-def _longer(array: NDArray[_Scalar], length: int) -> NDArray[_Scalar]:
-    longer = np.zeros(length, array.dtype)
-    longer[: len(array)] = array
-    return longer
+def longer(array: NDArray[_Scalar], length: int) -> NDArray[_Scalar]:
+    """An array with room for more, which is zero."""
+    grown = np.zeros(length, array.dtype)
+    grown[: len(array)] = array
+    return grown

@@ -22,7 +22,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sapwood.engine.index import Found, Index
-from sapwood.engine.nfa import DEEP
 from sapwood.engine.reader import Message
 from sapwood.engine.values import Ints
 from sapwood.lang.fwr import compile_transformation
@@ -30,7 +29,7 @@ from sapwood.lang.pattern import TEXT, Axis, Condition, Has, Path, Step, all_of,
 from sapwood.lang.query import Query
 from sapwood.lang.transformation import DOCUMENT, Hole, Transformation
 from sapwood.transform.groups import Group
-from sapwood.transform.parts import navigation
+from sapwood.transform.parts import navigation, symbols
 from sapwood.transform.refined import RefinedTransformation
 from sapwood.transform.run import Run
 from sapwood.transform.templates import Template
@@ -184,7 +183,7 @@ class Network:
             if rest and not exact:
                 self._index.remove(slot)
                 return False
-            hop = self._index.group(_symbols(rest)) if rest else None
+            hop = self._index.group(symbols(rest)) if rest else None
             self.hops += bool(rest)
             exact = exact and not (rest and rest[-1].conditions)
             self._slot_of[key] = slot
@@ -267,7 +266,7 @@ class Network:
         found = navigation(hole.paths[0]) if len(hole.paths) == 1 and hole.origin != DOCUMENT else None
         if found is not None and (found.leaf is None or found.leaf.axis is not Axis.DESCENDANT):
             leaf = found.leaf
-            group = self._index.group(_symbols(found.steps)) if found.steps else SELF
+            group = self._index.group(symbols(found.steps)) if found.steps else SELF
         return Filling(group, leaf, hole.origin, hole.paths)
 
     # -- messages --------------------------------------------------------------------------------------
@@ -351,15 +350,6 @@ def _split(path: Path) -> tuple[Path, tuple[Step, ...]]:
 
 def _bare(steps: tuple[Step, ...]) -> tuple[Step, ...]:
     return tuple(plain_step(step.axis, step.test) for step in steps)
-
-
-def _symbols(steps: tuple[Step, ...]) -> tuple[str, ...]:
-    symbols: list[str] = []
-    for step in steps:
-        if step.axis is Axis.DESCENDANT:
-            symbols.append(DEEP)
-        symbols.append(step.test)
-    return tuple(symbols)
 
 
 def _copies(template: Template, fillings: tuple[Filling, ...]) -> tuple[bytes | int, ...] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from sapwood.engine.nfa import DEEP
 from sapwood.lang.pattern import (
     TEXT,
     And,
@@ -54,6 +55,16 @@ def navigation(path: Path) -> Navigation | None:
     if any(step.conditions or _reaches_leaves(step) for step in path.steps[: len(steps)]):
         return None
     return None if leaf is not None and leaf.conditions else Navigation(steps, leaf)
+
+
+def symbols(steps: tuple[Step, ...]) -> tuple[str, ...]:
+    """Child and descendant steps as the automaton spells them."""
+    spelt: list[str] = []
+    for step in steps:
+        if step.axis is Axis.DESCENDANT:
+            spelt.append(DEEP)
+        spelt.append(step.test)
+    return tuple(spelt)
 
 
 def predicate(condition: Condition) -> tuple[tuple[Step, ...], Condition | None] | None:

@@ -128,7 +128,8 @@ class Run:
                     yield slot, tuple(n for n in self._evaluator.select(path) if isinstance(n, int))
             return
         bindings = self._network.bindings
-        found = list(_grouped(self._found, len(self._document)))
+        # others may bind elements, too
+        found = [pair for pair in _grouped(self._found, len(self._document)) if pair[0] in bindings]
         onward: Reached | None = None
         if self._network.hops:
             anchors = {node for slot, nodes in found if bindings[slot].hop is not None for node in nodes}

@@ -61,27 +61,21 @@ class Writer:
 
     def group(self, template: Template, lists: Sequence[Sequence[Item]]) -> bytes:
         """The template once, each hole filled with its list."""
-        pieces: list[bytes] = []
-        filled = iter(lists)
-        taken: set[str] | None = None
-        for part in template.parts:
-            if isinstance(part, bytes):
-                pieces.append(part)
-                taken = None
-            elif part.standing == "attributes":
-                taken = set(part.taken) if taken is None else taken
-                pieces.append(self._attributes(next(filled), taken).encode())
-            elif part.kind == "nodes" and part.standing == "content":
-                element = self._fragments.element
-                pieces += [
-                    element(item, part.default_namespace) if isinstance(item, int) else self._content(item)
-                    for item in next(filled)
-                ]
-            else:
-                value = self._value(part, next(filled))
-                in_tag = part.standing == "attribute value"
-                pieces.append((escaping.attribute(value) if in_tag else escaping.content(value)).encode())
-        return b"".join(pieces)
+        return written(template.parts, ((self, items) for items in lists))
+
+    def fill(self, hole: Hole, items: Sequence[Item], taken: set[str]) -> Iterable[bytes]:
+        """A hole filled with a list; `taken` are the names of the start tag's attributes until then."""
+        if hole.standing == "attributes":
+            return (self._attributes(items, taken).encode(),)
+        if hole.kind == "nodes" and hole.standing == "content":
+            element = self._fragments.element
+            return [
+                element(item, hole.default_namespace) if isinstance(item, int) else self._content(item)
+                for item in items
+            ]
+        value = self._value(hole, items)
+        in_tag = hole.standing == "attribute value"
+        return ((escaping.attribute(value) if in_tag else escaping.content(value)).encode(),)
 
     def _content(self, item: Leafnode | Foreign) -> bytes:
         markup = isinstance(item, Foreign) and item.xml
@@ -112,6 +106,22 @@ class Writer:
             return item.name, item.value
         assert isinstance(item, Leafnode)
         return self._document.attributes[item.element][2 * item.number], self._string(item)
+
+
+def written(parts: Sequence[bytes | Hole], lists: Iterable[tuple[Writer, Sequence[Item]]]) -> bytes:
+    """A template once, each hole filled with the next list, by the writer of the list's message."""
+    pieces: list[bytes] = []
+    filled = iter(lists)
+    taken: set[str] | None = None
+    for part in parts:
+        if isinstance(part, bytes):
+            pieces.append(part)
+            taken = None
+            continue
+        taken = set(part.taken) if taken is None else taken
+        writer, items = next(filled)
+        pieces += writer.fill(part, items, taken)
+    return b"".join(pieces)
 
 
 def _attribute(name: str, value: str, number: int) -> str:

@@ -1,0 +1,1 @@
+"""Joins of messages with earlier messages, many queries at once."""

@@ -1,0 +1,80 @@
+"""Queries as joins know them: each distinct one once, and what of it is filed where."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from sapwood.join.meaning import Meaning
+from sapwood.join.relations import Graph, Relations
+from sapwood.join.writing import Maker
+from sapwood.lang.joining import Join
+from sapwood.lang.transformation import template_spelling
+
+
+@dataclass(slots=True)
+class Filed:
+    """A link of a query, as it is filed: the graph, its row, and the member that stands for the query."""
+
+    graph: Graph
+    relations: Relations | None
+    """None: it is evaluated on its own"""
+    row: int
+    member: int
+    ordered: bool
+    window: float
+    definitions: list[tuple[int, bool]]
+    """of the sides that are blocks: the numbers of their columns, and whether values of them are compared"""
+
+
+@dataclass
+class Entry:
+    """A distinct query."""
+
+    number: int
+    key: object
+    join: Join
+    since: int
+    uses: int = 0
+    filed: list[Filed] = field(default_factory=list)
+    prefixes: list[Prefix] = field(default_factory=list)
+    watched: int = -1
+    """of a single block: the number of its definition"""
+
+    @cached_property
+    def maker(self) -> Maker:
+        return Maker(self.join)
+
+    @cached_property
+    def template_key(self) -> object:
+        return template_spelling(self.join.template or ())
+
+
+@dataclass(eq=False)
+class Prefix:
+    """The first blocks of chains. Where their messages meet, the values that later links compare go on.
+
+    Every way to bind these values together is an item of its own, as if it were a message with one node for
+    each variable.
+    """
+
+    key: object
+    join: Join
+    blocks: int
+    numbers: dict[int, int]
+    """of each variable that goes on, the number by which the next link knows it"""
+    root: int
+    """the number of what stands above all of them"""
+    filed: Filed | None = None
+    uses: int = 0
+
+    @cached_property
+    def meaning(self) -> Meaning:
+        return Meaning(self.join, self.blocks, self.numbers)
+
+
+def prefix_key(join: Join, blocks: int, going_on: Iterable[int], since: int) -> object:
+    """Equal for chains whose first blocks can be evaluated together."""
+    place_of, first = join.first_blocks(blocks)
+    return since, first, tuple([place_of[number] for number in going_on])

@@ -1,0 +1,176 @@
+"""The plain meaning of a join on given messages: all ways to bind its variables so that all comparisons hold.
+
+It is asked only of messages that are known to meet, for the nodes that go into what is made of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+from sapwood.engine.document import ContextNode, Document
+from sapwood.engine.evaluate import DOCUMENT, Evaluator
+from sapwood.join.candidates import compares
+from sapwood.lang.joining import MESSAGE, BlockVariable, Comparison, Join
+from sapwood.lang.pattern import Path
+from sapwood.transform.groups import MOST_GROUPS, TooManyGroups
+
+Nodes = tuple[ContextNode, ...]
+
+
+@dataclass(frozen=True)
+class BlockPattern:
+    """The variables of a block, of which those wanted are told apart. Equal patterns have equal ways."""
+
+    origins: tuple[int, ...]
+    """places within the pattern; MESSAGE for the first"""
+    paths: tuple[Path, ...]
+    wanted: tuple[int, ...]
+
+    def ways(self, evaluator: Evaluator) -> list[Nodes]:
+        """The distinct ways to bind the wanted variables in a message."""
+        return _Embedding(self, evaluator).ways()
+
+
+def block_pattern(variables: Sequence[BlockVariable], block: int, wanted: Iterable[int]) -> BlockPattern:
+    """A block of a query, some of whose variables, by number, are wanted."""
+    numbers = [number for number, variable in enumerate(variables) if variable.block == block]
+    place = {number: i for i, number in enumerate(numbers)} | {MESSAGE: MESSAGE}
+    return BlockPattern(
+        tuple([place[variables[number].origin] for number in numbers]),
+        tuple([variables[number].path for number in numbers]),
+        tuple([place[number] for number in sorted(wanted) if number in place]),
+    )
+
+
+class _Embedding:
+    def __init__(self, pattern: BlockPattern, evaluator: Evaluator) -> None:
+        self._pattern = pattern
+        self._evaluator = evaluator
+        self._below: list[list[int]] = [[] for _ in pattern.paths]
+        for place, origin in enumerate(pattern.origins):
+            if origin != MESSAGE:
+                self._below[origin].append(place)
+        self._wanted = set(pattern.wanted)
+        self._known: dict[tuple[int, ContextNode], list[dict[int, ContextNode]]] = {}
+
+    def ways(self) -> list[Nodes]:
+        top = self._pattern.origins.index(MESSAGE)
+        found = [way for node in self._reached(top, DOCUMENT) for way in self._ways(top, node)]
+        return list(dict.fromkeys(tuple(way[place] for place in self._pattern.wanted) for way in found))
+
+    def _reached(self, place: int, node: ContextNode) -> list[ContextNode]:
+        return self._evaluator.select(self._pattern.paths[place], node)
+
+    def _ways(self, place: int, node: ContextNode) -> list[dict[int, ContextNode]]:
+        """The ways to bind what is wanted of a variable, bound to a node, and of those that start from it."""
+        key = place, node
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = self._find(place, node)
+        return known
+
+    def _find(self, place: int, node: ContextNode) -> list[dict[int, ContextNode]]:
+        here: dict[int, ContextNode] = {place: node} if place in self._wanted else {}
+        branches: list[list[dict[int, ContextNode]]] = []
+        size = 1
+        for child in self._below[place]:
+            ways = [way for reached in self._reached(child, node) for way in self._ways(child, reached)]
+            if not ways:
+                return []
+            branches.append(_distinct(ways))
+            size *= len(branches[-1])
+            if size > MOST_GROUPS:
+                raise TooManyGroups(" ".join(map(str, self._pattern.paths)))
+        return [here | _merged(choice) for choice in product(*branches)]
+
+
+def _distinct(ways: list[dict[int, ContextNode]]) -> list[dict[int, ContextNode]]:
+    return list({tuple(way.items()): way for way in ways}.values())
+
+
+def _merged(ways: Iterable[dict[int, ContextNode]]) -> dict[int, ContextNode]:
+    merged: dict[int, ContextNode] = {}
+    for way in ways:
+        merged |= way
+    return merged
+
+
+WaysOf = Callable[[int, BlockPattern], list[Nodes]]
+"""the ways of a pattern in the message of a block"""
+
+
+class Meaning:
+    """A query, or the first blocks of one, and some variables whose nodes are wanted."""
+
+    def __init__(self, join: Join, blocks: int, wanted: Iterable[int]) -> None:
+        self._text = join.text
+        self._links = join.links[: blocks - 1]
+        self.wanted = tuple(sorted(set(wanted)))
+        compared = {n for link in self._links for c in link.comparisons for n in (c.left, c.right)}
+        numbers = range(len(join.variables))
+        self._block_of = {number: join.variables[number].block for number in numbers}
+        self._alone = [block_pattern(join.variables, block, self.wanted) for block in range(blocks)]
+        needed = sorted({*self.wanted, *compared})
+        self._together = [block_pattern(join.variables, block, needed) for block in range(blocks)]
+        self._columns = [[n for n in needed if self._block_of[n] == block] for block in range(blocks)]
+
+    def ways(self, documents: Sequence[Document], ways_of: WaysOf) -> list[Nodes]:
+        """Of messages that meet, the distinct nodes of the wanted variables, in document order."""
+        alone = [ways_of(block, pattern) for block, pattern in enumerate(self._alone)]
+        if all(len(ways) == 1 for ways in alone):  # the frequent case
+            return [tuple(node for ways in alone for node in ways[0])]
+        columns, partial = self._columns[0], ways_of(0, self._together[0])
+        for number, link in enumerate(self._links, 1):
+            ways = ways_of(number, self._together[number])
+            values = _Values(documents, self._block_of)
+            partial = _linked(partial, columns, ways, self._columns[number], link.comparisons, values)
+            columns = columns + self._columns[number]
+            if len(partial) > 10 * MOST_GROUPS:
+                raise TooManyGroups(self._text)
+        places = [columns.index(number) for number in self.wanted]
+        found = dict.fromkeys(tuple(way[place] for place in places) for way in partial)
+        orders = [documents[self._block_of[number]].order for number in self.wanted]
+        return sorted(found, key=lambda way: tuple(o(node) for o, node in zip(orders, way, strict=True)))
+
+
+class _Values:
+    """The string-values of nodes, each of the message of its variable."""
+
+    def __init__(self, documents: Sequence[Document], block_of: dict[int, int]) -> None:
+        self._documents = documents
+        self._block_of = block_of
+
+    def of(self, variable: int, node: ContextNode) -> str:
+        return self._documents[self._block_of[variable]].string_value(node)
+
+
+def _linked(
+    partial: list[Nodes],
+    columns: list[int],
+    ways: list[Nodes],
+    new: list[int],
+    comparisons: tuple[Comparison, ...],
+    values: _Values,
+) -> list[Nodes]:
+    equal = [c for c in comparisons if c.op == "="]
+    others = [c for c in comparisons if c.op != "="]
+    by_values: dict[tuple[str, ...], list[Nodes]] = {}
+    for way in ways:
+        key = tuple(values.of(c.right, way[new.index(c.right)]) for c in equal)
+        by_values.setdefault(key, []).append(way)
+    found: list[Nodes] = []
+    for known in partial:
+        key = tuple(values.of(c.left, known[columns.index(c.left)]) for c in equal)
+        for way in by_values.get(key, ()):
+            if all(
+                compares(
+                    c.op,
+                    values.of(c.left, known[columns.index(c.left)]),
+                    values.of(c.right, way[new.index(c.right)]),
+                )
+                for c in others
+            ):
+                found.append(known + way)
+    return found

@@ -1,0 +1,502 @@
+"""All joins of a broker, and the messages they remember.
+
+    message ── witnesses ──► arrival ──► relations × past ──► meetings ──► what is made of them
+                                │                     └─ of the first blocks of chains: arrivals, too
+                                └──► past
+
+See `relations` for how all queries are evaluated at once, `past` for what is kept and for how long.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Hashable, Iterator, Sequence
+from math import inf
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sapwood.engine.index import Found, Index
+from sapwood.engine.limits import Tuning
+from sapwood.engine.reader import Message
+from sapwood.engine.values import Ints
+from sapwood.errors import QueryError
+from sapwood.join.alone import OneByOne
+from sapwood.join.entries import Entry, Filed, Prefix, prefix_key
+from sapwood.join.evaluation import equal_pairs, rows_met
+from sapwood.join.explain import JoinExplanation, explain
+from sapwood.join.graphs import Numbered, graph
+from sapwood.join.meaning import block_pattern
+from sapwood.join.meetings import Meetings, Met
+from sapwood.join.members import Members, Waiting
+from sapwood.join.minor import Column, minor
+from sapwood.join.past import Arrival, Past, Record
+from sapwood.join.relations import Graph, Relations
+from sapwood.join.shape import Shape
+from sapwood.join.state import State, TemplateState
+from sapwood.join.streams import Streams
+from sapwood.join.testimony import Kept, Testimony
+from sapwood.join.witnesses import Numbers, Witness, Witnesses
+from sapwood.join.writing import Library, Load
+from sapwood.lang.joining import Join
+
+_FEW_ROWS, _FEW_RUNS = 16, 128
+_RETIRED = 64
+"""variables that nobody uses any more, but whose values are still there"""
+
+
+class Joins:
+    """The joins over one index. Equal ones are one entry, counted by how many use it."""
+
+    def __init__(self, index: Index, lateness: float, tuning: Tuning) -> None:
+        """`lateness`: seconds that a message may be older than the newest one."""
+        self._numbers = Numbers()
+        self.witnesses = Witnesses(index, self._numbers)
+        self._library = Library(index)
+        self._lateness = lateness
+        self._shared = tuning.share_joins
+        self._share_values = tuning.share_values
+        self._together = Relations()
+        self._apart: dict[Shape, Relations] = {}  # if templates are not evaluated together
+        self._members = Members()
+        self._targets: dict[int, Entry | Prefix] = {}  # of the members that are parts of chains
+        self._waiting = Waiting()
+        self._past = Past(remember=tuning.share_values)
+        self._streams = Streams()
+        self._entries: dict[int, Entry] = {}
+        self._number_of: dict[object, int] = {}
+        self._recent: dict[str, int] = {}  # by text, those added since the last message
+        self._next = 0
+        self._prefixes: dict[object, Prefix] = {}
+        self._watched: dict[int, dict[int, Entry]] = {}  # definition → entries of single blocks
+        self._left = False  # whether a query has, since the last sweep
+        self._sequence = 0
+        self._latest = -inf
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def entry(self, number: int) -> Entry:
+        return self._entries[number]
+
+    # -- the population --------------------------------------------------------------------------------
+
+    def add(self, join: Join, instead_of: int | None = None) -> int:
+        """Adds one use of a join: the number of its entry. QueryError if streams would feed themselves, once
+        a use of another is taken back."""
+        key: object = (self._sequence, join.key) if self._shared else self._next
+        number = self._number_of.get(key)
+        if number is None:
+            self._check_streams(join, instead_of)
+            number = self._number_of[key] = self._next
+            self._next += 1
+            entry = self._entries[number] = Entry(number, key, join, self._sequence)
+            self._streams.add(join.streams, join.publish)
+            self._file(entry)
+        self._entries[number].uses += 1
+        self._recent[join.text] = number
+        return number
+
+    def add_again(self, text: str) -> int | None:
+        """Adds one more use of a join that was added since the last message; None if it was not."""
+        number = self._recent.get(text) if self._shared else None
+        if number is not None:
+            self._entries[number].uses += 1
+        return number
+
+    def _check_streams(self, join: Join, instead_of: int | None) -> None:
+        other = self._entries[instead_of] if instead_of is not None else None
+        if other is not None and other.uses == 1:
+            self._streams.remove(other.join.streams, other.join.publish)
+        cycle = self._streams.cycle(join.streams, join.publish)
+        if other is not None and other.uses == 1:
+            self._streams.add(other.join.streams, other.join.publish)
+        if cycle:
+            reason = f"a cycle of streams: {' → '.join(repr(name) for name in cycle)}"
+            position = join.text.rfind(join.publish)
+            raise QueryError(reason, join.text, position, "publish to a stream that none of these is made of")
+
+    def _file(self, entry: Entry) -> None:
+        join = entry.join
+        if not join.links:
+            _, [column] = _columns(join, 0, {join.blocks[0].selected})
+            entry.watched = self.witnesses.watch(column.definition)
+            self._watched.setdefault(entry.watched, {})[entry.number] = entry
+            return
+        before: Prefix | None = None
+        for number in range(len(join.links)):
+            last = number == len(join.links) - 1
+            if last:
+                filed = self._file_link(join, number, before, entry.since, entry)
+                entry.filed.append(filed)
+            else:
+                before = self._use_prefix(join, number, before, entry.since)
+                entry.prefixes.append(before)
+
+    def _use_prefix(self, join: Join, link: int, before: Prefix | None, since: int) -> Prefix:
+        going_on = _going_on(join, link + 2)
+        key: object = prefix_key(join, link + 2, going_on, since) if self._shared else (self._next, link)
+        prefix = self._prefixes.get(key)
+        if prefix is None:
+            numbers = {variable: self._numbers.take() for variable in going_on}
+            prefix = self._prefixes[key] = Prefix(key, join, link + 2, numbers, self._numbers.take())
+            prefix.filed = self._file_link(join, link, before, since, prefix)
+        prefix.uses += 1
+        return prefix
+
+    def _file_link(
+        self, join: Join, number: int, before: Prefix | None, since: int, target: Entry | Prefix
+    ) -> Filed:
+        link = join.links[number]
+        definitions: list[tuple[int, bool]] = []
+        compared = {c.left for c in link.comparisons}
+        if before is None:
+            left = self._side(join, 0, compared, definitions)
+        else:
+            left = _composite(before, sorted(compared))
+        compared = {c.right for c in link.comparisons}
+        right = self._side(join, number + 1, compared, definitions)
+        found = graph(left, right, link.comparisons)
+        alone = isinstance(target, Entry) and len(join.blocks) == 2
+        entry = target.number if isinstance(target, Entry) and alone else -1
+        member = self._members.add(link.ordered, link.window, since, entry)
+        if not alone:
+            self._targets[member] = target
+        relations = self._relations(found) if self._shared else None
+        row = relations.add(found, member) if relations is not None else -1
+        filed = Filed(found, relations, row, member, link.ordered, link.window, definitions)
+        self._wait(filed, add=True)
+        return filed
+
+    def _side(
+        self, join: Join, block: int, compared: set[int], definitions: list[tuple[int, bool]]
+    ) -> list[Numbered]:
+        """A block as a side of a graph; its definitions are used from now on."""
+        numbers, columns = _columns(join, block, compared)
+        side: list[Numbered] = []
+        for column in columns:
+            variable = numbers[column.variable]
+            valued = variable in compared
+            number = self.witnesses.add(column.definition, valued)
+            definitions.append((number, valued))
+            side.append(Numbered(variable, column.parent, number))
+        return side
+
+    def _relations(self, found: Graph) -> Relations:
+        return self._together if self._share_values else self._apart.setdefault(found.shape, Relations())
+
+    def _wait(self, filed: Filed, add: bool) -> None:
+        """Sees to it that values are kept for as long as the link may want them."""
+        waiting, found = self._waiting, filed.graph
+        wait = waiting.add if add else waiting.remove
+        follow = waiting.add_follower if add else waiting.remove_follower
+        for left, _, right in found.shape.edges:
+            wait(found.left[left], filed.window)
+            if filed.ordered:
+                follow(found.right[right])
+            else:
+                wait(found.right[right], filed.window)
+
+    def remove(self, number: int) -> None:
+        """Takes back one use of an entry, and frees all that only it used."""
+        entry = self._entries[number]
+        entry.uses -= 1
+        if entry.uses:
+            return
+        del self._entries[number], self._number_of[entry.key]
+        self._recent.clear()
+        self._streams.remove(entry.join.streams, entry.join.publish)
+        if entry.watched >= 0:
+            del self._watched[entry.watched][number]
+            if not self._watched[entry.watched]:
+                del self._watched[entry.watched]
+            self.witnesses.unwatch(entry.watched)
+        for filed in entry.filed:
+            self._unfile(filed)
+        for prefix in reversed(entry.prefixes):
+            self._release(prefix)
+        self._left = True
+        if len(self._numbers.retired) > _RETIRED or not self._entries:
+            self._sweep()
+
+    def _release(self, prefix: Prefix) -> None:
+        prefix.uses -= 1
+        if prefix.uses:
+            return
+        del self._prefixes[prefix.key]
+        assert prefix.filed is not None
+        self._unfile(prefix.filed)
+        for number in (*prefix.numbers.values(), prefix.root):
+            self._numbers.give_back(number)
+
+    def _unfile(self, filed: Filed) -> None:
+        self._wait(filed, add=False)
+        if filed.relations is not None:
+            filed.relations.remove(filed.row, filed.member)
+            if not self._share_values and not len(filed.relations):
+                del self._apart[filed.graph.shape]
+        self._members.remove(filed.member)
+        self._targets.pop(filed.member, None)
+        for number, valued in filed.definitions:
+            self.witnesses.remove(number, valued)
+
+    def _sweep(self) -> None:
+        """Forgets what nobody waits for any more."""
+        if self._left:
+            self._past.shorten(self._waiting.until)
+            self._left = False
+        self._past.sweep(self.watermark)
+        self._numbers.forgotten()
+
+    # -- messages --------------------------------------------------------------------------------------
+
+    @property
+    def watermark(self) -> float:
+        """No message before this time is taken any more."""
+        return self._latest - self._lateness
+
+    @property
+    def latest(self) -> float:
+        """The largest time of a message."""
+        return self._latest
+
+    def note(self, time: float) -> None:
+        """Notes the time of a message that no join reads."""
+        self._latest = max(self._latest, time)
+
+    def is_late(self, stream: str, time: float) -> bool:
+        """Whether a message comes too late for joins that read its stream."""
+        return time < self.watermark and self._streams.read(stream)
+
+    def why_late(self, time: float) -> str:
+        behind = self._latest - time
+        return (
+            f"too late for joins: {behind:g} s older than the newest message, and {self._lateness:g} s are"
+            " allowed; give the broker a larger `lateness`"
+        )
+
+    def claimed(self, slots: Ints) -> NDArray[np.bool_]:
+        """Which of the index's slots are those of joins."""
+        return self.witnesses.claimed(slots)
+
+    def receive(self, message: Message, found: Found, id: Hashable, stream: str, time: float) -> Meetings:
+        """Takes in a message: all that it meets, and from now on it may be met."""
+        self.note(time)
+        sequence = self._sequence
+        self._sequence += 1
+        self._recent.clear()
+        meetings = Meetings(self._library, self._entries)
+        if not self._streams.read(stream):
+            return meetings
+        seen = self.witnesses.of(found, stream)
+        if not seen.witnesses and not seen.watched:
+            return meetings
+        record = Record(id, stream, time, sequence, message.data, message.encoding)
+        assert found.evaluator is not None
+        meetings.arrived(record, found.evaluator, message)
+        for watched in seen.watched:
+            for number in self._watched[watched]:
+                meetings.single(number, record)
+        arrivals = deque([Arrival((record,), time, sequence, seen.witnesses)])
+        while arrivals:
+            arrival = arrivals.popleft()
+            if not len(arrival):
+                continue
+            for met in self._met(arrival, self._past):
+                for prefix, records in meetings.add(met, self._targets):
+                    arrivals += self._going_on(prefix, records, meetings.load)
+            until = self._waiting.until(arrival.variable, arrival.time)
+            self._past.keep(arrival, until, self.watermark)
+        self._past.advance(self.watermark)
+        return meetings
+
+    def _met(self, arrival: Arrival, past: Past) -> Iterator[Met]:
+        """The members that an arrival and an earlier item meet."""
+        sides = [True]
+        if self._members.unordered or past.latest > arrival.time:
+            sides.append(False)
+        if not self._shared:
+            yield from self._met_one_by_one(arrival, past, sides)
+            return
+        if not self._share_values:
+            for relations in self._apart.values():
+                yield from self._met_together(relations, arrival, past, sides)
+        elif len(self._together) <= _FEW_ROWS and past.at_most(_FEW_RUNS, arrival):
+            yield from self._met_row_by_row(arrival, past, sides)
+        else:
+            yield from self._met_together(self._together, arrival, past, sides)
+
+    def _met_together(
+        self, relations: Relations, arrival: Arrival, past: Past, sides: list[bool]
+    ) -> Iterator[Met]:
+        common = past.common(arrival)
+        if not len(common.runs):
+            return
+        for past_is_left in sides:
+            equal = equal_pairs(relations, arrival, common, past_is_left)
+            rows, items = rows_met(relations, equal, arrival, past, past_is_left)
+            members, source = relations.members(rows)
+            yield self._in_time(members, items.take(source), arrival, past, past_is_left)
+
+    def _met_row_by_row(self, arrival: Arrival, past: Past, sides: list[bool]) -> Iterator[Met]:
+        """Few rows and few values are looked at faster one by one than in arrays."""
+        evaluator = OneByOne(arrival, past)
+        for past_is_left in sides:
+            met = [
+                (row, item)
+                for graph, row in self._together.graphs()
+                for item in evaluator.items(graph, past_is_left)
+            ]
+            if met:
+                rows, items = np.array(met, np.int32).T
+                members, source = self._together.members(rows)
+                yield self._in_time(members, items.take(source), arrival, past, past_is_left)
+
+    def _met_one_by_one(self, arrival: Arrival, past: Past, sides: list[bool]) -> Iterator[Met]:
+        evaluator = OneByOne(arrival, past)
+        for past_is_left in sides:
+            for filed in self._filed():
+                items = np.fromiter(evaluator.items(filed.graph, past_is_left), np.int32)
+                if len(items):
+                    members = np.full(len(items), filed.member, np.int32)
+                    yield self._in_time(members, items, arrival, past, past_is_left)
+
+    def _filed(self) -> Iterator[Filed]:
+        for prefix in self._prefixes.values():
+            assert prefix.filed is not None
+            yield prefix.filed
+        for entry in self._entries.values():
+            yield from entry.filed
+
+    def _in_time(self, members: Ints, items: Ints, arrival: Arrival, past: Past, past_is_left: bool) -> Met:
+        times = past.item_time.take(items)
+        first = np.minimum(past.item_sequence.take(items), arrival.sequence)
+        before, after = (times, arrival.time) if past_is_left else (arrival.time, times)
+        held = self._members.hold(members, before, after, first)
+        members = members[held]
+        entries = self._members.entry.take(members)
+        return Met(members, entries, items[held], past.records, arrival.records, past_is_left)
+
+    def _going_on(self, prefix: Prefix, records: tuple[Record, ...], load: Load) -> Iterator[Arrival]:
+        """The first messages of a chain, as what the next link sees of them."""
+        loaded = [load(record) for record in records]
+        documents = [message.document for message in loaded]
+        time, sequence = max(r.time for r in records), min(r.sequence for r in records)
+        meaning = prefix.meaning
+        block_of = [prefix.join.variables[variable].block for variable in meaning.wanted]
+        for way in meaning.ways(documents, lambda block, pattern: loaded[block].ways(pattern)):
+            witnesses = [
+                Witness(prefix.numbers[variable], documents[block].string_value(node), (place, 0))
+                for place, (variable, block, node) in enumerate(
+                    zip(meaning.wanted, block_of, way, strict=True), 1
+                )
+            ]
+            yield Arrival(records, time, sequence, witnesses)
+
+    # -- for those who keep messages themselves --------------------------------------------------------
+
+    def begin(self, sequence: int) -> None:
+        """Queries that are added from now on see only messages from this sequence number on."""
+        self._sequence = sequence
+        self._recent.clear()
+
+    def testify(self, found: Found, stream: str) -> tuple[list[Testimony], list[int]]:
+        """What a message has to say in a form that other processes understand, and the entries of single
+        blocks that it meets by itself."""
+        seen = self.witnesses.of(found, stream)
+        alone = [number for watched in seen.watched for number in self._watched[watched]]
+        return [Testimony(self.witnesses.key(v), value, nodes) for v, value, nodes in seen.witnesses], alone
+
+    def meet(self, now: Kept, earlier: Sequence[Kept]) -> Meetings:
+        """The meetings of a message with some that came before it; chains are not followed.
+
+        The records' sequence numbers say which queries they may take part in.
+        """
+        meetings = Meetings(self._library, self._entries)
+        past = Past(remember=False)
+        for kept in earlier:
+            arrival = self._arrival(kept)
+            past.keep(arrival, np.full(len(arrival), inf), -inf)
+        arrival = self._arrival(now)
+        if len(arrival) and len(past):
+            for met in self._met(arrival, past):
+                meetings.add(met, self._targets)
+        return meetings
+
+    def _arrival(self, kept: Kept) -> Arrival:
+        number_of = self.witnesses.by_key()
+        known = [
+            Witness(number_of[key], value, nodes) for key, value, nodes in kept.testimony if key in number_of
+        ]
+        return Arrival((kept.record,), kept.record.time, kept.record.sequence, known)
+
+    def single(self, entries: Sequence[int], record: Record) -> Meetings:
+        """What single blocks make of a message that meets them."""
+        meetings = Meetings(self._library, self._entries)
+        for number in entries:
+            meetings.single(number, record)
+        return meetings
+
+    @property
+    def longest_window(self) -> float:
+        """The longest that any query waits, in seconds; -inf if there is none that waits."""
+        return max((link.window for e in self._entries.values() for link in e.join.links), default=-inf)
+
+    # -- reporting -------------------------------------------------------------------------------------
+
+    def explain(self, number: int) -> JoinExplanation:
+        """How an entry is evaluated."""
+        return explain(self._entries[number], self.witnesses)
+
+    def state(self) -> State:
+        """What is kept now."""
+        self._sweep()
+        past = self._past
+        living = np.flatnonzero(past.living).astype(np.int32)
+        held = past.messages(living)
+        return State(
+            messages=len(held),
+            rows=int(past.run_count[living].sum()),
+            values=len({past.run_value[run] for run in living.tolist()}),
+            bytes=past.bytes(living) + sum(len(record.data) for record in held),
+            watermark=self.watermark if self._latest > -inf else None,
+            templates=tuple(self._template_states(living)),
+        )
+
+    def _template_states(self, living: Ints) -> Iterator[TemplateState]:
+        past = self._past
+        for relations in (self._together, *self._apart.values()):
+            for template in relations.templates.values():
+                graphs = [relations.graph(row) for row in template.rows]
+                variables = {v for g in graphs for left, right in g.pairs for v in (left, right)}
+                runs = living[np.isin(past.run_variable[living], np.array(sorted(variables), np.int32))]
+                held = past.messages(runs)
+                yield TemplateState(
+                    shape=str(template.shape),
+                    queries=len(graphs),
+                    messages=len(held),
+                    rows=int(past.run_count[runs].sum()),
+                    bytes=past.bytes(runs) + sum(len(record.data) for record in held),
+                )
+
+
+def _columns(join: Join, block: int, compared: set[int]) -> tuple[list[int], tuple[Column, ...]]:
+    """The variables of a block, and its minor in terms of their places among them."""
+    variables = join.variables
+    numbers = [n for n, variable in enumerate(variables) if variable.block == block]
+    pattern = block_pattern(variables, block, compared)
+    return numbers, minor(join.blocks[block].stream, pattern.origins, pattern.paths, pattern.wanted)
+
+
+def _going_on(join: Join, blocks: int) -> list[int]:
+    """The variables of the first blocks that later links compare."""
+    later = {c.left for link in join.links[blocks - 1 :] for c in link.comparisons}
+    return sorted(n for n in later if join.variables[n].block < blocks)
+
+
+def _composite(prefix: Prefix, compared: list[int]) -> list[Numbered]:
+    """The side that the first blocks of a chain are to the next link."""
+    if len(compared) == 1:
+        return [Numbered(compared[0], -1, prefix.numbers[compared[0]])]
+    root = Numbered(-1, -1, prefix.root)
+    return [root, *(Numbered(variable, 0, prefix.numbers[variable]) for variable in compared)]

@@ -1,0 +1,90 @@
+"""Pairs of variables that some query wants equal, by number."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sapwood.engine.values import Ints
+
+_LARGEST_TABLE = 4_000_000
+"""cells of a table of all pairs of variables; for more variables, pairs are looked up in a sorted list"""
+
+
+class Pairs:
+    """Which numbers the pairs (variable of the left side, variable of the right side) have."""
+
+    def __init__(self) -> None:
+        self._number_of: dict[tuple[int, int], int] = {}
+        self._uses: list[int] = []
+        self._unused: list[int] = []
+        self._table: NDArray[np.int32] | None = None
+        self._sorted: tuple[NDArray[np.int64], NDArray[np.int32]] | None = None
+
+    def __len__(self) -> int:
+        """One more than the largest number."""
+        return len(self._uses)
+
+    def use(self, left: int, right: int) -> int:
+        """Adds one use of a pair: its number."""
+        number = self._number_of.get((left, right))
+        if number is None:
+            number = self._unused.pop() if self._unused else len(self._uses)
+            if number == len(self._uses):
+                self._uses.append(0)
+            self._number_of[left, right] = number
+            self._note(left, right, number)
+        self._uses[number] += 1
+        return number
+
+    def release(self, left: int, right: int) -> None:
+        number = self._number_of[left, right]
+        self._uses[number] -= 1
+        if not self._uses[number]:
+            del self._number_of[left, right]
+            self._unused.append(number)
+            self._note(left, right, -1)
+
+    def _note(self, left: int, right: int, number: int) -> None:
+        self._sorted = None
+        if self._table is not None:
+            if max(left, right) < len(self._table):
+                self._table[left, right] = number
+            else:
+                self._table = None
+
+    def find(self, left: Ints, right: Ints) -> Ints:
+        """The numbers of many pairs; -1 for what is none."""
+        table = self._table if self._table is not None else self._make_table()
+        if table is not None:
+            if not len(left):
+                return left
+            size = len(table)
+            if int(left.max()) < size and int(right.max()) < size:
+                return table[left, right]
+            inside = (left < size) & (right < size)
+            found = np.full(len(left), -1, np.int32)
+            found[inside] = table[left[inside], right[inside]]
+            return found
+        if self._sorted is None:
+            self._sorted = self._sort()
+        keys, numbers = self._sorted
+        wanted = (left.astype(np.int64) << 32) | right
+        at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+        return np.where(keys[at] == wanted, numbers[at], np.int32(-1))
+
+    def _make_table(self) -> NDArray[np.int32] | None:
+        size = max((max(pair) for pair in self._number_of), default=0) + 1
+        size += size // 4
+        if size * size > _LARGEST_TABLE:
+            return None
+        self._table = np.full((size, size), -1, np.int32)
+        for (left, right), number in self._number_of.items():
+            self._table[left, right] = number
+        return self._table
+
+    def _sort(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        keys = np.array([(left << 32) | right for left, right in self._number_of], np.int64)
+        numbers = np.array(list(self._number_of.values()), np.int32)
+        order = np.argsort(keys)
+        return keys[order], numbers[order]

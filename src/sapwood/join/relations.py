@@ -1,0 +1,183 @@
+"""All queries as rows of a few relations.
+
+Every shape of join graphs has a relation, the *template*: a row of variables for each distinct graph of that
+shape. What remains of a query, its window and what it delivers, is a *member* of its row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sapwood.engine.rows import Rows, longer
+from sapwood.engine.values import Ints
+from sapwood.join.pairs import Pairs
+from sapwood.join.shape import Shape
+
+Longs = NDArray[np.int64]
+_REFILE_FROM = 256
+"""messages after which rows are filed anew for the first time, by what was seen"""
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """A join graph in canonical order: its shape, and the variables of its columns."""
+
+    shape: Shape
+    left: tuple[int, ...]
+    right: tuple[int, ...]
+
+    @property
+    def pairs(self) -> list[tuple[int, int]]:
+        return [(self.left[left], self.right[right]) for left, right in self.shape.equalities]
+
+
+@dataclass(slots=True)
+class Template:
+    """A shape and the rows that have it."""
+
+    number: int
+    shape: Shape
+    rows: set[int] = field(default_factory=set)
+
+
+class Relations:
+    """Templates that are evaluated together."""
+
+    def __init__(self) -> None:
+        self.pairs = Pairs()
+        self.templates: dict[Shape, Template] = {}
+        self._numbered: list[Template | None] = []
+        self._row_of: dict[Graph, int] = {}
+        self._graphs: list[Graph | None] = []
+        self._unused: list[int] = []
+        self.pairs_of = Rows()  # of each row, in the order of its shape's equalities
+        self.filed = Rows()  # rows, under one of their pairs
+        self._filed_under: list[int] = []
+        self._members = Rows()  # of each row
+        self.template_of: Ints = np.zeros(16, np.int32)
+        self.shared = Rows()  # of each template, places in the columns below
+        self.same: NDArray[np.int32] = np.zeros((0, 5), np.int32)
+        self.plain: NDArray[np.bool_] = np.zeros(16, np.bool_)  # nothing to check but pairs
+        self.compared: NDArray[np.bool_] = np.zeros(16, np.bool_)  # not only by =
+        self.seen: Longs = np.zeros(16, np.int64)  # of each pair, in how many items
+        self._evaluated = 0
+        self._refile_at = _REFILE_FROM
+
+    def __len__(self) -> int:
+        return len(self._row_of)
+
+    # -- the population --------------------------------------------------------------------------------
+
+    def add(self, graph: Graph, member: int) -> int:
+        """Adds a member to the row of a graph: the row."""
+        row = self._row_of.get(graph)
+        if row is None:
+            row = self._new_row(graph)
+        self._members.append(row, member)
+        return row
+
+    def remove(self, row: int, member: int) -> None:
+        self._members.remove(row, member)
+        if self._members.lengths[row]:
+            return
+        graph = self._graphs[row]
+        assert graph is not None
+        self.filed.remove(self._filed_under[row], row)
+        self.pairs_of.clear(row)
+        for left, right in graph.pairs:
+            self.pairs.release(left, right)
+        template = self.templates[graph.shape]
+        template.rows.discard(row)
+        if not template.rows:
+            del self.templates[graph.shape]
+            self.shared.clear(template.number)
+            self._numbered[template.number] = None
+        del self._row_of[graph]
+        self._graphs[row] = None
+        self._unused.append(row)
+
+    def _new_row(self, graph: Graph) -> int:
+        if self._unused:
+            row = self._unused.pop()
+        else:
+            row = len(self._graphs)
+            self._graphs.append(None)
+            self._filed_under.append(0)
+            if row == len(self.template_of):
+                self.template_of = longer(self.template_of, 2 * row)
+        self._graphs[row] = graph
+        self._row_of[graph] = row
+        template = self.templates.get(graph.shape) or self._new_template(graph.shape)
+        template.rows.add(row)
+        self.template_of[row] = template.number
+        numbers = [self.pairs.use(left, right) for left, right in graph.pairs]
+        if len(self.pairs) > len(self.seen):
+            self.seen = longer(self.seen, 2 * len(self.pairs))
+        for number in numbers:
+            self.pairs_of.append(row, number)
+        self._file(row, numbers)
+        self._members.reserve(row + 1)
+        return row
+
+    def _new_template(self, shape: Shape) -> Template:
+        number = next((n for n, known in enumerate(self._numbered) if known is None), len(self._numbered))
+        template = self.templates[shape] = Template(number, shape)
+        if number == len(self._numbered):
+            self._numbered.append(template)
+        self._numbered[number] = template
+        if number >= len(self.plain):
+            self.plain, self.compared = (
+                longer(self.plain, 2 * number),
+                longer(self.compared, 2 * number),
+            )
+        self.plain[number] = not shape.shared and not shape.others
+        self.compared[number] = bool(shape.others)
+        self.shared.reserve(number + 1)
+        for place in range(len(self.same), len(self.same) + len(shape.shared)):
+            self.shared.append(number, place)
+        if shape.shared:
+            self.same = np.concatenate((self.same, np.array(shape.shared, np.int32)))
+        return template
+
+    def _file(self, row: int, pairs: list[int]) -> None:
+        """Files a row where it is looked at least often."""
+        lengths = self.filed.lengths
+        under = min(pairs, key=lambda p: (self.seen[p], lengths[p] if p < len(lengths) else 0, p))
+        self.filed.append(under, row)
+        self._filed_under[row] = under
+
+    def _refile(self) -> None:
+        for row, graph in enumerate(self._graphs):
+            if graph is not None and len(graph.shape.equalities) > 1:
+                pairs = self.pairs_of.numbers(np.array([row], np.int32)).tolist()
+                if min(self.seen[pairs]) < self.seen[self._filed_under[row]]:
+                    self.filed.remove(self._filed_under[row], row)
+                    self._file(row, pairs)
+
+    # -- messages --------------------------------------------------------------------------------------
+
+    def evaluated(self, present: Ints, items: Ints) -> None:
+        """Notes which pairs a message had in common with how many items."""
+        self.seen[present] += items
+        self._evaluated += 1
+        if self._evaluated >= self._refile_at:
+            self._refile_at *= 2
+            self._refile()
+
+    def members(self, rows: Ints) -> tuple[Ints, Ints]:
+        """The members of some rows, and of which of them."""
+        members, source = self._members.gather(rows)
+        return members, source
+
+    def graph(self, row: int) -> Graph:
+        graph = self._graphs[row]
+        assert graph is not None
+        return graph
+
+    def graphs(self) -> Iterable[tuple[Graph, int]]:
+        """All graphs and their rows."""
+        return self._row_of.items()

@@ -1,0 +1,40 @@
+"""The two that may meet, as candidates see them: nodes and values of an earlier item, or of an arrival."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sapwood.join.candidates import Nodes
+from sapwood.join.past import Arrival, Past
+
+
+class PastSide:
+    """The rows and values of an earlier item."""
+
+    def __init__(self, past: Past, item: int) -> None:
+        self._past = past
+        self._item = item
+
+    def rows(self, run: int) -> list[Nodes]:
+        row, count = int(self._past.run_row[run]), int(self._past.run_count[run])
+        return list(map(tuple, self._past.nodes[row : row + count].tolist()))
+
+    def valued(self, variable: int) -> list[tuple[Nodes, str]]:
+        past = self._past
+        runs = [run for run in past.runs_of_item(self._item) if past.run_variable[run] == variable]
+        return [(nodes, past.run_value[run]) for run in runs for nodes in self.rows(run)]
+
+
+class NowSide:
+    """The rows and values of an arrival."""
+
+    def __init__(self, arrival: Arrival) -> None:
+        self._arrival = arrival
+
+    def rows(self, run: int) -> list[Nodes]:
+        row, count = int(self._arrival.row[run]), int(self._arrival.count[run])
+        return list(map(tuple, self._arrival.nodes[row : row + count].tolist()))
+
+    def valued(self, variable: int) -> list[tuple[Nodes, str]]:
+        runs = np.flatnonzero(self._arrival.variable == variable).tolist()
+        return [(nodes, self._arrival.value_of_run[run]) for run in runs for nodes in self.rows(run)]
