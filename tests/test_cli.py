@@ -135,3 +135,22 @@ def test_generated_queries_and_messages_go_together(tmp_path: Path) -> None:
     folder = tmp_path / "files"
     sapwood("generate", "messages", "--dtd", "book", "--count", "3", "--out", str(folder))
     assert len(list(folder.glob("*.xml"))) == 3
+
+
+def test_items_and_joins_of_them_are_generated() -> None:
+    items = sapwood("generate", "feeds", "--count", "30", "--channels", "3", "--seed", "5")
+    assert items.returncode == 0, items.stderr
+    read = [etree.fromstring(line) for line in items.stdout.splitlines()]
+    assert len(read) == 30
+    assert len({item.findtext("channel_url") for item in read}) <= 3
+    assert sapwood("generate", "feeds", "-c", "30", "--channels", "3", "--seed", "5").stdout == items.stdout
+    for schema, root in (("flat", "/r->"), ("levels", "/r->"), ("feed", "/item->")):
+        run = sapwood("generate", "joins", "--schema", schema, "--count", "20", "--stream", "news")
+        queries = run.stdout.decode().splitlines()
+        assert len(queries) == 20
+        assert all(query.startswith(f"news{root}v0[") for query in queries)
+        assert all(query.count("FOLLOWED BY{") == query.count(", INF}") == 1 for query in queries)
+        assert max(query.count("=") for query in queries) <= 6
+    refused = sapwood("generate", "joins", "--schema", "feed", "--equalities", "6")
+    assert refused.returncode == 2
+    assert "at most 5" in refused.stderr.decode()

@@ -6,6 +6,7 @@ import gzip
 from pathlib import Path
 
 from sapwood.bench import sources
+from sapwood.bench.join_setting import JoinScale
 from sapwood.bench.scale import Scale
 from sapwood.bench.transform_setting import TransformScale
 from sapwood.workload import load_dtd
@@ -59,6 +60,20 @@ TINY_TRANSFORM = TransformScale(
     return_counts=(1, 4),
     descendants=(0.05, 0.4),
     growth_sizes=(10, 30),
+)
+
+TINY_JOIN = JoinScale(
+    rounds=2,
+    pass_seconds=0.0,
+    sizes=(5, 40),
+    queries=20,
+    leaf_counts=(4, 6),
+    equality_counts=(2, 3),
+    skews=(0.0, 1.6),
+    feed_sizes=(5, 20, 40),
+    feed_items=80,
+    feed_first_items=30,
+    feed_compared_items=20,
 )
 
 

@@ -49,7 +49,7 @@ def _curves(chart: Chart) -> Table:
         table.add_column(Text(series.label), justify="right")
     for x in sorted({point.x for series in drawn for point in series.points}):
         cells = [{point.x: number(point.y) for point in series.points}.get(x, "") for series in drawn]
-        table.add_row(f"{x:,g}" if x < 1 else f"{x:,.0f}", *cells)
+        table.add_row(f"{x:,.0f}" if x == int(x) else f"{x:,g}", *cells)
     return table
 
 

@@ -64,6 +64,28 @@ def bench_transform(
     _show(experiments.run(options, errors), out, as_json)
 
 
+@bench.command("join")
+def bench_join(
+    quick: Annotated[
+        bool, typer.Option("--quick", help="A minute or two instead of a quarter of an hour.")
+    ] = False,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(help="flat, levels, leaves, equalities, flat-skew, levels-skew, feed or feed-ways."),
+    ] = None,
+    out: OutOption = OUT,
+    as_json: JsonOption = False,
+) -> None:
+    """Joins of messages: all queries at once against one at a time, and feeds of which nothing is forgotten.
+
+    Ctrl-C ends it and keeps what is measured.
+    """
+    from sapwood.bench import join as experiments
+
+    options = experiments.Options(quick=quick, out=out, only=only or ())
+    _show(experiments.run(options, errors), out, as_json)
+
+
 @bench.command("spark")
 def bench_spark(
     nitf: NitfOption = None,

@@ -3,15 +3,30 @@
 from __future__ import annotations
 
 import sys
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from sapwood.cli.console import counting
-from sapwood.workload import MessageGenerator, QueryGenerator, TransformationGenerator, dtds, load_dtd
+from sapwood.workload import (
+    FeedGenerator,
+    JoinGenerator,
+    JoinSchema,
+    MessageGenerator,
+    QueryGenerator,
+    TransformationGenerator,
+    dtds,
+    feed_schema,
+    flat_schema,
+    levels_schema,
+    load_dtd,
+)
 
-generate = typer.Typer(help="Make messages, queries or transformations from a DTD.", no_args_is_help=True)
+generate = typer.Typer(
+    help="Make messages, queries or transformations from a DTD; items of feeds; joins.", no_args_is_help=True
+)
 
 DtdOption = Annotated[
     str, typer.Option("--dtd", help=f"A DTD file, or one that is shipped: {', '.join(dtds())}.")
@@ -131,3 +146,73 @@ def generate_transformations(
     with counting() as progress:
         for _ in progress.track(range(count), description="transformations"):
             print(generator.query())
+
+
+@generate.command("feeds")
+def generate_feeds(
+    count: CountOption = 10,
+    seed: SeedOption = 0,
+    channels: Annotated[int, typer.Option(help="How many channels they are of.")] = 418,
+    channel_skew: Annotated[float, typer.Option(help="Zipf exponent of the channels' popularity.")] = 0.8,
+    reposts: Annotated[float, typer.Option(help="Share of items that a channel sends again.")] = 0.02,
+    crossposts: Annotated[float, typer.Option(help="Share that another channel has sent.")] = 0.03,
+    columns: Annotated[float, typer.Option(help="Share whose title the channel uses all the time.")] = 0.01,
+) -> None:
+    """Make items of web feeds, one a line, to be joined with those of the same title or description."""
+    generator = FeedGenerator(
+        seed=seed,
+        channels=channels,
+        channel_skew=channel_skew,
+        reposts=reposts,
+        crossposts=crossposts,
+        columns=columns,
+    )
+    with counting() as progress:
+        for _ in progress.track(range(count), description="items"):
+            sys.stdout.buffer.write(generator.message() + b"\n")
+    sys.stdout.flush()
+
+
+class Schema(StrEnum):
+    """The messages that joins are about."""
+
+    FLAT = "flat"
+    LEVELS = "levels"
+    FEED = "feed"
+
+
+@generate.command("joins")
+def generate_joins(
+    schema: Annotated[
+        Schema, typer.Option(help="flat: leaves below a root; levels: another level; feed: items of feeds.")
+    ] = Schema.FEED,
+    count: CountOption = 10,
+    seed: SeedOption = 0,
+    leaves: Annotated[int, typer.Option(help="Leaves of the flat schema.")] = 6,
+    fan_out: Annotated[int, typer.Option(help="Children of an element of the schema with levels.")] = 4,
+    equalities: Annotated[
+        int | None, typer.Option(help="At most in a query; by default 4 with levels, else as many as leaves.")
+    ] = None,
+    skew: Annotated[float, typer.Option(help="Zipf exponent over the number of equalities.")] = 0.8,
+    window: Annotated[str, typer.Option(help="How much later the second message may come: 1 day, …")] = "INF",
+    stream: Annotated[str, typer.Option(help="The stream that both messages are of.")] = "S",
+) -> None:
+    """Make queries that join two messages, one a line; the same may come again."""
+    most = 4 if schema is Schema.LEVELS and equalities is None else equalities
+    generator = JoinGenerator(
+        _schema(schema, leaves, fan_out),
+        seed=seed,
+        equalities=most,
+        skew=skew,
+        window=window,
+        stream=stream,
+    )
+    with counting() as progress:
+        for _ in progress.track(range(count), description="joins"):
+            print(generator.query())
+
+
+def _schema(schema: Schema, leaves: int, fan_out: int) -> JoinSchema:
+    if schema is Schema.FLAT:
+        return flat_schema(leaves)
+    return levels_schema(fan_out) if schema is Schema.LEVELS else feed_schema()
