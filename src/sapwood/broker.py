@@ -380,8 +380,12 @@ class Broker:
             joined, late = self._received(message, found, id, stream, time)
         elif time is not None:
             self._joins.note(time)
+        return self._reshaped(message, found, joined), late
+
+    def _reshaped(self, message: Message, found: Found, joined: Meetings | None) -> Answer:
+        """What filters and transformations say of a message, beside what it meets."""
         if not self._making:
-            return Answer(self._matcher.matches(found.places, found.slots), []), None
+            return Answer(self._matcher.matches(found.places, found.slots), [])
         made: list[tuple[int, bytes]] = []
         if self._numbers_of:
             numbers_of = self._numbers_of
@@ -394,8 +398,8 @@ class Broker:
         if len(slots):
             slots = slots[~(self._network.claimed(slots) | self._joins.claimed(slots))]
         if not len(slots):
-            return Answer(Matches(self._matcher, None, slots), made, joined), late
-        return Answer(self._matcher.matches(None, slots), made, joined), late
+            return Answer(Matches(self._matcher, None, slots), made, joined)
+        return Answer(self._matcher.matches(None, slots), made, joined)
 
     def _received(
         self, message: Message, found: Found, id: Hashable, stream: str, time: float | None
@@ -408,6 +412,19 @@ class Broker:
             return None, self._joins.why_late(time)
         name = self._published + 1 if id is None else id
         return self._joins.receive(message, found, name, stream, time), None
+
+    # -- for those who keep messages themselves --------------------------------------------------------
+
+    def answer_alone(self, message: Source) -> Answer:
+        """What a message is to filters and transformations; joins take no notice of it."""
+        source = Message(message)
+        return self._reshaped(source, self._matcher.index.find(source), None)
+
+    def deliveries(self, meetings: Meetings, message: Hashable) -> Iterator[Delivery]:
+        """What meetings of messages are to all who subscribed to them; `message` is what completed them."""
+        return self._joined(meetings, message)
+
+    # --------------------------------------------------------------------------------------------------
 
     def state(self) -> State:
         """What joins keep of messages, in all and for each template."""

@@ -138,6 +138,29 @@ def test_says_which_messages_met_and_which_completed_it() -> None:
     assert delivery.meeting.messages == ("early", "late")
 
 
+def test_says_which_nodes_met() -> None:
+    """By the number of the element, in document order; once for each copy."""
+    broker = broker_of("SELECT <r>{$y}{string($k)}</r> FROM S//a->x[b->y][@k->k] JOIN{k=w, 9 s} S/c->z[b->w]")
+    broker.publish(C, stream="S", time=1)
+    (delivery,) = broker.publish("<s><a k='1'><b>1</b><b>2</b></a><a/></s>", stream="S", time=1)
+    assert delivery.meeting is not None
+    assert delivery.meeting.nodes == ({"y": 3, "k": 2}, {"y": 4, "k": 2})
+
+
+def test_an_answer_counts_without_writing_anything() -> None:
+    broker = broker_of({"q": PAIR, "same": PAIR, "other": PAIR.replace("10 s", "5 s"), "filter": "//c"})
+    none = broker.answer(A, stream="S", time=1)
+    assert none.joined is not None
+    assert (len(none.joined), none.joined.deliveries) == (0, 0)
+    some = broker.answer(C, stream="S", time=2)
+    assert some.joined is not None
+    assert (len(some.joined), some.joined.deliveries) == (2, 3)
+    assert list(some.matches) == ["filter"]
+    far = broker.answer(C, stream="S", time=11)
+    assert far.joined is not None
+    assert (len(far.joined), far.joined.deliveries) == (1, 2)
+
+
 def test_deliveries_are_in_the_order_subscribed() -> None:
     queries = {
         "made": "for $a in //a return $a/b",

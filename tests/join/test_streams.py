@@ -222,3 +222,11 @@ def test_who_is_late_misses_the_joins_only() -> None:
     assert bodies(caught.value.deliveries) == {"filter": canonical(A), "made": canonical("<b>1</b>")}
     assert {d.message for d in caught.value.deliveries} == {"a"}
     check(broker, [(10, "S", C, "")])
+
+
+def test_nobody_is_late_where_nothing_is_joined() -> None:
+    broker = broker_of({"q": PAIR, "filter": "//a"})
+    check(
+        broker,
+        [(10, "S", A, "filter:1"), (1, "T", A, "filter:2"), (2, "", A, "filter:3"), (9, "S", C, "late")],
+    )

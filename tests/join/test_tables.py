@@ -276,6 +276,16 @@ CONDITIONS = [
         ],
     ),
     Case(
+        "variables below variables below variables",
+        "S/c->c[a->p][d->o] JOIN{x=p AND z=p AND y=o, INF} S/*->r[.//a->x][.//b->y[a->z]]",
+        [
+            (0, "S", "<c><a>2</a><d>12</d></c>", ""),
+            (1, "S", "<a><b>x</b><b><a>1</a><a>2</a></b></a>", "1+2"),
+            (2, "S", "<a><b>12</b><b><a>2</a></b></a>", ""),
+            (3, "S", "<a><a>2</a><s><b>1<a>2</a></b></s></a>", "1+4"),
+        ],
+    ),
+    Case(
         "names in namespaces",
         "S//p:a->x[@p:k->y] JOIN{y=w, 9 s} S//p:*->z[b->w]",
         [

@@ -22,6 +22,19 @@ class Rows:
         self._room: NDArray[np.int32] = np.zeros(16, np.int32)
         self._used = 0
 
+    @classmethod
+    def of(cls, rows: Numbers, numbers: Numbers) -> Rows:
+        """Rows that hold these numbers, each in the row given with it."""
+        filled = cls(numbers.dtype)
+        order = np.argsort(rows, kind="stable")
+        filled.reserve(int(rows.max()) + 1 if len(rows) else 0)
+        lengths = np.bincount(rows, minlength=len(filled._length)).astype(np.int32)
+        filled._length, filled._room = lengths, lengths.copy()
+        filled._start = np.cumsum(lengths, dtype=np.int64) - lengths
+        filled._pool = numbers[order]
+        filled._end = filled._used = len(numbers)
+        return filled
+
     @property
     def lengths(self) -> Numbers:
         return self._length

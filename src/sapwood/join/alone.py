@@ -59,19 +59,11 @@ class OneByOne:
         shape = graph.shape
         if not shape.shared and not shape.others:
             return True
-        past, now = PastSide(self._past, item), self._now
-        steps = [
-            Step(
-                left,
-                right,
-                [
-                    (one, other) if past_is_left else (other, one)
-                    for run, now_run in options
-                    for one in past.rows(run)
-                    for other in now.rows(now_run)
-                ],
-            )
-            for (left, right), options in zip(shape.equalities, options_of, strict=True)
-        ]
-        sides: tuple[Side, Side] = (past, now) if past_is_left else (now, past)
+        past = PastSide(self._past, item)
+        sides: tuple[Side, Side] = (past, self._now) if past_is_left else (self._now, past)
+        steps = []
+        for (left, right), options in zip(shape.equalities, options_of, strict=True):
+            sided = options if past_is_left else [(now, before) for before, now in options]
+            groups = [(sides[0].rows(one), sides[1].rows(other)) for one, other in sided]
+            steps.append(Step(left, right, groups))
         return satisfiable(Candidate(shape, graph.left, graph.right, sides), steps)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -62,8 +61,10 @@ class Prefix:
     key: object
     join: Join
     blocks: int
+    going_on: dict[int, int]
+    """of each variable that goes on, its place in the order that all such queries have in common"""
     numbers: dict[int, int]
-    """of each variable that goes on, the number by which the next link knows it"""
+    """by these places, the numbers by which the next link knows them"""
     root: int
     """the number of what stands above all of them"""
     filed: Filed | None = None
@@ -71,10 +72,13 @@ class Prefix:
 
     @cached_property
     def meaning(self) -> Meaning:
-        return Meaning(self.join, self.blocks, self.numbers)
+        return Meaning(self.join, self.blocks, self.going_on)
 
 
-def prefix_key(join: Join, blocks: int, going_on: Iterable[int], since: int) -> object:
-    """Equal for chains whose first blocks can be evaluated together."""
+def going_on(join: Join, blocks: int) -> tuple[dict[int, int], object]:
+    """The variables of the first blocks that later links compare, with their places; and what is equal for
+    chains whose first blocks can be evaluated together."""
     place_of, first = join.first_blocks(blocks)
-    return since, first, tuple([place_of[number] for number in going_on])
+    later = {c.left for link in join.links[blocks - 1 :] for c in link.comparisons}
+    places = {n: place_of[n] for n in sorted(later) if join.variables[n].block < blocks}
+    return places, (first, tuple(sorted(places.values())))

@@ -8,7 +8,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -183,20 +182,14 @@ class _Evaluation:
 
     def _satisfiable(self, row: int, item: int, places: list[int]) -> bool:
         graph = self._relations.graph(row)
-        past = PastSide(self._past, item)
-        now = NowSide(self._arrival)
+        past, now = PastSide(self._past, item), NowSide(self._arrival)
+        sides: tuple[Side, Side] = (past, now) if self._past_is_left else (now, past)
         steps: list[Step] = []
         for (left, right), place in zip(graph.shape.equalities, places, strict=True):
-            options: list[tuple[Nodes, Nodes]] = []
+            groups: list[tuple[list[Nodes], list[Nodes]]] = []
             for at in range(int(self._first[place]), int(self._ends[place])):
-                in_past = past.rows(int(self._equal.past[at]))
-                in_now = now.rows(int(self._equal.now[at]))
-                options += self._sided(in_past, in_now)
-            steps.append(Step(left, right, options))
-        sides: tuple[Side, Side] = (past, now) if self._past_is_left else (now, past)
+                runs = int(self._equal.past[at]), int(self._equal.now[at])
+                one, other = runs if self._past_is_left else runs[::-1]
+                groups.append((sides[0].rows(one), sides[1].rows(other)))
+            steps.append(Step(left, right, groups))
         return satisfiable(Candidate(graph.shape, graph.left, graph.right, sides), steps)
-
-    def _sided(self, in_past: list[Nodes], in_now: list[Nodes]) -> Iterator[tuple[Nodes, Nodes]]:
-        for one in in_past:
-            for other in in_now:
-                yield (one, other) if self._past_is_left else (other, one)

@@ -125,10 +125,9 @@ class Meaning:
         for number, link in enumerate(self._links, 1):
             ways = ways_of(number, self._together[number])
             values = _Values(documents, self._block_of)
-            partial = _linked(partial, columns, ways, self._columns[number], link.comparisons, values)
-            columns = columns + self._columns[number]
-            if len(partial) > 10 * MOST_GROUPS:
-                raise TooManyGroups(self._text)
+            new = self._columns[number]
+            partial = _linked(partial, columns, ways, new, link.comparisons, values, self._text)
+            columns = columns + new
         places = [columns.index(number) for number in self.wanted]
         found = dict.fromkeys(tuple(way[place] for place in places) for way in partial)
         orders = [documents[self._block_of[number]].order for number in self.wanted]
@@ -153,7 +152,9 @@ def _linked(
     new: list[int],
     comparisons: tuple[Comparison, ...],
     values: _Values,
+    text: str,
 ) -> list[Nodes]:
+    """The ways so far, with those of one more block that compare well; TooManyGroups beyond all measure."""
     equal = [c for c in comparisons if c.op == "="]
     others = [c for c in comparisons if c.op != "="]
     by_values: dict[tuple[str, ...], list[Nodes]] = {}
@@ -173,4 +174,6 @@ def _linked(
                 for c in others
             ):
                 found.append(known + way)
+                if len(found) > 10 * MOST_GROUPS:
+                    raise TooManyGroups(text)
     return found

@@ -92,7 +92,8 @@ class Waiting:
 
     def until(self, variables: Ints, time: float | Floats) -> Floats:
         """For each variable, the last watermark at which its value may still be wanted."""
-        longest: Floats = time + self._longest.take(variables)
+        # a little more, since times and windows are rounded
+        longest: Floats = np.nextafter(time + self._longest.take(variables), inf)
         follows = self._follows.take(variables)
         return np.maximum(longest, np.where(follows, np.nextafter(time, -inf), -inf))
 

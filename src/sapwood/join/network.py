@@ -9,6 +9,7 @@ See `relations` for how all queries are evaluated at once, `past` for what is ke
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Hashable, Iterator, Sequence
 from math import inf
@@ -22,7 +23,7 @@ from sapwood.engine.reader import Message
 from sapwood.engine.values import Ints
 from sapwood.errors import QueryError
 from sapwood.join.alone import OneByOne
-from sapwood.join.entries import Entry, Filed, Prefix, prefix_key
+from sapwood.join.entries import Entry, Filed, Prefix, going_on
 from sapwood.join.evaluation import equal_pairs, rows_met
 from sapwood.join.explain import JoinExplanation, explain
 from sapwood.join.graphs import Numbered, graph
@@ -35,11 +36,13 @@ from sapwood.join.relations import Graph, Relations
 from sapwood.join.shape import Shape
 from sapwood.join.state import State, TemplateState
 from sapwood.join.streams import Streams
-from sapwood.join.testimony import Kept, Testimony
+from sapwood.join.testimony import Kept, Partners, Testimony, partners
 from sapwood.join.witnesses import Numbers, Witness, Witnesses
 from sapwood.join.writing import Library, Load
 from sapwood.lang.joining import Join
+from sapwood.transform.groups import TooManyGroups
 
+_log = logging.getLogger(__name__)
 _FEW_ROWS, _FEW_RUNS = 16, 128
 _RETIRED = 64
 """variables that nobody uses any more, but whose values are still there"""
@@ -134,12 +137,13 @@ class Joins:
                 entry.prefixes.append(before)
 
     def _use_prefix(self, join: Join, link: int, before: Prefix | None, since: int) -> Prefix:
-        going_on = _going_on(join, link + 2)
-        key: object = prefix_key(join, link + 2, going_on, since) if self._shared else (self._next, link)
+        places, first = going_on(join, link + 2)
+        key: object = (since, first) if self._shared else (self._next, link)
         prefix = self._prefixes.get(key)
         if prefix is None:
-            numbers = {variable: self._numbers.take() for variable in going_on}
-            prefix = self._prefixes[key] = Prefix(key, join, link + 2, numbers, self._numbers.take())
+            numbers = {place: self._numbers.take() for place in places.values()}
+            prefix = Prefix(key, join, link + 2, places, numbers, self._numbers.take())
+            self._prefixes[key] = prefix
             prefix.filed = self._file_link(join, link, before, since, prefix)
         prefix.uses += 1
         return prefix
@@ -153,7 +157,7 @@ class Joins:
         if before is None:
             left = self._side(join, 0, compared, definitions)
         else:
-            left = _composite(before, sorted(compared))
+            left = _composite(join, before, compared)
         compared = {c.right for c in link.comparisons}
         right = self._side(join, number + 1, compared, definitions)
         found = graph(left, right, link.comparisons)
@@ -382,13 +386,19 @@ class Joins:
         loaded = [load(record) for record in records]
         documents = [message.document for message in loaded]
         time, sequence = max(r.time for r in records), min(r.sequence for r in records)
-        meaning = prefix.meaning
-        block_of = [prefix.join.variables[variable].block for variable in meaning.wanted]
-        for way in meaning.ways(documents, lambda block, pattern: loaded[block].ways(pattern)):
+        meaning, variables = prefix.meaning, prefix.join.variables
+        numbers = [prefix.numbers[prefix.going_on[variable]] for variable in meaning.wanted]
+        in_messages = [documents[variables[variable].block] for variable in meaning.wanted]
+        try:
+            ways = meaning.ways(documents, lambda block, pattern: loaded[block].ways(pattern))
+        except TooManyGroups as error:
+            _log.warning("a chain is not followed: %s", error)
+            return
+        for way in ways:
             witnesses = [
-                Witness(prefix.numbers[variable], documents[block].string_value(node), (place, 0))
-                for place, (variable, block, node) in enumerate(
-                    zip(meaning.wanted, block_of, way, strict=True), 1
+                Witness(number, document.string_value(node), (place, 0))
+                for place, (number, document, node) in enumerate(
+                    zip(numbers, in_messages, way, strict=True), 1
                 )
             ]
             yield Arrival(records, time, sequence, witnesses)
@@ -430,6 +440,14 @@ class Joins:
         ]
         return Arrival((kept.record,), kept.record.time, kept.record.sequence, known)
 
+    def reads(self, stream: str) -> bool:
+        """Whether any query reads a stream."""
+        return self._streams.read(stream)
+
+    def partners(self) -> dict[bytes, Partners]:
+        """What each variable of a pair of blocks is equated with, and for how long it waits."""
+        return partners(self._entries.values(), self.witnesses.key)
+
     def single(self, entries: Sequence[int], record: Record) -> Meetings:
         """What single blocks make of a message that meets them."""
         meetings = Meetings(self._library, self._entries)
@@ -458,7 +476,7 @@ class Joins:
             messages=len(held),
             rows=int(past.run_count[living].sum()),
             values=len({past.run_value[run] for run in living.tolist()}),
-            bytes=past.bytes(living) + sum(len(record.data) for record in held),
+            bytes=past.bytes(living, held),
             watermark=self.watermark if self._latest > -inf else None,
             templates=tuple(self._template_states(living)),
         )
@@ -476,7 +494,7 @@ class Joins:
                     queries=len(graphs),
                     messages=len(held),
                     rows=int(past.run_count[runs].sum()),
-                    bytes=past.bytes(runs) + sum(len(record.data) for record in held),
+                    bytes=past.bytes(runs, held),
                 )
 
 
@@ -488,15 +506,10 @@ def _columns(join: Join, block: int, compared: set[int]) -> tuple[list[int], tup
     return numbers, minor(join.blocks[block].stream, pattern.origins, pattern.paths, pattern.wanted)
 
 
-def _going_on(join: Join, blocks: int) -> list[int]:
-    """The variables of the first blocks that later links compare."""
-    later = {c.left for link in join.links[blocks - 1 :] for c in link.comparisons}
-    return sorted(n for n in later if join.variables[n].block < blocks)
-
-
-def _composite(prefix: Prefix, compared: list[int]) -> list[Numbered]:
+def _composite(join: Join, prefix: Prefix, compared: set[int]) -> list[Numbered]:
     """The side that the first blocks of a chain are to the next link."""
-    if len(compared) == 1:
-        return [Numbered(compared[0], -1, prefix.numbers[compared[0]])]
-    root = Numbered(-1, -1, prefix.root)
-    return [root, *(Numbered(variable, 0, prefix.numbers[variable]) for variable in compared)]
+    places, _ = going_on(join, prefix.blocks)
+    columns = [Numbered(variable, 0, prefix.numbers[places[variable]]) for variable in compared]
+    if len(columns) == 1:
+        return [columns[0]._replace(parent=-1)]
+    return [Numbered(-1, -1, prefix.root), *columns]

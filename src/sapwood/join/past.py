@@ -28,7 +28,7 @@ Until = Callable[[Ints, Floats], Floats]
 """how long the values of variables are good, in messages of some times"""
 _FEW = 16
 """runs that are read faster than they are remembered"""
-_OF_RUN, _OF_VALUE = 36, 150
+_OF_RUN, _OF_VALUE, _OF_MESSAGE = 50, 150, 350
 """bytes that each of them takes, about"""
 _ROOM = 4_000_000
 """runs in all remembered slices"""
@@ -364,12 +364,13 @@ class Past:
         """The messages that some runs are of."""
         return {record for item in np.unique(self.run_item[runs]) for record in self.records[item]}
 
-    def bytes(self, runs: Ints) -> int:
-        """About how much memory some runs take, without their messages."""
+    def bytes(self, runs: Ints, messages: set[Record]) -> int:
+        """About how much memory some runs and their messages take."""
         values = {self.run_value[run] for run in runs.tolist()}
         of_rows = int(self.run_count[runs].sum()) * 4 * int(self.nodes.shape[1])
         of_values = sum(map(len, values)) + len(values) * _OF_VALUE
-        return len(runs) * _OF_RUN + of_rows + of_values
+        of_messages = sum(_OF_MESSAGE + len(record.data) for record in messages)
+        return len(runs) * _OF_RUN + of_rows + of_values + of_messages
 
 
 def _packed(column: NDArray[Any]) -> NDArray[Any]:

@@ -56,7 +56,7 @@ class Relations:
         self._unused: list[int] = []
         self.pairs_of = Rows()  # of each row, in the order of its shape's equalities
         self.filed = Rows()  # rows, under one of their pairs
-        self._filed_under: list[int] = []
+        self._filed_under: Ints = np.zeros(16, np.int32)
         self._members = Rows()  # of each row
         self.template_of: Ints = np.zeros(16, np.int32)
         self.shared = Rows()  # of each template, places in the columns below
@@ -86,7 +86,7 @@ class Relations:
             return
         graph = self._graphs[row]
         assert graph is not None
-        self.filed.remove(self._filed_under[row], row)
+        self.filed.remove(int(self._filed_under[row]), row)
         self.pairs_of.clear(row)
         for left, right in graph.pairs:
             self.pairs.release(left, right)
@@ -106,9 +106,9 @@ class Relations:
         else:
             row = len(self._graphs)
             self._graphs.append(None)
-            self._filed_under.append(0)
             if row == len(self.template_of):
                 self.template_of = longer(self.template_of, 2 * row)
+                self._filed_under = longer(self._filed_under, 2 * row)
         self._graphs[row] = graph
         self._row_of[graph] = row
         template = self.templates.get(graph.shape) or self._new_template(graph.shape)
@@ -151,12 +151,19 @@ class Relations:
         self._filed_under[row] = under
 
     def _refile(self) -> None:
-        for row, graph in enumerate(self._graphs):
-            if graph is not None and len(graph.shape.equalities) > 1:
-                pairs = self.pairs_of.numbers(np.array([row], np.int32)).tolist()
-                if min(self.seen[pairs]) < self.seen[self._filed_under[row]]:
-                    self.filed.remove(self._filed_under[row], row)
-                    self._file(row, pairs)
+        """Files all rows anew, each under the pair that was seen least."""
+        rows = np.array(sorted(self._row_of.values()), np.int32)
+        if not len(rows):
+            return
+        pairs, _ = self.pairs_of.gather(rows)
+        lengths = self.pairs_of.lengths.take(rows)
+        ranked = (self.seen.take(pairs) << 20) | (
+            np.arange(len(pairs)) - np.repeat(_before(lengths), lengths)
+        )
+        least = np.minimum.reduceat(ranked, _before(lengths)) & 0xFFFFF
+        under = pairs.take(_before(lengths) + least)
+        self._filed_under[rows] = under
+        self.filed = Rows.of(under, rows)
 
     # -- messages --------------------------------------------------------------------------------------
 
@@ -181,3 +188,8 @@ class Relations:
     def graphs(self) -> Iterable[tuple[Graph, int]]:
         """All graphs and their rows."""
         return self._row_of.items()
+
+
+def _before(lengths: Ints) -> Ints:
+    """Where each of some runs of these lengths starts."""
+    return np.cumsum(lengths, dtype=np.int32) - lengths

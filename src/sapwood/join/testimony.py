@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from sapwood.join.entries import Entry
 from sapwood.join.past import Record
 
 
@@ -23,3 +25,26 @@ class Kept:
 
     record: Record
     testimony: list[Testimony]
+
+
+class Partners(NamedTuple):
+    """What a variable is equated with."""
+
+    variables: frozenset[bytes]
+    wait: float
+    """seconds: for messages that are later than its own by more, its value is of no use"""
+
+
+def partners(entries: Iterable[Entry], key: Callable[[int], bytes]) -> dict[bytes, Partners]:
+    """What each variable is equated with in queries over pairs of blocks; `key` tells what to call it."""
+    others: dict[bytes, set[bytes]] = {}
+    waits: dict[bytes, float] = {}
+    for filed in (filed for entry in entries for filed in entry.filed):
+        for pair in filed.graph.pairs:
+            left, right = map(key, pair)
+            others.setdefault(left, set()).add(right)
+            others.setdefault(right, set()).add(left)
+            waits[left] = max(waits.get(left, 0.0), filed.window)
+            # what follows waits only for what is before it in time, and comes late
+            waits[right] = max(waits.get(right, 0.0), 0.0 if filed.ordered else filed.window)
+    return {name: Partners(frozenset(found), waits[name]) for name, found in others.items()}
