@@ -6,7 +6,7 @@ import re
 from collections import Counter, deque
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import count, product
 from math import inf
 from typing import Any, NamedTuple
@@ -83,7 +83,7 @@ class Message:
     def ways(self, query: Query, block: int) -> list[Binding]:
         """All ways to bind the variables of a block that matter, each once."""
         if (query, block) not in self._ways:
-            names = [name for name in query.used if name in {v.name for v in query.patterns[block].all()}]
+            names = [name for name in query.used if query.block_of[name] == block]
             distinct = {
                 tuple(way[name].place for name in names): {name: way[name] for name in names}
                 for way in self._embeddings(query.patterns[block], None)
@@ -240,8 +240,7 @@ def _reached(query: Query, operand: Operand, binding: Binding, messages: tuple[M
     node = binding[operand.variable]
     if not operand.path:
         return [node]
-    block = next(i for i, b in enumerate(query.blocks) if operand.variable in {v.name for v in b.root.all()})
-    return messages[block].nodes(operand.path, node)
+    return messages[query.block_of[operand.variable]].nodes(operand.path, node)
 
 
 def _holds(query: Query, comparison: Comparison, binding: Binding, messages: tuple[Message, ...]) -> bool:
@@ -255,11 +254,16 @@ _NUMBER = etree.XPath("number($text)")
 _ANYWHERE = etree.Element("anywhere")
 
 
+@cache
+def _number(text: str) -> float:
+    return float(str(_NUMBER(_ANYWHERE, text=text)))
+
+
 def _compare(one: str, op: Op, other: str) -> bool:
     """= and != compare strings, the others numbers."""
     if op in ("=", "!="):
         return (one == other) == (op == "=")
-    left, right = (float(str(_NUMBER(_ANYWHERE, text=text))) for text in (one, other))
+    left, right = _number(one), _number(other)
     return {"<": left < right, "<=": left <= right, ">": left > right, ">=": left >= right}[op]
 
 

@@ -142,6 +142,11 @@ class Query:
         return {variable.name: variable for block in self.blocks for variable in block.root.all()}
 
     @cached_property
+    def block_of(self) -> dict[str, int]:
+        """The number of each variable's block."""
+        return {v.name: number for number, block in enumerate(self.blocks) for v in block.root.all()}
+
+    @cached_property
     def template(self) -> tuple[str | Hole, ...]:
         if self.select is not None:
             return self.select

@@ -69,6 +69,14 @@ def _child(rng: Random, levels: int, prefixes: Sequence[str]) -> str:
     return _element(rng, levels, "", prefixes)
 
 
+def random_tree(rng: Random, levels: int) -> str:
+    """A message of one or two elements in each element, and text in the innermost."""
+    name = rng.choice(_NAMES)
+    attribute = ' k="1"' if rng.random() < 0.3 else ""
+    children = [random_tree(rng, levels - 1) for _ in range(rng.choice([1, 1, 2]) if levels > 1 else 0)]
+    return f"<{name}{attribute}>{''.join(children) or rng.choice('12x')}</{name}>"
+
+
 # -- blocks ----------------------------------------------------------------------------------------------
 
 _ROOTS = [*["//a", "/*", "//*"] * 8, "//b", "/a", "//a/b", "/a//b", "//a//a", "//p:a", "/*/*"]
@@ -243,12 +251,57 @@ def _hole(rng: Random, variable: Variable) -> Hole:
 def random_query(rng: Random, scale: float = 1, published: Sequence[str] = (), publish: str = "") -> Query:
     """A query over one to three blocks, on streams that are always there or on those that others publish."""
     names = _Names()
-    count = rng.choice([1, 2, 2, 2] if publish else [1, *[2] * 6, *[3] * 4])
+    count = rng.choice([1, 2, 2, 2] if publish else [1, *[2] * 4, *[3] * 5])
     streams = [rng.choice(published if published and rng.random() < 0.4 else STREAMS) for _ in range(count)]
     blocks = [_block(rng, stream, names, levels=2 if count < 3 else 1) for stream in streams]
     links = [_link(rng, blocks[:i], blocks[i], scale) for i in range(1, count)]
     select = _select(rng, blocks) if rng.random() < (0.8 if publish else 0.5) else None
     return Query(tuple(blocks), tuple(links), select, publish)
+
+
+def random_mirror(rng: Random, scale: float) -> Query:
+    """A block joined with itself: trees of three levels, compared all over. A message meets its like."""
+    names = _Names()
+    roots = [Variable(names.next(), rng.choice(["/*", "//*", "//a"]), branches=_twigs(rng, names, 3))]
+    roots.append(_renamed(roots[0], names))
+    blocks = [Block(rng.choice(STREAMS), root) for root in roots]
+    pairs = list(zip(*(root.all() for root in roots), strict=True))
+    compared = rng.sample(pairs, min(rng.choice([2, 3, 4, 5, 6]), len(pairs)))
+    ops: list[Op] = ["=", *rng.choices(["=", "=", "=", "!=", "<=", ">="], k=len(compared) - 1)]
+    comparisons = [
+        Comparison(Operand(one.name), op, Operand(other.name))
+        for (one, other), op in zip(compared, ops, strict=True)
+    ]
+    link = Link(rng.choice(["JOIN", "FOLLOWED BY"]), rng.choice([4, 10, inf]) * scale, tuple(comparisons))
+    return Query(tuple(blocks), (link,), _select(rng, blocks) if rng.random() < 0.3 else None)
+
+
+def _twigs(rng: Random, names: _Names, levels: int) -> tuple[Variable, ...]:
+    """One or two branches, mostly with others below them."""
+    twigs: list[Variable] = []
+    for _ in range(rng.choice([1, 2, 2]) if levels else 0):
+        variable = Variable(names.next(), rng.choice([*["//*", "/*"] * 3, "//a", "//b", "/*/@k"]))
+        goes_on = _is_element(variable) and rng.random() < 0.8
+        twigs.append(replace(variable, branches=_twigs(rng, names, levels - 1) if goes_on else ()))
+    return tuple(twigs)
+
+
+def random_likes(rng: Random) -> History:
+    """Queries that join blocks with themselves, and few messages, each several times."""
+    queries = [random_mirror(rng, 1) for _ in range(6)]
+    bodies = [random_tree(rng, levels=4) for _ in range(2)]
+    return History(
+        lateness=0,
+        events=(
+            *(Subscribe(id, query, written(query, rng)) for id, query in enumerate(queries)),
+            *(Publish(f"m{n}", rng.choice(STREAMS), n // 2, rng.choice(bodies)) for n in range(8)),
+        ),
+    )
+
+
+def _renamed(variable: Variable, names: _Names) -> Variable:
+    name = names.next()
+    return replace(variable, name=name, branches=tuple(_renamed(b, names) for b in variable.branches))
 
 
 def random_sibling(rng: Random, query: Query, scale: float) -> Query:
@@ -340,6 +393,8 @@ def _queries(rng: Random, count: int, scale: float) -> list[Query | Filter]:
             drawn.append(random_sibling(rng, rng.choice(earlier), scale))
         elif kind < 0.6 and earlier:
             drawn.append(rng.choice(earlier))  # in another spelling
+        elif kind < 0.7:
+            drawn.append(random_mirror(rng, scale))
         else:
             drawn.append(random_query(rng, scale, published))
     return drawn

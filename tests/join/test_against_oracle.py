@@ -24,6 +24,7 @@ from tests.join_strategies import (
     Unsubscribe,
     histories,
     random_history,
+    random_likes,
     random_message,
     random_query,
 )
@@ -140,8 +141,9 @@ def test_delivers_what_the_oracle_does(history: History) -> None:
 
 @cache
 def longer_histories() -> list[tuple[History, list[Told]]]:
-    rng = Random(11)
-    drawn = [random_history(rng, messages=16, queries=8) for _ in range(40)]
+    rng = Random(15)
+    drawn = [random_history(rng, messages=16, queries=8) for _ in range(60)]
+    drawn += [random_likes(rng) for _ in range(40)]
     return [(history, list(told_by_oracle(history))) for history in drawn]
 
 
