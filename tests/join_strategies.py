@@ -90,14 +90,14 @@ _BRANCHES = [
     "//a/b",
     "//p:b",
 ]
-_ENDS = [*["//*/@k", "//*/text()"] * 3, "/@k", "/@id", "//*/@*", "/text()", "/b/text()", "//a/@k"]
+_ENDS = [*["//*/@k", "//text()"] * 3, "/@k", "/@id", "//*/@*", "/text()", "/b/text()", "//a/@k"]
 _CONSTANTS = ["= 'x'", "= '1'", "!= 'x'", "= 1", "> 1", "<= 2", "!= 2", "< 10"]
 _CONDITIONS = [
     *("b", "@k", ".//a", "b/@k", "not(@id)", "@k = 1", "b = 'x'", ".//b > 1", ". != 'x'", "contains(., '1')"),
     *("b or @k", "a and b", "starts-with(@k, '1')", "not(c = '2')", "text() = 'x'", "*[2]", "b[@k]/text()"),
 ]
 _POSITIONS = ["1", "2", "last()", "position() < 3"]
-_FROM_VARIABLE = ["/b", "//b", "/a", "/@k", "//*/@k", "/text()", "//b/text()", "/*", "/a/b", "//a/@id"]
+_FROM_VARIABLE = ["/b", "//b", "/a", "/@k", "//*/@k", "/text()", "//text()", "/*", "/a/b", "//a/@id"]
 _TESTS = ["contains({}, '1')", "starts-with({}, 'x')", "'x' = {}", "1 <= {}"]
 _TESTS_OF_PATHS = ["not({})", "{}", "({0} or {0} = 1)"]
 
@@ -163,6 +163,7 @@ def _conditions(rng: Random) -> tuple[str, ...]:
 # -- links -----------------------------------------------------------------------------------------------
 
 _OPS: list[Op] = ["=", "=", "!=", "<", "<=", ">", ">="]
+_MIRROR_OPS: list[Op] = ["=", "=", "=", "!=", "<=", ">="]
 
 
 def _link(rng: Random, before: Sequence[Block], block: Block, scale: float) -> Link:
@@ -260,20 +261,26 @@ def random_query(rng: Random, scale: float = 1, published: Sequence[str] = (), p
 
 
 def random_mirror(rng: Random, scale: float) -> Query:
-    """A block joined with itself: trees of three levels, compared all over. A message meets its like."""
+    """A block joined with itself, once or twice: trees compared all over. A message meets its like."""
+    count = rng.choice([2, 2, 3])
     names = _Names()
-    roots = [Variable(names.next(), rng.choice(["/*", "//*", "//a"]), branches=_twigs(rng, names, 3))]
-    roots.append(_renamed(roots[0], names))
+    twigs = _twigs(rng, names, 2) if count == 2 else _twigs(rng, names, 1)[:1]
+    first = Variable(names.next(), rng.choice(["/*", "//*", "//a"]), branches=twigs)
+    roots = [first, *(_renamed(first, names) for _ in range(count - 1))]
     blocks = [Block(rng.choice(STREAMS), root) for root in roots]
-    pairs = list(zip(*(root.all() for root in roots), strict=True))
+    links = [_mirror_link(rng, roots[:i], roots[i], scale) for i in range(1, count)]
+    return Query(tuple(blocks), tuple(links), _select(rng, blocks) if rng.random() < 0.3 else None)
+
+
+def _mirror_link(rng: Random, before: Sequence[Variable], root: Variable, scale: float) -> Link:
+    pairs = list(zip(rng.choice(before).all(), root.all(), strict=True))
     compared = rng.sample(pairs, min(rng.choice([2, 3, 4, 5, 6]), len(pairs)))
-    ops: list[Op] = ["=", *rng.choices(["=", "=", "=", "!=", "<=", ">="], k=len(compared) - 1)]
+    ops: list[Op] = ["=", *(rng.choice(_MIRROR_OPS) for _ in compared[1:])]
     comparisons = [
         Comparison(Operand(one.name), op, Operand(other.name))
         for (one, other), op in zip(compared, ops, strict=True)
     ]
-    link = Link(rng.choice(["JOIN", "FOLLOWED BY"]), rng.choice([4, 10, inf]) * scale, tuple(comparisons))
-    return Query(tuple(blocks), (link,), _select(rng, blocks) if rng.random() < 0.3 else None)
+    return Link(rng.choice(["JOIN", "FOLLOWED BY"]), rng.choice([1, 2, 10, inf]) * scale, tuple(comparisons))
 
 
 def _twigs(rng: Random, names: _Names, levels: int) -> tuple[Variable, ...]:

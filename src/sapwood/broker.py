@@ -25,7 +25,7 @@ from sapwood.engine.matcher import Matcher, Source
 from sapwood.engine.matches import Matches
 from sapwood.engine.pack import pack, unpack
 from sapwood.engine.reader import Message
-from sapwood.errors import LateMessage
+from sapwood.errors import LateMessage, MessageError
 from sapwood.join.explain import JoinExplanation
 from sapwood.join.meetings import Meeting, Meetings
 from sapwood.join.network import Joins
@@ -109,8 +109,8 @@ class Broker:
         self._joins = Joins(index, duration(lateness), tuning or Tuning())
         self._time_paths: dict[str, TimePath] = {}
         self._making: dict[Hashable, _Making] = {}
-        self._numbers_of: dict[int, list[int]] = {}  # the subscriptions of an entry of the network
-        self._numbers_joining: dict[int, list[int]] = {}  # and of the joins
+        self._numbers_of: dict[int, dict[int, None]] = {}  # the subscriptions of an entry of the network
+        self._numbers_joining: dict[int, dict[int, None]] = {}  # and of the joins
         self._by_number: dict[int, Hashable] = {}
         self._published = 0
 
@@ -215,7 +215,7 @@ class Broker:
         joins = not is_flwor(query)
         self._making[id] = _Making(number, entry, query, joins)
         numbers_of = self._numbers_joining if joins else self._numbers_of
-        numbers_of.setdefault(entry, []).append(number)
+        numbers_of.setdefault(entry, {})[number] = None
         self._by_number[number] = id
 
     def _withdraw(self, id: Hashable) -> None:
@@ -224,7 +224,7 @@ class Broker:
         del self._by_number[making.number]
         numbers_of = self._numbers_joining if making.joins else self._numbers_of
         numbers = numbers_of[making.entry]
-        numbers.remove(making.number)
+        del numbers[making.number]
         if not numbers:
             del numbers_of[making.entry]
         if making.joins:
@@ -287,10 +287,10 @@ class Broker:
         answer, late = self._answer(source, id, stream, happened)
         self._published += 1
         deliveries = self._delivered(answer, source, self._published if id is None else id)
-        if late is not None:
-            raise LateMessage(late, deliveries)
         if answer.joined is not None and len(answer.joined):
             deliveries += self._delivered_on(answer.joined)
+        if late is not None:
+            raise LateMessage(late, deliveries)
         return deliveries
 
     def _delivered(self, answer: Answer, source: Message, name: Hashable) -> list[Delivery]:
@@ -335,15 +335,20 @@ class Broker:
         deliveries: list[Delivery] = []
         waiting = deque(self._published_by(meetings))
         while waiting:
-            stream, name, body, time = waiting.popleft()
-            source = Message(body)
-            answer, _ = self._answer(source, name, stream, time)
-            deliveries += self._delivered(answer, source, name)
+            stream, name, message, time = waiting.popleft()
+            try:
+                answer, late = self._answer(message, name, stream, time)
+            except MessageError as error:
+                _log.warning("%s is published to nobody: %s", name, error)
+                continue
+            if late is not None:
+                _log.warning("%s: %s", name, late)
+            deliveries += self._delivered(answer, message, name)
             if answer.joined is not None:
                 waiting += self._published_by(answer.joined)
         return deliveries
 
-    def _published_by(self, meetings: Meetings) -> Iterator[tuple[str, str, bytes, float]]:
+    def _published_by(self, meetings: Meetings) -> Iterator[tuple[str, str, Message, float]]:
         """What queries publish: the stream, an id, the message, and when it happened."""
         publishing = [meeting for meeting in meetings if meeting.entry.join.publish]
         publishing.sort(key=lambda meeting: (meeting.entry.number, [r.sequence for r in meeting.records]))
@@ -353,9 +358,9 @@ class Broker:
                 continue
             stream = meeting.entry.join.publish
             name = f"{stream}({', '.join(map(str, meeting.messages))})"
-            for piece in meeting.pieces:
+            for message in meeting.made:
                 copies[name] += 1
-                yield stream, name if copies[name] == 1 else f"{name}#{copies[name]}", piece, meeting.time
+                yield stream, name if copies[name] == 1 else f"{name}#{copies[name]}", message, meeting.time
 
     def answer(
         self, message: Source, id: Hashable = None, *, stream: str = "", time: Moment | None = None
@@ -366,6 +371,7 @@ class Broker:
         LateMessage if it is too late for joins.
         """
         answer, late = self._answer(Message(message), id, stream, seconds(time) if time is not None else None)
+        self._published += 1
         if late is not None:
             raise LateMessage(late)
         return answer
@@ -404,14 +410,17 @@ class Broker:
     def _received(
         self, message: Message, found: Found, id: Hashable, stream: str, time: float | None
     ) -> tuple[Meetings | None, str | None]:
+        if not self._joins.reads(stream):
+            if time is not None:
+                self._joins.note(time)
+            return None, None
         if time is None:
             path = self._time_paths.get(stream)
             assert found.evaluator is not None
             time = path.read(found.evaluator) if path is not None else max(clock(), self._joins.latest)
-        if self._joins.is_late(stream, time):
-            return None, self._joins.why_late(time)
         name = self._published + 1 if id is None else id
-        return self._joins.receive(message, found, name, stream, time), None
+        late = self._joins.why_late(time) if self._joins.is_late(stream, time) else None
+        return self._joins.receive(message, found, name, stream, time), late
 
     # -- for those who keep messages themselves --------------------------------------------------------
 
@@ -434,7 +443,9 @@ class Broker:
         """Seconds spent on each subscription that is evaluated on its own, since this was last asked."""
         costs = self._matcher.index.costs
         alone = {slot: spent for slot, spent in costs.items() if slot in self._network.alone}
-        for slot in alone:
+        slots = np.fromiter(costs, np.int32, len(costs))
+        of_joins = slots[self._joins.claimed(slots)].tolist()  # which are nobody's own
+        for slot in (*alone, *of_joins):
             del costs[slot]
         spent = {self._first_subscriber(slot): ns / 1e9 for slot, ns in alone.items() if ns}
         return self._matcher.take_costs() | spent

@@ -44,8 +44,11 @@ class Groups:
     def uses(self, number: int) -> int:
         return self._anchorings.uses(number)
 
-    def reached(self, document: Document, ancestry: Ancestry, starts: list[int]) -> Reached:
-        """What all groups reach from these elements, which are given in document order."""
+    def reached(
+        self, document: Document, ancestry: Ancestry, starts: list[int], inside: bool = False
+    ) -> Reached:
+        """What all groups reach from these elements, which are given in document order; and, if wanted, from
+        all those inside of them."""
         groups: list[Ints] = []
         levels: list[Ints] = []
         at: list[int] = []
@@ -61,9 +64,11 @@ class Groups:
         if not at:
             return Reached(NOTHING, NOTHING, NOTHING, len(document))
         ends = np.repeat(np.array(at, np.int32), [len(run) for run in groups])
+        group, start = np.concatenate(groups), ancestry.at(ends, np.concatenate(levels))
+        if inside:
+            return Reached(group, start, ends, len(document))
         wanted = np.zeros(len(document), np.bool_)
         wanted[starts] = True
-        group, start = np.concatenate(groups), ancestry.at(ends, np.concatenate(levels))
         kept = wanted.take(start)
         return Reached(group[kept], start[kept], ends[kept], len(document))
 

@@ -301,10 +301,11 @@ class Index:
         found.bound_slots, found.bound_to = slots[bound], elements[bound]
         return slots[~bound]
 
-    def reached(self, found: Found, starts: list[int]) -> Reached:
-        """What groups reach from some elements, which are given in document order."""
+    def reached(self, found: Found, starts: list[int], inside: bool = False) -> Reached:
+        """What groups reach from some elements, which are given in document order; and, if wanted, from all
+        those inside of them."""
         assert found.evaluator is not None and found.ancestry is not None
-        return self.groups.reached(found.evaluator.document, found.ancestry, starts)
+        return self.groups.reached(found.evaluator.document, found.ancestry, starts, inside)
 
     def _distinct(self, runs: list[Ints]) -> Ints:
         """All numbers of the runs once, ascending."""

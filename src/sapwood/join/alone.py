@@ -23,6 +23,7 @@ class OneByOne:
     def __init__(self, arrival: Arrival, past: Past) -> None:
         self._past = past
         self._now = NowSide(arrival)
+        self._sides: dict[int, PastSide] = {}
         self._runs: dict[int, list[int]] = {}
         for run, variable in enumerate(arrival.variable.tolist()):
             self._runs.setdefault(variable, []).append(run)
@@ -59,7 +60,7 @@ class OneByOne:
         shape = graph.shape
         if not shape.shared and not shape.others:
             return True
-        past = PastSide(self._past, item)
+        past = self._sides.setdefault(item, PastSide(self._past, item))
         sides: tuple[Side, Side] = (past, self._now) if past_is_left else (self._now, past)
         steps = []
         for (left, right), options in zip(shape.equalities, options_of, strict=True):

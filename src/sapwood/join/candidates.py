@@ -20,7 +20,7 @@ Nodes = tuple[int, ...]
 _Column = tuple[int, int]
 """a side and one of its columns"""
 _ByShared = dict[Nodes, dict[Nodes, list[int]]]
-_MOST = 1_000_000
+_MOST = 5_000_000
 """nodes that are tried; a query that needs more to be decided is not"""
 _log = logging.getLogger(__name__)
 
@@ -99,6 +99,11 @@ class _Search:
         self._failed: set[tuple[int, Nodes]] = set()
         self._tried = 0
 
+    def _try(self, count: int) -> None:
+        self._tried += count
+        if self._tried > _MOST:
+            raise _TooMany
+
     def succeeds(self, number: int, known: Nodes) -> bool:
         """Whether the comparisons from a number on hold, with some nodes bound before."""
         if number == len(self._joins):
@@ -106,10 +111,8 @@ class _Search:
         key = number, known
         if key in self._failed:
             return False
-        for more in self._joins[number].tuples(known):
-            self._tried += 1
-            if self._tried > _MOST:
-                raise _TooMany
+        for more in self._joins[number].tuples(known, self._try):
+            self._try(1)
             if self.succeeds(number + 1, more):
                 return True
         self._failed.add(key)
@@ -125,11 +128,12 @@ def _compared(candidate: Candidate, left: int, op: Comparator, right: int) -> St
     """A comparison that is no equality: all nodes of both variables in one group."""
     on_left = candidate.sides[0].valued(candidate.left[left])
     on_right = candidate.sides[1].valued(candidate.right[right])
-
-    def holds(one: int, other: int) -> bool:
-        return compares(op, on_left[one][1], on_right[other][1])
-
-    return Step(left, right, [([nodes for nodes, _ in on_left], [nodes for nodes, _ in on_right])], holds)
+    groups = [([nodes for nodes, _ in on_left], [nodes for nodes, _ in on_right])]
+    if op == "!=":
+        return Step(left, right, groups, lambda one, other: on_left[one][1] != on_right[other][1])
+    numbers, other_numbers = [to_number(v) for _, v in on_left], [to_number(v) for _, v in on_right]
+    holds = COMPARE[op]
+    return Step(left, right, groups, lambda one, other: holds(numbers[one], other_numbers[other]))
 
 
 class _Joining:
@@ -151,7 +155,7 @@ class _Joining:
             *(columns[side][i] for side in (0, 1) for i in new[side]),
         )
 
-    def tuples(self, known: Nodes) -> Iterator[Nodes]:
+    def tuples(self, known: Nodes, tried: Callable[[int], None]) -> Iterator[Nodes]:
         """What may be bound next, as far as later comparisons want to know."""
         if self._groups is None:
             self._groups = [(self._by_shared(0, a), self._by_shared(1, b)) for a, b in self._step.groups]
@@ -161,7 +165,7 @@ class _Joining:
         for on_left, on_right in self._groups:
             ones, others = on_left.get(here), on_right.get(there)
             if ones and others:
-                for more in _both(ones, others, self._step.holds):
+                for more in _both(ones, others, self._step.holds, tried):
                     yield before + more
 
     def _by_shared(self, side: int, rows: list[Nodes]) -> _ByShared:
@@ -175,9 +179,15 @@ class _Joining:
 
 
 def _both(
-    ones: dict[Nodes, list[int]], others: dict[Nodes, list[int]], holds: Callable[[int, int], bool] | None
+    ones: dict[Nodes, list[int]],
+    others: dict[Nodes, list[int]],
+    holds: Callable[[int, int], bool] | None,
+    tried: Callable[[int], None],
 ) -> Iterator[Nodes]:
     for one, places in ones.items():
         for other, other_places in others.items():
-            if holds is None or any(holds(a, b) for a in places for b in other_places):
-                yield one + other
+            if holds is not None:
+                tried(len(places) * len(other_places))
+                if not any(holds(a, b) for a in places for b in other_places):
+                    continue
+            yield one + other

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from hashlib import blake2b
 
 from sapwood.join.meaning import Meaning
 from sapwood.join.relations import Graph, Relations
 from sapwood.join.writing import Maker
 from sapwood.lang.joining import Join
+from sapwood.lang.pattern import spelling
 from sapwood.lang.transformation import template_spelling
 
 
@@ -47,7 +49,9 @@ class Entry:
 
     @cached_property
     def template_key(self) -> object:
-        return template_spelling(self.join.template or ())
+        """Equal for queries that make the same of the same nodes of the same messages."""
+        blocks = tuple([self.join.variables[hole.origin].block for hole in self.join.holes])
+        return template_spelling(self.join.template or ()), blocks
 
 
 @dataclass(eq=False)
@@ -73,6 +77,16 @@ class Prefix:
     @cached_property
     def meaning(self) -> Meaning:
         return Meaning(self.join, self.blocks, self.going_on)
+
+    @cached_property
+    def keys(self) -> dict[bytes, int]:
+        """The numbers of what goes on, by eight bytes that mean the same in every process."""
+        _, first = going_on(self.join, self.blocks)
+        text = spelling(first)
+        return {
+            blake2b(f"{place} {text}".encode(), digest_size=8).digest(): number
+            for place, number in self.numbers.items()
+        }
 
 
 def going_on(join: Join, blocks: int) -> tuple[dict[int, int], object]:

@@ -62,6 +62,8 @@ class _Evaluation:
         self._arrival = arrival
         self._past = past
         self._past_is_left = past_is_left
+        self._now = NowSide(arrival)
+        self._sides: dict[int, PastSide] = {}
         self._items = max(len(past.records), 1)
         keys = equal.pair.astype(np.int64) * self._items + equal.item
         if len(keys) > 1 and (keys[1:] < keys[:-1]).any():
@@ -180,9 +182,15 @@ class _Evaluation:
 
     # -- one at a time ---------------------------------------------------------------------------------
 
+    def _side_of(self, item: int) -> PastSide:
+        side = self._sides.get(item)
+        if side is None:
+            side = self._sides[item] = PastSide(self._past, item)
+        return side
+
     def _satisfiable(self, row: int, item: int, places: list[int]) -> bool:
         graph = self._relations.graph(row)
-        past, now = PastSide(self._past, item), NowSide(self._arrival)
+        past, now = self._side_of(item), self._now
         sides: tuple[Side, Side] = (past, now) if self._past_is_left else (now, past)
         steps: list[Step] = []
         for (left, right), place in zip(graph.shape.equalities, places, strict=True):

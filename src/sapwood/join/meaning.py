@@ -5,9 +5,10 @@ It is asked only of messages that are known to meet, for the nodes that go into 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
+from typing import Protocol
 
 from sapwood.engine.document import ContextNode, Document
 from sapwood.engine.evaluate import DOCUMENT, Evaluator
@@ -17,6 +18,8 @@ from sapwood.lang.pattern import Path
 from sapwood.transform.groups import MOST_GROUPS, TooManyGroups
 
 Nodes = tuple[ContextNode, ...]
+Allowed = Mapping[int, frozenset[str]]
+"""by places in a pattern, the values that matter"""
 
 
 @dataclass(frozen=True)
@@ -28,9 +31,10 @@ class BlockPattern:
     paths: tuple[Path, ...]
     wanted: tuple[int, ...]
 
-    def ways(self, evaluator: Evaluator) -> list[Nodes]:
-        """The distinct ways to bind the wanted variables in a message."""
-        return _Embedding(self, evaluator).ways()
+    def ways(self, evaluator: Evaluator, allowed: Allowed | None = None) -> list[Nodes]:
+        """The distinct ways to bind the wanted variables in a message, some perhaps to certain values only;
+        TooManyGroups beyond all measure."""
+        return _Embedding(self, evaluator, allowed or {}).ways()
 
 
 def block_pattern(variables: Sequence[BlockVariable], block: int, wanted: Iterable[int]) -> BlockPattern:
@@ -45,8 +49,9 @@ def block_pattern(variables: Sequence[BlockVariable], block: int, wanted: Iterab
 
 
 class _Embedding:
-    def __init__(self, pattern: BlockPattern, evaluator: Evaluator) -> None:
+    def __init__(self, pattern: BlockPattern, evaluator: Evaluator, allowed: Allowed) -> None:
         self._pattern = pattern
+        self._allowed = allowed
         self._evaluator = evaluator
         self._below: list[list[int]] = [[] for _ in pattern.paths]
         for place, origin in enumerate(pattern.origins):
@@ -61,7 +66,11 @@ class _Embedding:
         return list(dict.fromkeys(tuple(way[place] for place in self._pattern.wanted) for way in found))
 
     def _reached(self, place: int, node: ContextNode) -> list[ContextNode]:
-        return self._evaluator.select(self._pattern.paths[place], node)
+        nodes = self._evaluator.select(self._pattern.paths[place], node)
+        values = self._allowed.get(place)
+        if values is None:
+            return nodes
+        return [node for node in nodes if self._evaluator.document.string_value(node) in values]
 
     def _ways(self, place: int, node: ContextNode) -> list[dict[int, ContextNode]]:
         """The ways to bind what is wanted of a variable, bound to a node, and of those that start from it."""
@@ -97,8 +106,15 @@ def _merged(ways: Iterable[dict[int, ContextNode]]) -> dict[int, ContextNode]:
     return merged
 
 
-WaysOf = Callable[[int, BlockPattern], list[Nodes]]
-"""the ways of a pattern in the message of a block"""
+class Readable(Protocol):
+    """A message whose nodes can be asked for."""
+
+    document: Document
+    evaluator: Evaluator
+
+    def ways(self, pattern: BlockPattern) -> list[Nodes]:
+        """The ways of a pattern, which are remembered."""
+        ...
 
 
 class Meaning:
@@ -106,24 +122,28 @@ class Meaning:
 
     def __init__(self, join: Join, blocks: int, wanted: Iterable[int]) -> None:
         self._text = join.text
+        self._variables = join.variables
         self._links = join.links[: blocks - 1]
         self.wanted = tuple(sorted(set(wanted)))
         compared = {n for link in self._links for c in link.comparisons for n in (c.left, c.right)}
-        numbers = range(len(join.variables))
-        self._block_of = {number: join.variables[number].block for number in numbers}
+        self._block_of = {number: variable.block for number, variable in enumerate(join.variables)}
         self._alone = [block_pattern(join.variables, block, self.wanted) for block in range(blocks)]
         needed = sorted({*self.wanted, *compared})
         self._together = [block_pattern(join.variables, block, needed) for block in range(blocks)]
         self._columns = [[n for n in needed if self._block_of[n] == block] for block in range(blocks)]
 
-    def ways(self, documents: Sequence[Document], ways_of: WaysOf) -> list[Nodes]:
-        """Of messages that meet, the distinct nodes of the wanted variables, in document order."""
-        alone = [ways_of(block, pattern) for block, pattern in enumerate(self._alone)]
-        if all(len(ways) == 1 for ways in alone):  # the frequent case
-            return [tuple(node for ways in alone for node in ways[0])]
-        columns, partial = self._columns[0], ways_of(0, self._together[0])
+    def ways(self, messages: Sequence[Readable]) -> list[Nodes]:
+        """Of messages that meet, the distinct nodes of the wanted variables, in document order; TooManyGroups
+        beyond all measure."""
+        alone = self._ways_alone(messages)
+        if alone is not None:
+            return [alone]
+        documents = [message.document for message in messages]
+        allowed = self._allowed(messages)
+        columns = self._columns[0]
+        partial = self._together[0].ways(messages[0].evaluator, allowed[0])
         for number, link in enumerate(self._links, 1):
-            ways = ways_of(number, self._together[number])
+            ways = self._together[number].ways(messages[number].evaluator, allowed[number])
             values = _Values(documents, self._block_of)
             new = self._columns[number]
             partial = _linked(partial, columns, ways, new, link.comparisons, values, self._text)
@@ -132,6 +152,40 @@ class Meaning:
         found = dict.fromkeys(tuple(way[place] for place in places) for way in partial)
         orders = [documents[self._block_of[number]].order for number in self.wanted]
         return sorted(found, key=lambda way: tuple(o(node) for o, node in zip(orders, way, strict=True)))
+
+    def _ways_alone(self, messages: Sequence[Readable]) -> Nodes | None:
+        """The frequent case: in every message there is but one way to bind what is wanted."""
+        found: list[ContextNode] = []
+        for message, pattern in zip(messages, self._alone, strict=True):
+            try:
+                ways = message.ways(pattern)
+            except TooManyGroups:  # of which perhaps few meet anything
+                return None
+            if len(ways) != 1:
+                return None
+            found += ways[0]
+        return tuple(found)
+
+    def _allowed(self, messages: Sequence[Readable]) -> list[dict[int, frozenset[str]]]:
+        """Of each block, the values that its compared variables have in common with their partners."""
+        allowed: list[dict[int, frozenset[str]]] = [{} for _ in messages]
+        for comparison in (c for link in self._links for c in link.comparisons if c.op == "="):
+            sides = (comparison.left, comparison.right)
+            common = self._values(messages, sides[0]) & self._values(messages, sides[1])
+            for number in sides:
+                block = self._block_of[number]
+                place = self._columns_of(block).index(number)
+                allowed[block][place] = allowed[block].get(place, common) & common
+        return allowed
+
+    def _values(self, messages: Sequence[Readable], number: int) -> frozenset[str]:
+        block = self._block_of[number]
+        message = messages[block]
+        nodes = message.ways(block_pattern(self._variables, block, (number,)))
+        return frozenset(message.document.string_value(node) for (node,) in nodes)
+
+    def _columns_of(self, block: int) -> list[int]:
+        return [number for number, of in self._block_of.items() if of == block]
 
 
 class _Values:

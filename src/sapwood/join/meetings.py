@@ -36,28 +36,58 @@ class Met:
         return self.past[item] + self.now if self.past_is_left else self.now + self.past[item]
 
 
-class Meeting:
-    """Messages that meet in a query: which, and what is made of them."""
+class Table:
+    """The messages that come together, and what was made of them: the same for all queries that ask alike."""
 
-    def __init__(self, meetings: Meetings, entry: Entry, records: Records) -> None:
-        self._meetings = meetings
+    def __init__(self, library: Library) -> None:
+        self._library = library
+        self._arrived: tuple[Record, Loaded] | None = None
+        self._pieces: dict[tuple[object, ...], list[bytes]] = {}
+
+    def arrived(self, record: Record, evaluator: Evaluator, message: Message) -> None:
+        """The message itself, which has just been read."""
+        self._arrived = record, self._library.loaded(evaluator, message)
+
+    def load(self, record: Record) -> Loaded:
+        """The nodes of a message."""
+        if self._arrived is not None and self._arrived[0] is record:
+            return self._arrived[1]
+        return self._library.load(record)
+
+    def pieces(self, entry: Entry, records: Records, loaded: list[Loaded], ways: list[Nodes]) -> list[bytes]:
+        """What queries with one template make of the same nodes is written once."""
+        key = entry.template_key, records, tuple(ways)
+        known = self._pieces.get(key)
+        if known is None:
+            known = self._pieces[key] = entry.maker.pieces(loaded, ways)
+        return known
+
+
+class Meeting:
+    """Messages that meet in a query: which, and what is made of them.
+
+    A copy of it, in another process say, still knows the messages, the nodes and the time.
+    """
+
+    def __init__(self, table: Table, entry: Entry, records: Records) -> None:
+        self._table = table
         self.entry = entry
         self.records = records
 
-    @property
+    @cached_property
     def messages(self) -> tuple[Hashable, ...]:
         """The ids of the messages, in the order of the query's blocks."""
         return tuple(record.id for record in self.records)
 
-    @property
+    @cached_property
     def time(self) -> float:
         """That of the latest message."""
         return max(record.time for record in self.records)
 
-    @property
+    @cached_property
     def nodes(self) -> tuple[dict[str, int], ...]:
-        """The nodes that go into what is made, by variable: numbers of elements in document order, root 1; of
-        an attribute or text, that of its element."""
+        """The nodes that go into what is made, by variable, way by way: numbers of elements in document
+        order, root 1; of an attribute or text, its element's. Empty if the message is delivered as it is."""
         if self.entry.join.template is None:
             return ()
         return tuple(
@@ -70,7 +100,15 @@ class Meeting:
         """The XML that the query makes, once for each way to bind what it speaks of."""
         if self.entry.join.template is None:
             return [self.records[0].data]
-        return self._meetings.pieces(self.entry, self.records, self._loaded, self._ways)
+        return self._table.pieces(self.entry, self.records, self._loaded, self._ways)
+
+    @property
+    def made(self) -> list[Message]:
+        """The pieces as messages, to be published."""
+        made = [Message(piece) for piece in self.pieces]
+        if self.entry.join.template is None:
+            made[0].encoding = self.records[0].encoding
+        return made
 
     @property
     def body(self) -> bytes:
@@ -84,21 +122,28 @@ class Meeting:
 
     @cached_property
     def _loaded(self) -> list[Loaded]:
-        return [self._meetings.load(record) for record in self.records]
+        return [self._table.load(record) for record in self.records]
+
+    def __getstate__(self) -> dict[str, object]:
+        return {"messages": self.messages, "nodes": self.nodes, "time": self.time}
+
+    def __repr__(self) -> str:
+        return f"<Meeting of {', '.join(map(repr, self.messages))}>"
 
 
 class Meetings:
-    """All meetings that one message brings about, in the order found."""
+    """All meetings that one message brings about, in the order found. Those of queries that are gone by the
+    time somebody asks are passed over."""
 
     def __init__(self, library: Library, entries: Mapping[int, Entry]) -> None:
-        self._library = library
+        self.table = Table(library)
         self._entries = entries
-        self._arrived: tuple[Record, Loaded] | None = None
         self._numbers: list[Ints] = []
         self._met: list[tuple[Met, Ints]] = []
         self._single: list[tuple[int, Record]] = []
         self._chained: dict[tuple[int, Records], None] = {}
-        self._pieces: dict[tuple[object, ...], list[bytes]] = {}
+        self.begun: list[tuple[Prefix, Records]] = []
+        """chains that go on from here, if those who asked see to that themselves"""
 
     def __len__(self) -> int:
         """How many, each distinct query counted once."""
@@ -110,14 +155,10 @@ class Meetings:
         alone = [number for number, _ in (*self._single, *self._chained)]
         every = np.concatenate([*self._numbers, np.array(alone, np.int32)])
         numbers, counts = np.unique(every, return_counts=True)
-        uses = [self._entries[number].uses for number in numbers.tolist()]
-        return sum(use * count for use, count in zip(uses, counts.tolist(), strict=True))
+        entries = [self._entries.get(number) for number in numbers.tolist()]
+        return sum(entry.uses * count for entry, count in zip(entries, counts.tolist(), strict=True) if entry)
 
     # -- collecting ------------------------------------------------------------------------------------
-
-    def arrived(self, record: Record, evaluator: Evaluator, message: Message) -> None:
-        """The message itself, which has just been read."""
-        self._arrived = record, self._library.loaded(evaluator, message)
 
     def single(self, entry: int, record: Record) -> None:
         self._single.append((entry, record))
@@ -145,27 +186,15 @@ class Meetings:
     # -- reading ---------------------------------------------------------------------------------------
 
     def __iter__(self) -> Iterator[Meeting]:
+        entries = self._entries
+        for number, records in self._found():
+            if number in entries:
+                yield Meeting(self.table, entries[number], records)
+
+    def _found(self) -> Iterator[tuple[int, Records]]:
         for number, record in self._single:
-            yield self._meeting(number, (record,))
+            yield number, (record,)
         for numbers, (met, items) in zip(self._numbers, self._met, strict=True):
             for number, item in zip(numbers.tolist(), items.tolist(), strict=True):
-                yield self._meeting(number, met.records(item))
-        for number, records in self._chained:
-            yield self._meeting(number, records)
-
-    def _meeting(self, number: int, records: Records) -> Meeting:
-        return Meeting(self, self._entries[number], records)
-
-    def load(self, record: Record) -> Loaded:
-        """The nodes of a message."""
-        if self._arrived is not None and self._arrived[0] is record:
-            return self._arrived[1]
-        return self._library.load(record)
-
-    def pieces(self, entry: Entry, records: Records, loaded: list[Loaded], ways: list[Nodes]) -> list[bytes]:
-        """What queries with one template make of the same nodes is written once."""
-        key = entry.template_key, records, tuple(ways)
-        known = self._pieces.get(key)
-        if known is None:
-            known = self._pieces[key] = entry.maker.pieces(loaded, ways)
-        return known
+                yield number, met.records(item)
+        yield from self._chained

@@ -69,7 +69,8 @@ class Waiting:
         self._reserve(variable)
         windows = self._windows.setdefault(variable, Counter())
         windows[window] += 1
-        self._longest[variable] = max(windows)
+        if window > self._longest[variable]:
+            self._longest[variable] = window
 
     def remove(self, variable: int, window: float) -> None:
         windows = self._windows[variable]
@@ -78,7 +79,8 @@ class Waiting:
             del windows[window]
         if not windows:
             del self._windows[variable]
-        self._longest[variable] = max(windows, default=-inf)
+        if window == self._longest[variable] and window not in windows:
+            self._longest[variable] = max(windows, default=-inf)
 
     def add_follower(self, variable: int) -> None:
         """A variable waits for messages that are before it in time, and come late."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from math import inf
 
 import numpy as np
@@ -72,6 +72,7 @@ class Joins:
         self._next = 0
         self._prefixes: dict[object, Prefix] = {}
         self._watched: dict[int, dict[int, Entry]] = {}  # definition → entries of single blocks
+        self._unswept = 0  # messages since the last sweep
         self._left = False  # whether a query has, since the last sweep
         self._sequence = 0
         self._latest = -inf
@@ -91,11 +92,17 @@ class Joins:
         number = self._number_of.get(key)
         if number is None:
             self._check_streams(join, instead_of)
-            number = self._number_of[key] = self._next
+            number = self._next
+            entry = Entry(number, key, join, self._sequence)
+            try:
+                self._file(entry)
+            except BaseException:
+                self._unfile_all(entry)
+                raise
             self._next += 1
-            entry = self._entries[number] = Entry(number, key, join, self._sequence)
-            self._streams.add(join.streams, join.publish)
-            self._file(entry)
+            self._number_of[key] = number
+            self._entries[number] = entry
+            self._streams.add(join.streams, join.publish, bool(join.links))
         self._entries[number].uses += 1
         self._recent[join.text] = number
         return number
@@ -110,10 +117,10 @@ class Joins:
     def _check_streams(self, join: Join, instead_of: int | None) -> None:
         other = self._entries[instead_of] if instead_of is not None else None
         if other is not None and other.uses == 1:
-            self._streams.remove(other.join.streams, other.join.publish)
+            self._streams.remove(other.join.streams, other.join.publish, bool(other.join.links))
         cycle = self._streams.cycle(join.streams, join.publish)
         if other is not None and other.uses == 1:
-            self._streams.add(other.join.streams, other.join.publish)
+            self._streams.add(other.join.streams, other.join.publish, bool(other.join.links))
         if cycle:
             reason = f"a cycle of streams: {' → '.join(repr(name) for name in cycle)}"
             position = join.text.rfind(join.publish)
@@ -133,18 +140,19 @@ class Joins:
                 filed = self._file_link(join, number, before, entry.since, entry)
                 entry.filed.append(filed)
             else:
-                before = self._use_prefix(join, number, before, entry.since)
+                before = self._use_prefix(join, number, before)
                 entry.prefixes.append(before)
 
-    def _use_prefix(self, join: Join, link: int, before: Prefix | None, since: int) -> Prefix:
+    def _use_prefix(self, join: Join, link: int, before: Prefix | None) -> Prefix:
         places, first = going_on(join, link + 2)
-        key: object = (since, first) if self._shared else (self._next, link)
+        key = first if self._shared else (self._next, link)
         prefix = self._prefixes.get(key)
         if prefix is None:
             numbers = {place: self._numbers.take() for place in places.values()}
             prefix = Prefix(key, join, link + 2, places, numbers, self._numbers.take())
             self._prefixes[key] = prefix
-            prefix.filed = self._file_link(join, link, before, since, prefix)
+            # The last link knows since when its query is there, and sees the first message of all.
+            prefix.filed = self._file_link(join, link, before, 0, prefix)
         prefix.uses += 1
         return prefix
 
@@ -209,19 +217,23 @@ class Joins:
             return
         del self._entries[number], self._number_of[entry.key]
         self._recent.clear()
-        self._streams.remove(entry.join.streams, entry.join.publish)
+        self._streams.remove(entry.join.streams, entry.join.publish, bool(entry.join.links))
+        self._unfile_all(entry)
+        self._left = True
+        if len(self._numbers.retired) > _RETIRED or not self._entries:
+            self._sweep()
+
+    def _unfile_all(self, entry: Entry) -> None:
         if entry.watched >= 0:
-            del self._watched[entry.watched][number]
-            if not self._watched[entry.watched]:
+            watching = self._watched[entry.watched]
+            del watching[entry.number]
+            if not watching:
                 del self._watched[entry.watched]
             self.witnesses.unwatch(entry.watched)
         for filed in entry.filed:
             self._unfile(filed)
         for prefix in reversed(entry.prefixes):
             self._release(prefix)
-        self._left = True
-        if len(self._numbers.retired) > _RETIRED or not self._entries:
-            self._sweep()
 
     def _release(self, prefix: Prefix) -> None:
         prefix.uses -= 1
@@ -246,6 +258,7 @@ class Joins:
 
     def _sweep(self) -> None:
         """Forgets what nobody waits for any more."""
+        self._unswept = 0
         if self._left:
             self._past.shorten(self._waiting.until)
             self._left = False
@@ -265,18 +278,21 @@ class Joins:
         return self._latest
 
     def note(self, time: float) -> None:
-        """Notes the time of a message that no join reads."""
+        """Notes the time of a message; now and then, forgets what no message from now on can reach."""
         self._latest = max(self._latest, time)
+        self._unswept += 1
+        if self._unswept * 8 > len(self._past.records) + 1_024:
+            self._sweep()
 
     def is_late(self, stream: str, time: float) -> bool:
         """Whether a message comes too late for joins that read its stream."""
-        return time < self.watermark and self._streams.read(stream)
+        return time < self.watermark and self._streams.joined(stream)
 
     def why_late(self, time: float) -> str:
         behind = self._latest - time
         return (
-            f"too late for joins: {behind:g} s older than the newest message, and {self._lateness:g} s are"
-            " allowed; give the broker a larger `lateness`"
+            f"too late for joins: {behind:g} s older than the newest message, and {self._lateness:g} s of"
+            " lateness are allowed"
         )
 
     def claimed(self, slots: Ints) -> NDArray[np.bool_]:
@@ -284,35 +300,40 @@ class Joins:
         return self.witnesses.claimed(slots)
 
     def receive(self, message: Message, found: Found, id: Hashable, stream: str, time: float) -> Meetings:
-        """Takes in a message: all that it meets, and from now on it may be met."""
+        """Takes in a message: all that it meets, and from now on it may be met. One that is too late meets
+        single blocks only."""
+        late = self.is_late(stream, time)
         self.note(time)
         sequence = self._sequence
         self._sequence += 1
         self._recent.clear()
         meetings = Meetings(self._library, self._entries)
-        if not self._streams.read(stream):
-            return meetings
         seen = self.witnesses.of(found, stream)
         if not seen.witnesses and not seen.watched:
             return meetings
         record = Record(id, stream, time, sequence, message.data, message.encoding)
         assert found.evaluator is not None
-        meetings.arrived(record, found.evaluator, message)
+        meetings.table.arrived(record, found.evaluator, message)
         for watched in seen.watched:
             for number in self._watched[watched]:
                 meetings.single(number, record)
-        arrivals = deque([Arrival((record,), time, sequence, seen.witnesses)])
+        if seen.witnesses and not late:
+            self._join(Arrival((record,), time, sequence, seen.witnesses), meetings)
+        return meetings
+
+    def _join(self, first: Arrival, meetings: Meetings) -> None:
+        """Brings an arrival together with the past, and then what comes of that."""
+        arrivals = deque([first])
+        followed: set[tuple[object, tuple[Record, ...]]] = set()
         while arrivals:
             arrival = arrivals.popleft()
-            if not len(arrival):
-                continue
             for met in self._met(arrival, self._past):
                 for prefix, records in meetings.add(met, self._targets):
-                    arrivals += self._going_on(prefix, records, meetings.load)
+                    if (prefix.key, records) not in followed:
+                        followed.add((prefix.key, records))
+                        arrivals += self._going_on(prefix, records, meetings.table.load)
             until = self._waiting.until(arrival.variable, arrival.time)
             self._past.keep(arrival, until, self.watermark)
-        self._past.advance(self.watermark)
-        return meetings
 
     def _met(self, arrival: Arrival, past: Past) -> Iterator[Met]:
         """The members that an arrival and an earlier item meet."""
@@ -383,25 +404,27 @@ class Joins:
 
     def _going_on(self, prefix: Prefix, records: tuple[Record, ...], load: Load) -> Iterator[Arrival]:
         """The first messages of a chain, as what the next link sees of them."""
+        time, sequence = max(r.time for r in records), min(r.sequence for r in records)
+        for witnesses in self._witnesses_of(prefix, records, load):
+            yield Arrival(records, time, sequence, witnesses)
+
+    def _witnesses_of(
+        self, prefix: Prefix, records: tuple[Record, ...], load: Load
+    ) -> Iterator[list[Witness]]:
+        """For each way to bind what goes on together, its values."""
         loaded = [load(record) for record in records]
         documents = [message.document for message in loaded]
-        time, sequence = max(r.time for r in records), min(r.sequence for r in records)
         meaning, variables = prefix.meaning, prefix.join.variables
         numbers = [prefix.numbers[prefix.going_on[variable]] for variable in meaning.wanted]
         in_messages = [documents[variables[variable].block] for variable in meaning.wanted]
         try:
-            ways = meaning.ways(documents, lambda block, pattern: loaded[block].ways(pattern))
+            ways = meaning.ways(loaded)
         except TooManyGroups as error:
             _log.warning("a chain is not followed: %s", error)
             return
         for way in ways:
-            witnesses = [
-                Witness(number, document.string_value(node), (place, 0))
-                for place, (number, document, node) in enumerate(
-                    zip(numbers, in_messages, way, strict=True), 1
-                )
-            ]
-            yield Arrival(records, time, sequence, witnesses)
+            bound = enumerate(zip(numbers, in_messages, way, strict=True), 1)
+            yield [Witness(n, document.string_value(node), (at, 0)) for at, (n, document, node) in bound]
 
     # -- for those who keep messages themselves --------------------------------------------------------
 
@@ -418,7 +441,7 @@ class Joins:
         return [Testimony(self.witnesses.key(v), value, nodes) for v, value, nodes in seen.witnesses], alone
 
     def meet(self, now: Kept, earlier: Sequence[Kept]) -> Meetings:
-        """The meetings of a message with some that came before it; chains are not followed.
+        """The meetings of a message with some that came before it; `Meetings.begun` are chains that go on.
 
         The records' sequence numbers say which queries they may take part in.
         """
@@ -430,15 +453,31 @@ class Joins:
         arrival = self._arrival(now)
         if len(arrival) and len(past):
             for met in self._met(arrival, past):
-                meetings.add(met, self._targets)
+                meetings.begun += meetings.add(met, self._targets)
         return meetings
 
+    def go_on(self, meetings: Meetings) -> Iterator[Kept]:
+        """What chains that have begun have to say to their next links: each is kept like a message."""
+        for prefix, records in meetings.begun:
+            keys = {number: key for key, number in prefix.keys.items()}
+            for witnesses in self._witnesses_of(prefix, records, meetings.table.load):
+                testimony = [Testimony(keys[number], value, nodes) for number, value, nodes in witnesses]
+                yield Kept(records[0], testimony, records[1:])
+
     def _arrival(self, kept: Kept) -> Arrival:
-        number_of = self.witnesses.by_key()
+        number_of = self._by_key()
         known = [
             Witness(number_of[key], value, nodes) for key, value, nodes in kept.testimony if key in number_of
         ]
-        return Arrival((kept.record,), kept.record.time, kept.record.sequence, known)
+        return Arrival(kept.records, kept.time, kept.sequence, known)
+
+    def _by_key(self) -> Mapping[bytes, int]:
+        known = self.witnesses.by_key()
+        if self._prefixes:
+            known = known.copy()
+            for prefix in self._prefixes.values():
+                known.update(prefix.keys)
+        return known
 
     def reads(self, stream: str) -> bool:
         """Whether any query reads a stream."""
@@ -454,11 +493,6 @@ class Joins:
         for number in entries:
             meetings.single(number, record)
         return meetings
-
-    @property
-    def longest_window(self) -> float:
-        """The longest that any query waits, in seconds; -inf if there is none that waits."""
-        return max((link.window for e in self._entries.values() for link in e.join.links), default=-inf)
 
     # -- reporting -------------------------------------------------------------------------------------
 

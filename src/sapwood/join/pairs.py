@@ -9,6 +9,7 @@ from sapwood.engine.values import Ints
 
 _LARGEST_TABLE = 4_000_000
 """cells of a table of all pairs of variables; for more variables, pairs are looked up in a sorted list"""
+_RECENT = 64
 
 
 class Pairs:
@@ -20,6 +21,7 @@ class Pairs:
         self._unused: list[int] = []
         self._table: NDArray[np.int32] | None = None
         self._sorted: tuple[NDArray[np.int64], NDArray[np.int32]] | None = None
+        self._recent: dict[tuple[int, int], int] = {}  # not sorted in yet; -1: gone
 
     def __len__(self) -> int:
         """One more than the largest number."""
@@ -46,45 +48,53 @@ class Pairs:
             self._note(left, right, -1)
 
     def _note(self, left: int, right: int, number: int) -> None:
-        self._sorted = None
         if self._table is not None:
             if max(left, right) < len(self._table):
                 self._table[left, right] = number
-            else:
-                self._table = None
+                return
+            self._table = None
+        if self._sorted is not None:
+            self._recent[left, right] = number
+            if len(self._recent) > _RECENT:
+                self._sorted = None
 
     def find(self, left: Ints, right: Ints) -> Ints:
         """The numbers of many pairs; -1 for what is none."""
-        table = self._table if self._table is not None else self._make_table()
-        if table is not None:
-            if not len(left):
-                return left
-            size = len(table)
-            if int(left.max()) < size and int(right.max()) < size:
-                return table[left, right]
-            inside = (left < size) & (right < size)
-            found = np.full(len(left), -1, np.int32)
-            found[inside] = table[left[inside], right[inside]]
-            return found
-        if self._sorted is None:
-            self._sorted = self._sort()
+        if not len(left):
+            return left
+        if self._table is None and self._sorted is None:
+            self._arrange()
+        if self._table is not None:
+            return self._in_table(self._table, left, right)
+        assert self._sorted is not None
         keys, numbers = self._sorted
         wanted = (left.astype(np.int64) << 32) | right
         at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-        return np.where(keys[at] == wanted, numbers[at], np.int32(-1))
+        found = np.where(keys[at] == wanted, numbers[at], np.int32(-1))
+        for (one, other), number in self._recent.items():
+            found[(left == one) & (right == other)] = number
+        return found
 
-    def _make_table(self) -> NDArray[np.int32] | None:
+    def _in_table(self, table: NDArray[np.int32], left: Ints, right: Ints) -> Ints:
+        size = len(table)
+        if int(left.max()) < size and int(right.max()) < size:
+            return table[left, right]
+        inside = (left < size) & (right < size)
+        found = np.full(len(left), -1, np.int32)
+        found[inside] = table[left[inside], right[inside]]
+        return found
+
+    def _arrange(self) -> None:
+        """As a table, if that is not too large, or as a sorted list."""
+        self._recent.clear()
         size = max((max(pair) for pair in self._number_of), default=0) + 1
         size += size // 4
-        if size * size > _LARGEST_TABLE:
-            return None
-        self._table = np.full((size, size), -1, np.int32)
-        for (left, right), number in self._number_of.items():
-            self._table[left, right] = number
-        return self._table
-
-    def _sort(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        if size * size <= _LARGEST_TABLE:
+            self._table = np.full((size, size), -1, np.int32)
+            for (left, right), number in self._number_of.items():
+                self._table[left, right] = number
+            return
         keys = np.array([(left << 32) | right for left, right in self._number_of], np.int64)
         numbers = np.array(list(self._number_of.values()), np.int32)
         order = np.argsort(keys)
-        return keys[order], numbers[order]
+        self._sorted = keys[order], numbers[order]

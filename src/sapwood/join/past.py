@@ -5,7 +5,7 @@
     item  ──► messages    one, or several that a chain of blocks has brought together
 
 Numbers, in columns; a value is a key of one dictionary, so what is kept grows with the values stored. What no
-window can reach any more is dead at once, and its room is taken back when half of all is dead.
+window can reach any more is swept now and then, and its room is taken back when half of all is dead.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ _ROOM = 4_000_000
 """runs in all remembered slices"""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class Record:
-    """A message as joins keep it."""
+    """A message as joins keep it. Two are equal if they are of one message, even in different processes."""
 
     id: Hashable
     stream: str
     time: float
     sequence: int
     """how many messages came before it"""
-    data: bytes
-    encoding: str | None
+    data: bytes = field(compare=False)
+    encoding: str | None = field(compare=False)
 
 
 class Arrival:
@@ -141,7 +141,6 @@ class Past:
     _slices: OrderedDict[str, _Slice] = field(default_factory=OrderedDict)
     _remembered: int = 0
     _dead: int = 0
-    _unswept: int = 0
 
     def __len__(self) -> int:
         """Runs, dead ones included."""
@@ -172,7 +171,6 @@ class Past:
             value = arrival.value_of_run[number]
             self.run_value.append(value)
             self._file(value, run, variables[number], item)
-        self._unswept += 1
 
     def _keep_rows(self, arrival: Arrival, kept: Ints, first: int) -> None:
         if len(kept) == len(arrival):
@@ -298,14 +296,8 @@ class Past:
 
     # -- forgetting ------------------------------------------------------------------------------------
 
-    def advance(self, watermark: float) -> None:
-        """Forgets, now and then, what no message at or after the watermark can reach."""
-        if self._unswept * 8 > len(self.records) + 1_024:
-            self.sweep(watermark)
-
     def sweep(self, watermark: float) -> None:
         """Forgets what no message at or after the watermark can reach."""
-        self._unswept = 0
         dead = (self.run_until[: len(self)] < watermark) & self.living
         if dead.any():
             self._bury(dead)

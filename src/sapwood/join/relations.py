@@ -50,7 +50,8 @@ class Relations:
     def __init__(self) -> None:
         self.pairs = Pairs()
         self.templates: dict[Shape, Template] = {}
-        self._numbered: list[Template | None] = []
+        self._free: list[int] = []  # numbers of templates that are gone
+        self._places: dict[Shape, range] = {}  # of what shapes, there or gone, have in `same`
         self._row_of: dict[Graph, int] = {}
         self._graphs: list[Graph | None] = []
         self._unused: list[int] = []
@@ -95,7 +96,7 @@ class Relations:
         if not template.rows:
             del self.templates[graph.shape]
             self.shared.clear(template.number)
-            self._numbered[template.number] = None
+            self._free.append(template.number)
         del self._row_of[graph]
         self._graphs[row] = None
         self._unused.append(row)
@@ -124,11 +125,8 @@ class Relations:
         return row
 
     def _new_template(self, shape: Shape) -> Template:
-        number = next((n for n, known in enumerate(self._numbered) if known is None), len(self._numbered))
+        number = self._free.pop() if self._free else len(self.templates)
         template = self.templates[shape] = Template(number, shape)
-        if number == len(self._numbered):
-            self._numbered.append(template)
-        self._numbered[number] = template
         if number >= len(self.plain):
             self.plain, self.compared = (
                 longer(self.plain, 2 * number),
@@ -137,10 +135,13 @@ class Relations:
         self.plain[number] = not shape.shared and not shape.others
         self.compared[number] = bool(shape.others)
         self.shared.reserve(number + 1)
-        for place in range(len(self.same), len(self.same) + len(shape.shared)):
+        places = self._places.get(shape)
+        if places is None:
+            places = self._places[shape] = range(len(self.same), len(self.same) + len(shape.shared))
+            if shape.shared:
+                self.same = np.concatenate((self.same, np.array(shape.shared, np.int32)))
+        for place in places:
             self.shared.append(number, place)
-        if shape.shared:
-            self.same = np.concatenate((self.same, np.array(shape.shared, np.int32)))
         return template
 
     def _file(self, row: int, pairs: list[int]) -> None:

@@ -7,6 +7,8 @@ import numpy as np
 from sapwood.join.candidates import Nodes
 from sapwood.join.past import Arrival, Past
 
+Valued = list[tuple[Nodes, str]]
+
 
 class PastSide:
     """The rows and values of an earlier item."""
@@ -14,15 +16,21 @@ class PastSide:
     def __init__(self, past: Past, item: int) -> None:
         self._past = past
         self._item = item
+        self._known: dict[int, Valued] = {}
 
     def rows(self, run: int) -> list[Nodes]:
         row, count = int(self._past.run_row[run]), int(self._past.run_count[run])
         return list(map(tuple, self._past.nodes[row : row + count].tolist()))
 
-    def valued(self, variable: int) -> list[tuple[Nodes, str]]:
-        past = self._past
-        runs = [run for run in past.runs_of_item(self._item) if past.run_variable[run] == variable]
-        return [(nodes, past.run_value[run]) for run in runs for nodes in self.rows(run)]
+    def valued(self, variable: int) -> Valued:
+        known = self._known.get(variable)
+        if known is None:
+            past, every = self._past, self._past.runs_of_item(self._item)
+            of_variable = np.flatnonzero(past.run_variable[every.start : every.stop] == variable)
+            runs = (of_variable + every.start).tolist()
+            known = [(nodes, past.run_value[run]) for run in runs for nodes in self.rows(run)]
+            self._known[variable] = known
+        return known
 
 
 class NowSide:
@@ -30,11 +38,16 @@ class NowSide:
 
     def __init__(self, arrival: Arrival) -> None:
         self._arrival = arrival
+        self._known: dict[int, Valued] = {}
 
     def rows(self, run: int) -> list[Nodes]:
         row, count = int(self._arrival.row[run]), int(self._arrival.count[run])
         return list(map(tuple, self._arrival.nodes[row : row + count].tolist()))
 
-    def valued(self, variable: int) -> list[tuple[Nodes, str]]:
-        runs = np.flatnonzero(self._arrival.variable == variable).tolist()
-        return [(nodes, self._arrival.value_of_run[run]) for run in runs for nodes in self.rows(run)]
+    def valued(self, variable: int) -> Valued:
+        known = self._known.get(variable)
+        if known is None:
+            runs = np.flatnonzero(self._arrival.variable == variable).tolist()
+            known = [(nodes, self._arrival.value_of_run[run]) for run in runs for nodes in self.rows(run)]
+            self._known[variable] = known
+        return known

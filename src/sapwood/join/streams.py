@@ -11,16 +11,21 @@ class Streams:
 
     def __init__(self) -> None:
         self._read: Counter[str] = Counter()
+        self._joined: Counter[str] = Counter()
         self._feeds: dict[str, Counter[str]] = {}
 
-    def add(self, read: Sequence[str], fed: str) -> None:
+    def add(self, read: Sequence[str], fed: str, joined: bool) -> None:
+        """Adds a query that reads streams, and perhaps feeds one and joins their messages with others."""
         self._read.update(read)
+        if joined:
+            self._joined.update(read)
         for name in read if fed else ():
             self._feeds.setdefault(name, Counter())[fed] += 1
 
-    def remove(self, read: Sequence[str], fed: str) -> None:
+    def remove(self, read: Sequence[str], fed: str, joined: bool) -> None:
         for name in read:
             self._read[name] -= 1
+            self._joined[name] -= joined
             if fed:
                 feeds = self._feeds[name]
                 feeds[fed] -= 1
@@ -30,6 +35,10 @@ class Streams:
     def read(self, name: str) -> bool:
         """Whether any query reads a stream."""
         return self._read[name] > 0
+
+    def joined(self, name: str) -> bool:
+        """Whether any query joins the messages of a stream with others."""
+        return self._joined[name] > 0
 
     def cycle(self, read: Sequence[str], fed: str) -> list[str]:
         """The streams, each feeding the next, by which a query would feed itself; none if it would not."""

@@ -21,10 +21,25 @@ class Testimony(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A message and what it had to say."""
+    """A message and what it had to say; or the first of several that a chain has brought together."""
 
     record: Record
     testimony: list[Testimony]
+    others: tuple[Record, ...] = ()
+
+    @property
+    def records(self) -> tuple[Record, ...]:
+        return self.record, *self.others
+
+    @property
+    def time(self) -> float:
+        """That of the latest message."""
+        return max(record.time for record in self.records)
+
+    @property
+    def sequence(self) -> int:
+        """That of the earliest message."""
+        return min(record.sequence for record in self.records)
 
 
 class Partners(NamedTuple):

@@ -7,6 +7,7 @@ found in one pass, and each definition once, whoever uses it.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -24,6 +25,10 @@ from sapwood.join.minor import Definition
 from sapwood.lang.pattern import TEXT, Axis, Condition, Has, Path, Step, all_of, narrowed
 from sapwood.lang.query import Query
 from sapwood.transform.parts import navigation, symbols
+
+_MOST = 200_000
+"""values of a message, below one variable"""
+_log = logging.getLogger(__name__)
 
 
 class Witness(NamedTuple):
@@ -238,6 +243,10 @@ def _tracked(number: int, definition: Definition, origin: Tracked | None) -> Tra
     return Tracked(number, definition, origin, leaf, elements)
 
 
+class _TooMany(Exception):
+    pass
+
+
 class _Reading:
     """The witnesses of one message."""
 
@@ -251,16 +260,25 @@ class _Reading:
         self._reached: Reached | None = None
         self._numbers: dict[Leafnode, int] = {}
         self._made: list[Witness] = []
+        self._room = 0
 
     def seen(self) -> Seen:
         starts = [(tracked, list(self._starts(tracked, nodes))) for tracked, nodes in self._hit()]
         if self._found.ancestry is not None:
             below = {n for tracked, nodes in starts if tracked.below for n in nodes if isinstance(n, int)}
             if below:
-                self._reached = self._index.reached(self._found, sorted(below))
+                inside = any(child.below for tracked, _ in starts for child in tracked.below.values())
+                self._reached = self._index.reached(self._found, sorted(below), inside)
         for tracked, nodes in starts:
-            for node in nodes:
-                self._follow(tracked, node, ())
+            before = len(self._made)
+            self._room = before + _MOST
+            try:
+                for node in nodes:
+                    self._follow(tracked, node, ())
+            except _TooMany:
+                path = f"{tracked.definition.stream}{tracked.definition.path}"
+                _log.warning("a message is not joined below %s: more than %s values", path, f"{_MOST:,}")
+                del self._made[before:]
         return Seen(self._made, [tracked.number for tracked, nodes in starts if tracked.watched and nodes])
 
     def _hit(self) -> Iterator[tuple[Tracked, list[int]]]:
@@ -289,6 +307,8 @@ class _Reading:
     def _follow(self, tracked: Tracked, node: ContextNode, above: tuple[int, ...]) -> None:
         nodes = (self._number(node), *above)
         if tracked.compared:
+            if len(self._made) >= self._room:
+                raise _TooMany
             self._made.append(Witness(tracked.number, self._document.string_value(node), nodes))
         for child in tracked.below.values():
             for reached in self._below(child, node):

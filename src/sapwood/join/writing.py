@@ -81,8 +81,7 @@ class Maker:
 
     def ways(self, loaded: Sequence[Loaded]) -> list[Nodes]:
         """The nodes of the variables that the template speaks of, way by way."""
-        documents = [message.document for message in loaded]
-        return self.meaning.ways(documents, lambda block, pattern: loaded[block].ways(pattern))
+        return self.meaning.ways(loaded)
 
     def named(self, ways: list[Nodes]) -> list[dict[str, ContextNode]]:
         """Ways by the names of the variables; those without a name are left out."""

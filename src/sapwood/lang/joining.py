@@ -17,10 +17,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import inf
+from functools import lru_cache
 from typing import Literal
 
-from sapwood.lang.pattern import Path
+from sapwood.lang.pattern import Path, spelling
 from sapwood.lang.transformation import Hole, Template, template_spelling
 
 MESSAGE = -1
@@ -144,9 +144,16 @@ class Join:
         while waiting:
             number = waiting.pop()
             order.append(number)
-            if number in below:  # equal paths are one object
-                waiting += sorted(below[number], key=lambda n: id(self.variables[n].path), reverse=True)
+            if number in below:
+                waiting += sorted(
+                    below[number], key=lambda n: _spelling(self.variables[n].path), reverse=True
+                )
         return order
+
+
+@lru_cache(maxsize=50_000)
+def _spelling(path: Path) -> str:
+    return spelling(path)
 
 
 def _normal(link: Link, place_of: Mapping[int, int]) -> object:
@@ -159,5 +166,3 @@ def default_template(selected: tuple[int, ...]) -> Template:
     holes = [Hole("nodes", "content", variable, (Path(()),)) for variable in selected]
     return ("<joined>", *holes, "</joined>")
 
-
-NO_WINDOW = inf
