@@ -8,7 +8,8 @@ import pickle
 import pytest
 
 from sapwood import Broker, LateMessage, Limits, MessageError
-from sapwood.join.network import Joins
+from sapwood.join.entries import Entry
+from sapwood.join.filing import Filing
 
 PAIR = "S/a->x JOIN{x = y, INF} S/c->y"
 
@@ -60,13 +61,13 @@ def test_a_broken_message_changes_nothing() -> None:
 
 def test_a_query_that_could_not_be_added_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     broker = Broker()
-    filing = Joins._file
+    file = Filing.file
 
-    def failing(joins: Joins, entry: object) -> None:
-        filing(joins, entry)  # type: ignore[arg-type]
+    def failing(filing: Filing, entry: Entry) -> None:
+        file(filing, entry)
         raise MemoryError
 
-    monkeypatch.setattr(Joins, "_file", failing)
+    monkeypatch.setattr(Filing, "file", failing)
     with pytest.raises(MemoryError):
         broker.subscribe("pair", PAIR)
     monkeypatch.undo()

@@ -23,21 +23,17 @@ from sapwood.engine.reader import Message
 from sapwood.engine.values import Ints
 from sapwood.errors import QueryError
 from sapwood.join.alone import OneByOne
-from sapwood.join.entries import Entry, Filed, Prefix, going_on
+from sapwood.join.entries import Entry, Filed, Prefix
 from sapwood.join.evaluation import equal_pairs, rows_met
 from sapwood.join.explain import JoinExplanation, explain
-from sapwood.join.graphs import Numbered, graph
-from sapwood.join.meaning import block_pattern
+from sapwood.join.filing import Filing
 from sapwood.join.meetings import Meetings, Met
-from sapwood.join.members import Members, Waiting
-from sapwood.join.minor import Column, minor
 from sapwood.join.past import Arrival, Past, Record
-from sapwood.join.relations import Graph, Relations
-from sapwood.join.shape import Shape
+from sapwood.join.relations import Relations
 from sapwood.join.state import State, TemplateState
 from sapwood.join.streams import Streams
 from sapwood.join.testimony import Kept, Partners, Testimony, partners
-from sapwood.join.witnesses import Numbers, Witness, Witnesses
+from sapwood.join.witnesses import Witness, Witnesses
 from sapwood.join.writing import Library, Load
 from sapwood.lang.joining import Join
 from sapwood.transform.groups import TooManyGroups
@@ -53,25 +49,17 @@ class Joins:
 
     def __init__(self, index: Index, lateness: float, tuning: Tuning) -> None:
         """`lateness`: seconds that a message may be older than the newest one."""
-        self._numbers = Numbers()
-        self.witnesses = Witnesses(index, self._numbers)
+        self._filing = Filing(index, tuning)
         self._library = Library(index)
         self._lateness = lateness
         self._shared = tuning.share_joins
         self._share_values = tuning.share_values
-        self._together = Relations()
-        self._apart: dict[Shape, Relations] = {}  # if templates are not evaluated together
-        self._members = Members()
-        self._targets: dict[int, Entry | Prefix] = {}  # of the members that are parts of chains
-        self._waiting = Waiting()
         self._past = Past(remember=tuning.share_values)
         self._streams = Streams()
         self._entries: dict[int, Entry] = {}
         self._number_of: dict[object, int] = {}
         self._recent: dict[str, int] = {}  # by text, those added since the last message
         self._next = 0
-        self._prefixes: dict[object, Prefix] = {}
-        self._watched: dict[int, dict[int, Entry]] = {}  # definition → entries of single blocks
         self._unswept = 0  # messages since the last sweep
         self._left = False  # whether a query has, since the last sweep
         self._sequence = 0
@@ -79,6 +67,11 @@ class Joins:
 
     def __len__(self) -> int:
         return len(self._entries)
+
+    @property
+    def witnesses(self) -> Witnesses:
+        """The definitions of all variables."""
+        return self._filing.witnesses
 
     def entry(self, number: int) -> Entry:
         return self._entries[number]
@@ -95,9 +88,9 @@ class Joins:
             number = self._next
             entry = Entry(number, key, join, self._sequence)
             try:
-                self._file(entry)
+                self._filing.file(entry)
             except BaseException:
-                self._unfile_all(entry)
+                self._filing.unfile(entry)
                 raise
             self._next += 1
             self._number_of[key] = number
@@ -126,89 +119,6 @@ class Joins:
             position = join.text.rfind(join.publish)
             raise QueryError(reason, join.text, position, "publish to a stream that none of these is made of")
 
-    def _file(self, entry: Entry) -> None:
-        join = entry.join
-        if not join.links:
-            _, [column] = _columns(join, 0, {join.blocks[0].selected})
-            entry.watched = self.witnesses.watch(column.definition)
-            self._watched.setdefault(entry.watched, {})[entry.number] = entry
-            return
-        before: Prefix | None = None
-        for number in range(len(join.links)):
-            last = number == len(join.links) - 1
-            if last:
-                filed = self._file_link(join, number, before, entry.since, entry)
-                entry.filed.append(filed)
-            else:
-                before = self._use_prefix(join, number, before)
-                entry.prefixes.append(before)
-
-    def _use_prefix(self, join: Join, link: int, before: Prefix | None) -> Prefix:
-        places, first = going_on(join, link + 2)
-        key = first if self._shared else (self._next, link)
-        prefix = self._prefixes.get(key)
-        if prefix is None:
-            numbers = {place: self._numbers.take() for place in places.values()}
-            prefix = Prefix(key, join, link + 2, places, numbers, self._numbers.take())
-            self._prefixes[key] = prefix
-            # The last link knows since when its query is there, and sees the first message of all.
-            prefix.filed = self._file_link(join, link, before, 0, prefix)
-        prefix.uses += 1
-        return prefix
-
-    def _file_link(
-        self, join: Join, number: int, before: Prefix | None, since: int, target: Entry | Prefix
-    ) -> Filed:
-        link = join.links[number]
-        definitions: list[tuple[int, bool]] = []
-        compared = {c.left for c in link.comparisons}
-        if before is None:
-            left = self._side(join, 0, compared, definitions)
-        else:
-            left = _composite(join, before, compared)
-        compared = {c.right for c in link.comparisons}
-        right = self._side(join, number + 1, compared, definitions)
-        found = graph(left, right, link.comparisons)
-        alone = isinstance(target, Entry) and len(join.blocks) == 2
-        entry = target.number if isinstance(target, Entry) and alone else -1
-        member = self._members.add(link.ordered, link.window, since, entry)
-        if not alone:
-            self._targets[member] = target
-        relations = self._relations(found) if self._shared else None
-        row = relations.add(found, member) if relations is not None else -1
-        filed = Filed(found, relations, row, member, link.ordered, link.window, definitions)
-        self._wait(filed, add=True)
-        return filed
-
-    def _side(
-        self, join: Join, block: int, compared: set[int], definitions: list[tuple[int, bool]]
-    ) -> list[Numbered]:
-        """A block as a side of a graph; its definitions are used from now on."""
-        numbers, columns = _columns(join, block, compared)
-        side: list[Numbered] = []
-        for column in columns:
-            variable = numbers[column.variable]
-            valued = variable in compared
-            number = self.witnesses.add(column.definition, valued)
-            definitions.append((number, valued))
-            side.append(Numbered(variable, column.parent, number))
-        return side
-
-    def _relations(self, found: Graph) -> Relations:
-        return self._together if self._share_values else self._apart.setdefault(found.shape, Relations())
-
-    def _wait(self, filed: Filed, add: bool) -> None:
-        """Sees to it that values are kept for as long as the link may want them."""
-        waiting, found = self._waiting, filed.graph
-        wait = waiting.add if add else waiting.remove
-        follow = waiting.add_follower if add else waiting.remove_follower
-        for left, _, right in found.shape.edges:
-            wait(found.left[left], filed.window)
-            if filed.ordered:
-                follow(found.right[right])
-            else:
-                wait(found.right[right], filed.window)
-
     def remove(self, number: int) -> None:
         """Takes back one use of an entry, and frees all that only it used."""
         entry = self._entries[number]
@@ -218,52 +128,19 @@ class Joins:
         del self._entries[number], self._number_of[entry.key]
         self._recent.clear()
         self._streams.remove(entry.join.streams, entry.join.publish, bool(entry.join.links))
-        self._unfile_all(entry)
+        self._filing.unfile(entry)
         self._left = True
-        if len(self._numbers.retired) > _RETIRED or not self._entries:
+        if len(self._filing.numbers.retired) > _RETIRED or not self._entries:
             self._sweep()
-
-    def _unfile_all(self, entry: Entry) -> None:
-        if entry.watched >= 0:
-            watching = self._watched[entry.watched]
-            del watching[entry.number]
-            if not watching:
-                del self._watched[entry.watched]
-            self.witnesses.unwatch(entry.watched)
-        for filed in entry.filed:
-            self._unfile(filed)
-        for prefix in reversed(entry.prefixes):
-            self._release(prefix)
-
-    def _release(self, prefix: Prefix) -> None:
-        prefix.uses -= 1
-        if prefix.uses:
-            return
-        del self._prefixes[prefix.key]
-        assert prefix.filed is not None
-        self._unfile(prefix.filed)
-        for number in (*prefix.numbers.values(), prefix.root):
-            self._numbers.give_back(number)
-
-    def _unfile(self, filed: Filed) -> None:
-        self._wait(filed, add=False)
-        if filed.relations is not None:
-            filed.relations.remove(filed.row, filed.member)
-            if not self._share_values and not len(filed.relations):
-                del self._apart[filed.graph.shape]
-        self._members.remove(filed.member)
-        self._targets.pop(filed.member, None)
-        for number, valued in filed.definitions:
-            self.witnesses.remove(number, valued)
 
     def _sweep(self) -> None:
         """Forgets what nobody waits for any more."""
         self._unswept = 0
         if self._left:
-            self._past.shorten(self._waiting.until)
+            self._past.shorten(self._filing.waiting.until)
             self._left = False
         self._past.sweep(self.watermark)
-        self._numbers.forgotten()
+        self._filing.numbers.forgotten()
 
     # -- messages --------------------------------------------------------------------------------------
 
@@ -315,7 +192,7 @@ class Joins:
         assert found.evaluator is not None
         meetings.table.arrived(record, found.evaluator, message)
         for watched in seen.watched:
-            for number in self._watched[watched]:
+            for number in self._filing.watched[watched]:
                 meetings.single(number, record)
         if seen.witnesses and not late:
             self._join(Arrival((record,), time, sequence, seen.witnesses), meetings)
@@ -328,28 +205,28 @@ class Joins:
         while arrivals:
             arrival = arrivals.popleft()
             for met in self._met(arrival, self._past):
-                for prefix, records in meetings.add(met, self._targets):
+                for prefix, records in meetings.add(met, self._filing.targets):
                     if (prefix.key, records) not in followed:
                         followed.add((prefix.key, records))
                         arrivals += self._going_on(prefix, records, meetings.table.load)
-            until = self._waiting.until(arrival.variable, arrival.time)
+            until = self._filing.waiting.until(arrival.variable, arrival.time)
             self._past.keep(arrival, until, self.watermark)
 
     def _met(self, arrival: Arrival, past: Past) -> Iterator[Met]:
         """The members that an arrival and an earlier item meet."""
         sides = [True]
-        if self._members.unordered or past.latest > arrival.time:
+        if self._filing.members.unordered or past.latest > arrival.time:
             sides.append(False)
         if not self._shared:
             yield from self._met_one_by_one(arrival, past, sides)
             return
         if not self._share_values:
-            for relations in self._apart.values():
+            for relations in self._filing.apart.values():
                 yield from self._met_together(relations, arrival, past, sides)
-        elif len(self._together) <= _FEW_ROWS and past.at_most(_FEW_RUNS, arrival):
+        elif len(self._filing.together) <= _FEW_ROWS and past.at_most(_FEW_RUNS, arrival):
             yield from self._met_row_by_row(arrival, past, sides)
         else:
-            yield from self._met_together(self._together, arrival, past, sides)
+            yield from self._met_together(self._filing.together, arrival, past, sides)
 
     def _met_together(
         self, relations: Relations, arrival: Arrival, past: Past, sides: list[bool]
@@ -369,12 +246,12 @@ class Joins:
         for past_is_left in sides:
             met = [
                 (row, item)
-                for graph, row in self._together.graphs()
+                for graph, row in self._filing.together.graphs()
                 for item in evaluator.items(graph, past_is_left)
             ]
             if met:
                 rows, items = np.array(met, np.int32).T
-                members, source = self._together.members(rows)
+                members, source = self._filing.together.members(rows)
                 yield self._in_time(members, items.take(source), arrival, past, past_is_left)
 
     def _met_one_by_one(self, arrival: Arrival, past: Past, sides: list[bool]) -> Iterator[Met]:
@@ -387,9 +264,7 @@ class Joins:
                     yield self._in_time(members, items, arrival, past, past_is_left)
 
     def _filed(self) -> Iterator[Filed]:
-        for prefix in self._prefixes.values():
-            assert prefix.filed is not None
-            yield prefix.filed
+        yield from self._filing.prefixes_filed()
         for entry in self._entries.values():
             yield from entry.filed
 
@@ -397,9 +272,9 @@ class Joins:
         times = past.item_time.take(items)
         first = np.minimum(past.item_sequence.take(items), arrival.sequence)
         before, after = (times, arrival.time) if past_is_left else (arrival.time, times)
-        held = self._members.hold(members, before, after, first)
+        held = self._filing.members.hold(members, before, after, first)
         members = members[held]
-        entries = self._members.entry.take(members)
+        entries = self._filing.members.entry.take(members)
         return Met(members, entries, items[held], past.records, arrival.records, past_is_left)
 
     def _going_on(self, prefix: Prefix, records: tuple[Record, ...], load: Load) -> Iterator[Arrival]:
@@ -437,7 +312,7 @@ class Joins:
         """What a message has to say in a form that other processes understand, and the entries of single
         blocks that it meets by itself."""
         seen = self.witnesses.of(found, stream)
-        alone = [number for watched in seen.watched for number in self._watched[watched]]
+        alone = [number for watched in seen.watched for number in self._filing.watched[watched]]
         return [Testimony(self.witnesses.key(v), value, nodes) for v, value, nodes in seen.witnesses], alone
 
     def meet(self, now: Kept, earlier: Sequence[Kept]) -> Meetings:
@@ -453,7 +328,7 @@ class Joins:
         arrival = self._arrival(now)
         if len(arrival) and len(past):
             for met in self._met(arrival, past):
-                meetings.begun += meetings.add(met, self._targets)
+                meetings.begun += meetings.add(met, self._filing.targets)
         return meetings
 
     def go_on(self, meetings: Meetings) -> Iterator[Kept]:
@@ -473,9 +348,9 @@ class Joins:
 
     def _by_key(self) -> Mapping[bytes, int]:
         known = self.witnesses.by_key()
-        if self._prefixes:
+        if self._filing.prefixes:
             known = known.copy()
-            for prefix in self._prefixes.values():
+            for prefix in self._filing.prefixes.values():
                 known.update(prefix.keys)
         return known
 
@@ -517,7 +392,7 @@ class Joins:
 
     def _template_states(self, living: Ints) -> Iterator[TemplateState]:
         past = self._past
-        for relations in (self._together, *self._apart.values()):
+        for relations in (self._filing.together, *self._filing.apart.values()):
             for template in relations.templates.values():
                 graphs = [relations.graph(row) for row in template.rows]
                 variables = {v for g in graphs for left, right in g.pairs for v in (left, right)}
@@ -530,20 +405,3 @@ class Joins:
                     rows=int(past.run_count[runs].sum()),
                     bytes=past.bytes(runs, held),
                 )
-
-
-def _columns(join: Join, block: int, compared: set[int]) -> tuple[list[int], tuple[Column, ...]]:
-    """The variables of a block, and its minor in terms of their places among them."""
-    variables = join.variables
-    numbers = [n for n, variable in enumerate(variables) if variable.block == block]
-    pattern = block_pattern(variables, block, compared)
-    return numbers, minor(join.blocks[block].stream, pattern.origins, pattern.paths, pattern.wanted)
-
-
-def _composite(join: Join, prefix: Prefix, compared: set[int]) -> list[Numbered]:
-    """The side that the first blocks of a chain are to the next link."""
-    places, _ = going_on(join, prefix.blocks)
-    columns = [Numbered(variable, 0, prefix.numbers[places[variable]]) for variable in compared]
-    if len(columns) == 1:
-        return [columns[0]._replace(parent=-1)]
-    return [Numbered(-1, -1, prefix.root), *columns]
