@@ -14,7 +14,7 @@ from dataclasses import replace
 from sapwood.errors import QueryError
 from sapwood.lang import ast
 from sapwood.lang.enclosed import Enclosed
-from sapwood.lang.flwor import Flwor, Prefixes, is_document, parse_flwor
+from sapwood.lang.flwor import Flwor, Prefixes, is_document, is_flwor, parse_flwor
 from sapwood.lang.holes import HoleCompiler, from_context, spoken_of
 from sapwood.lang.pattern import TEXT, Condition, Has, all_of, any_of, narrowed
 from sapwood.lang.query import Query
@@ -28,7 +28,8 @@ _DOCUMENT = "/"
 def compile_transformation(text: str, namespaces: Mapping[str, str] | None = None) -> Transformation:
     """The query in the algebra; QueryError says where and why it is no for-where-return query."""
     if is_join(text):
-        raise QueryError("this is a join query, not for-where-return", text, 0)
+        hint = "write SELECT before the element" if is_flwor(text) else None
+        raise QueryError("this is a join query, not for-where-return", text, 0, hint)
     flwor = parse_flwor(text, namespaces)
     return _Compiler(flwor).compile()
 

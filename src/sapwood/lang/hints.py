@@ -80,6 +80,36 @@ XQUERY_EXPRESSIONS = {
     "namespace": "computed constructors",
     "(:": "comments",
 }
+# What other languages have where a join goes on with JOIN, FOLLOWED BY, PUBLISH or its end.
+_NO_OUTER = "there are no outer joins: write JOIN{…}"
+_IN_BRACES = "conditions stand in brackets after a step, or in the braces of JOIN"
+NO_LINKS = {
+    "SELECT": "SELECT comes first: SELECT … FROM … JOIN{…} …",
+    "FROM": "FROM comes first: SELECT … FROM … JOIN{…} …",
+    "BY": "write FOLLOWED BY{…}",
+    "PRECEDED": "exchange the blocks, and write FOLLOWED BY{…}",
+    "INNER": "all joins are inner ones: write JOIN{…}",
+    "CROSS": "a join needs an equality: write JOIN{x = y, 1 day}",
+    "NATURAL": "a join names what is equal: write JOIN{x = y, 1 day}",
+    **dict.fromkeys(("LEFT", "RIGHT", "FULL", "OUTER"), _NO_OUTER),
+    **dict.fromkeys(("WHERE", "HAVING", "ON"), _IN_BRACES),
+    "WITHIN": "the window stands in the braces: JOIN{x = y, 1 day}",
+    "GROUP": "there is no GROUP BY: every combination of messages has a result of its own",
+    "ORDER": "there is no ORDER BY: results come when their last message does",
+    "LIMIT": "there is no LIMIT: results are made for as long as messages come",
+    "INTO": "write PUBLISH and the name of a stream",
+    ";": "drop the ;",
+    ",": "link blocks by JOIN{x = y, 1 day} or FOLLOWED BY{x = y, 1 day}",
+}
+# The same after the first operand of a condition between blocks.
+NO_COMPARATORS = {
+    "LIKE": "write x = y, or contains(x, 'text') for a constant",
+    "CONTAINS": "write x = y, or contains(x, 'text') for a constant",
+    "IN": "comparisons are already existential: write x = y",
+    "IS": "write =",
+    "WITHIN": "write a comma before the window: {x = y, 1 day}",
+    ";": "write a comma before the window: {x = y, 1 day}",
+}
 AXES = frozenset(
     {
         "ancestor",
@@ -110,6 +140,20 @@ def unknown_variable(name: str, known: Iterable[str], sign: str = "$") -> str:
     close = did_you_mean(f"{sign}{name}", names)
     there_are = f"there are {', '.join(names)}"
     return f"{close} {there_are[0].upper()}{there_are[1:]}" if close else there_are
+
+
+def unbound_variable(name: str, known: Iterable[str], sign: str = "") -> str:
+    """The same for a join, where what is no variable may be meant as an element."""
+    names = list(known)
+    if not names:
+        return "bind one in a block: //book->b"
+    origin, _, element = name.partition(".")
+    if element and origin in names:
+        return f"write {sign}{origin}/{element}"
+    hint = unknown_variable(name, names, sign)
+    if not hint.startswith("there are"):
+        return hint
+    return f"{hint}; for an element write {sign}{names[0]}/{name}"
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str | None:

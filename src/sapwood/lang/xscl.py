@@ -14,13 +14,14 @@ import re
 from collections.abc import Mapping
 
 from sapwood.errors import QueryError
-from sapwood.lang import ast
+from sapwood.lang import ast, hints
 from sapwood.lang.constructor import ConstructorReader, Tag
 from sapwood.lang.enclosed import Enclosed, ExpressionReader
 from sapwood.lang.escaping import NO_XML
 from sapwood.lang.flwor import is_flwor
 from sapwood.lang.holes import HoleCompiler, is_nodes, spoken_of
 from sapwood.lang.joining import BlockVariable, Join, default_template
+from sapwood.lang.lexer import NAME
 from sapwood.lang.pattern import Axis
 from sapwood.lang.transformation import Standing, Template
 from sapwood.lang.xscl_blocks import DECIDABLE
@@ -35,6 +36,7 @@ from sapwood.lang.xscl_text import (
     found_instead,
     is_join,
     keyword,
+    lacks_select,
     primes_marked,
     space,
     with_letters,
@@ -44,6 +46,8 @@ from sapwood.lang.xscl_text import (
 __all__ = ["compile_join", "is_join"]
 
 _NAME = re.compile(rf"\s*({WORD}){END}")
+_VARIABLE = re.compile(rf"\$((?:{NAME}:)?{NAME})")
+_STRING_OR_VARIABLE = re.compile(rf"\"[^\"]*\"|'[^']*'|{_VARIABLE.pattern}")
 _IN_BRACES = re.compile(r"(?:[^{}\"']+|\"[^\"]*\"|'[^']*')*")
 
 
@@ -54,6 +58,9 @@ def compile_join(text: str, namespaces: Mapping[str, str] | None = None) -> Join
     if odd is not None or PRIME in text:
         at = odd.start() if odd is not None else text.index(PRIME)
         raise QueryError("a character that joins do not have", text, at)
+    if lacks_select(text):
+        hint = "write SELECT before the element: SELECT <made>{$x1}</made> FROM …"
+        raise QueryError("an element before FROM, but no SELECT", text, space(text, 0), hint)
     if is_flwor(text):
         raise QueryError("this is a for-where-return query, not a join", text, 0)
     try:
@@ -113,14 +120,31 @@ class _Compiler:
         at = space(self._text, after)
         if found is None or found[1].lower() in STREAMLESS:
             hint = "write PUBLISH and the name of a stream"
-            raise self._error(f"expected the name of a stream after PUBLISH, {self._found(at)}", at, hint)
+            if self._text.startswith(("'", '"'), at):
+                hint += ", without quotes"
+            raise self._not_published(at, hint)
         if any(found[1] == block.stream for block in chain.blocks):
             reason = f"a cycle: the query reads the stream {found[1]} that it publishes"
             raise self._error(reason, at, "choose another name")
         end = space(self._text, found.end())
         if end < len(self._text):
-            raise self._error(f"expected the end of the query, {self._found(end)}", end)
+            name = _NAME.match(self._text, end)
+            if name is not None and found[1].upper() in ("TO", "INTO"):
+                raise self._not_published(at, f"write PUBLISH {name[1]}")
+            raise self._error(f"expected the end of the query, {self._found(end)}", end, self._after(end))
         return found[1]
+
+    def _not_published(self, at: int, hint: str) -> QueryError:
+        return self._error(f"expected the name of a stream after PUBLISH, {self._found(at)}", at, hint)
+
+    def _after(self, at: int) -> str | None:
+        """What to do about something after the stream that is published."""
+        word, _ = keyword(self._text, at)
+        if word in ("JOIN", "FOLLOWED"):
+            return "PUBLISH comes last"
+        if word == "PUBLISH" or self._text.startswith(",", at):
+            return "a query publishes one stream"
+        return hints.NO_LINKS.get(word or self._text[at])
 
     # -- SELECT ----------------------------------------------------------------------------------------
 
@@ -170,13 +194,19 @@ class _HoleReader(ExpressionReader):
         super().__init__(text, namespaces)
         named = {with_letters(v.name): number for number, v in enumerate(variables) if v.name}
         self.numbers: Mapping[str, int] = named
-        self._variables.update({name: ast.Variable(name, start=0, end=0) for name in named})
+        # Unknown ones, too: `_expression` refuses them with a better hint than the parser has.
+        names = (*named, *_VARIABLE.findall(text))
+        self._variables.update({name: ast.Variable(name, start=0, end=0) for name in names})
         self._of_attributes.update(
             name for name, number in named.items() if variables[number].path.steps[-1].axis is Axis.ATTRIBUTE
         )
 
     def _expression(self, at: int, scope: Mapping[str, str] | None = None) -> tuple[Enclosed, int]:
         found, end = super()._expression(at, scope)
+        for spoken in _STRING_OR_VARIABLE.finditer(self._text, found.start, end):
+            if spoken[1] and spoken[1] not in self.numbers:
+                hint = hints.unbound_variable(spoken[1], self.numbers, "$")
+                raise self._error(f"there is no variable {spoken[1]}", spoken.start(), hint)
         if None in spoken_of(found.expr):
             raise self._error("a path from a document, but from which?", found.start, self.path_starts)
         match found.expr:

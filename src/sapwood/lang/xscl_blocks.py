@@ -11,16 +11,19 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import NoReturn
 
 from sapwood.errors import QueryError
 from sapwood.lang import ast
 from sapwood.lang.holes import conjunction
 from sapwood.lang.joining import FLIPPED, MESSAGE, Comparator
+from sapwood.lang.lexer import Token
 from sapwood.lang.parser import Parser
 from sapwood.lang.pattern import Condition, Path
 from sapwood.lang.routes import Route, filtered
 from sapwood.lang.translate import Reason, Translator
 from sapwood.lang.xscl_text import (
+    END,
     STREAMLESS,
     WORD,
     Binding,
@@ -36,6 +39,7 @@ DECIDABLE = (
     "contains(), starts-with(), and, or, not()"
 )
 _STREAM = re.compile(rf"\s*({WORD})(?![\w.\-·])")
+_NOT = re.compile(rf"\s*not\s+(?!(?:join|followed|publish){END}){WORD}", re.IGNORECASE)
 COMPARATORS: dict[str, Comparator] = {op: op for op in FLIPPED}
 
 
@@ -106,6 +110,9 @@ class Blocks:
         if text.startswith((":", "("), found.end()):
             hint = "a block is a path; prefixes belong to its steps: stream//p:element"
             raise self.error(f"{found[1]!r} is no stream", start, hint)
+        if _NOT.match(text, at):
+            hint = "joins are of messages that come; not(…) may stand in the brackets of a block"
+            raise self.error(f"{found[1]} before a block", start, hint)
         return found[1], found.end()
 
     def add(self, draft: Draft, at: int, binding: Binding | None = None) -> Draft:
@@ -165,7 +172,16 @@ class Blocks:
         return self._marked.text[expr.start : expr.end]
 
 
-class _Steps(Parser):
+class ConditionParser(Parser):
+    """XPath's parser, which knows what other languages compare with."""
+
+    def _hint_for(self, token: Token) -> str | None:
+        if token.text == ">" and self._at and self._tokens[self._at - 1].text == "<":
+            return "write != instead of <>"
+        return super()._hint_for(token)
+
+
+class _Steps(ConditionParser):
     """XPath's parser, for paths whose steps may be bound."""
 
     def __init__(self, marked: Marked, start: int, namespaces: Mapping[str, str]) -> None:
@@ -199,6 +215,10 @@ class _Steps(Parser):
             raise self._error(f"{dots!r} cannot be bound", self._next.start, hint)
         self._bind(step.start)
         return step
+
+    def _variable(self, token: Token) -> NoReturn:
+        hint = "bind what is compared, and compare it in the braces: JOIN{x = y, 1 day}"
+        raise self._error("a variable in a condition of a block", token.start, hint)
 
     def _bind(self, step: int) -> None:
         if self._found:

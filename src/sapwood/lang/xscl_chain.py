@@ -18,8 +18,7 @@ from sapwood.lang.enclosed import refuse_context
 from sapwood.lang.holes import from_context, is_nodes, spoken_of
 from sapwood.lang.joining import FLIPPED, MESSAGE, Block, BlockVariable, Comparator, Comparison, Link
 from sapwood.lang.lexer import Token, unknown
-from sapwood.lang.parser import Parser
-from sapwood.lang.xscl_blocks import COMPARATORS, Blocks, Draft
+from sapwood.lang.xscl_blocks import COMPARATORS, Blocks, ConditionParser, Draft
 from sapwood.lang.xscl_text import Marked, found_instead, keyword, space, window, with_primes
 
 MOST_BLOCKS = 10
@@ -100,13 +99,11 @@ class _ChainReader:
 
     def _hint(self, word: str, at: int) -> str | None:
         """What to write instead of what stands where a link was expected."""
-        if word in ("SELECT", "FROM"):
-            return f"{word} comes first: SELECT … FROM … JOIN{{…}} …"
-        if word == "WHERE":
-            return "conditions stand in brackets after a step, or in the braces of JOIN"
-        if word:
-            close = hints.did_you_mean(word, _WORDS)
-            return "write FOLLOWED BY{…}" if word == "BY" else close
+        known = hints.NO_LINKS.get(word or self._text[at])
+        if known is not None or word:
+            return known or hints.did_you_mean(word, _WORDS) or "link blocks by JOIN{…} or FOLLOWED BY{…}"
+        if self._text.startswith("=>", at):
+            return "write -> before a variable"
         if self._text[at] == "{":
             return "write JOIN{…} or FOLLOWED BY{…}"
         if self._text[at] in "])}":
@@ -127,7 +124,8 @@ class _ChainReader:
         seconds, at = window(text, at)
         at = space(text, at)
         if not text.startswith("}", at):
-            raise self._error(f"expected '}}' after the window, {self._found(at)}", at)
+            last = "the window comes last: {x = y AND …, 1 day}" if text.startswith(",", at) else None
+            raise self._error(f"expected '}}' after the window, {self._found(at)}", at, last)
         return _LinkDraft(ordered, seconds, predicate), at + 1
 
     def _predicate(self, at: int) -> tuple[ast.Expr, int]:
@@ -137,6 +135,10 @@ class _ChainReader:
         for token in tokens:
             if token.kind == "binding":
                 raise self._blocks.misplaced("here", self._marked.bindings[token.start])
+            if token.kind == "variable" and self._text[token.start : token.end] in ("and", "or"):
+                hint = "write {x = y AND z = w, 1 day}"
+                reason = f"expected a condition before {token.text[1:].upper()}"
+                raise self._error(reason, token.start, hint)
         return _Conditions(self._text, tokens, self._namespaces, _named(tokens)).parse_first()
 
     def _comma(self, at: int) -> int:
@@ -147,8 +149,10 @@ class _ChainReader:
             raise self._error("a link without a window", at, "write {x = y, 1 day}, or INF for no bound")
         word, _ = keyword(self._text, at)
         operator = hints.XPATH2_OPERATORS.get(word.lower())
-        hint = f"write {operator} instead of {word.lower()}" if operator is not None else None
-        if not word and at < len(self._text) and self._text[at] not in "{}":
+        hint = hints.NO_COMPARATORS.get(word or self._text[at : at + 1])
+        if hint is None and operator is not None:
+            hint = f"write {operator} instead of {word.lower()}"
+        elif hint is None and not word and at < len(self._text) and self._text[at] not in "{}":
             hint = unknown(self._text, at).hint
         raise self._error(f"expected AND, or ',' and a window, {self._found(at)}", at, hint)
 
@@ -160,6 +164,7 @@ class _ChainReader:
         for condition in ast.flattened(predicate, "and"):
             drafts = self._variables(condition, block)
             if len(drafts) == 1:
+                self._refuse_itself(condition)
                 ((name, draft),) = drafts.items()
                 draft.conditions.append(from_context(condition, name))
             else:
@@ -191,12 +196,18 @@ class _ChainReader:
         known = self._blocks.variables
         draft = known.get(name)
         if draft is None:
-            hint = hints.unknown_variable(name, known, "") if known else "bind one in a block: //book->b"
-            raise self._error(f"there is no variable {name}", at, hint)
+            raise self._error(f"there is no variable {name}", at, hints.unbound_variable(name, known))
         if draft.block > block:
             reason = f"{name} is of a later block"
             raise self._error(reason, at, "speak of it in the braces before that block")
         return draft
+
+    def _refuse_itself(self, condition: ast.Expr) -> None:
+        """Raises an error for a comparison of a variable with itself, which no pattern could decide."""
+        match condition:
+            case ast.Binary(op=op, left=left, right=right) if op in COMPARATORS and _are_paths(left, right):
+                reason = "both sides are of one variable, and so of one block"
+                raise self._error(reason, condition.start, _EITHER_SIDE)
 
     def _comparison(self, condition: ast.Expr, drafts: Mapping[str, Draft], block: int) -> _DraftComparison:
         """A comparison between an earlier block and this one, whichever side it is written on."""
@@ -207,14 +218,24 @@ class _ChainReader:
                 if first.block == block:
                     return _DraftComparison(second, FLIPPED[COMPARATORS[op]], first)
                 return _DraftComparison(first, COMPARATORS[op], second)
-        raise self._error(_why_none(condition), condition.start, _COMPARE)
+        raise self._error(_why_none(condition), condition.start, self._instead(condition))
+
+    def _instead(self, condition: ast.Expr) -> str:
+        """What to write instead of a condition between blocks that is no comparison of paths."""
+        match condition:
+            case ast.Binary(op=op, left=left, right=right) if op in COMPARATORS:
+                kind = "string" if op in ("=", "!=") else "number"
+                sides = _converted(left, kind), _converted(right, kind)
+                if _are_paths(*sides):
+                    first, second = (self._text[side.start : side.end] for side in sides)
+                    return f"write {first} {op} {second}: {op} compares {kind}s anyway"
+        return _COMPARE
 
     def _check_blocks(self, condition: ast.Expr, drafts: Mapping[str, Draft], block: int) -> None:
         names = " and ".join(sorted(drafts))
         of = {draft.block for draft in drafts.values()}
         if len(of) == 1:
-            hint = "compare a variable of a block before with one of this block"
-            raise self._error(f"{names} are of the same block", condition.start, hint)
+            raise self._error(f"{names} are of the same block", condition.start, _EITHER_SIDE)
         if block not in of:
             hint = "compare them in the braces before the later of their blocks"
             raise self._error(f"{names} are both of earlier blocks", condition.start, hint)
@@ -273,9 +294,16 @@ class _ChainReader:
 
 
 _COMPARE = "between blocks there are = != < <= > >= of variables and paths from them, joined by AND"
+_EITHER_SIDE = "compare a variable of a block before with one of the block after the braces"
 
 
-class _Conditions(Parser):
+class _Conditions(ConditionParser):
+    def _unexpected(self, expected: str) -> QueryError:
+        before = self._tokens[self._at - 1] if self._at else self._next
+        if before.kind == "operator" and before.text in ("and", "or"):
+            expected = f"expected a condition after {before.text.upper()}"
+        return super()._unexpected(expected)
+
     def _hint_for(self, token: Token) -> str | None:
         return None if token.text == "," else super()._hint_for(token)
 
@@ -312,6 +340,26 @@ def _why_none(condition: ast.Expr) -> str:
             return "'or' between variables of several blocks"
         case ast.Call(name=name):
             return f"{name}() of several variables"
-        case ast.Binary(op=op) if op in COMPARATORS:
-            return "a comparison of something else than two variables or paths from them"
+        case ast.Binary(op=op, left=left, right=right) if op in COMPARATORS:
+            odd = right if _are_paths(left) else left
+            return f"only variables and paths from them can be compared between blocks, not {_kind(odd)}"
     return "arithmetic with several variables"
+
+
+def _kind(side: ast.Expr) -> str:
+    """What stands where a path should."""
+    match side:
+        case ast.Call(name=name):
+            return f"{name}()"
+        case _ if is_nodes(side):
+            return "a union of variables"
+        case _:
+            return "conditions" if ast.type_of(side) == "boolean" else "arithmetic"
+
+
+def _converted(side: ast.Expr, kind: str) -> ast.Expr:
+    """What is converted explicitly, if it is: `x` of `string(x)`."""
+    match side:
+        case ast.Call(name=name, args=(argument,)) if name == kind:
+            return argument
+    return side

@@ -54,17 +54,29 @@ _SIGN = re.compile(
 )
 
 
+_SELECTED = re.compile(rf"(?:</{WORD}(?::{WORD})?\s*|/)>\s*from{END}", re.IGNORECASE)
+
+
 def is_join(text: str) -> bool:
     """Whether a text is meant as a join: no XPath 1.0 or for-where-return query is.
 
     But for two oddities, which XPath reads as a comparison with an element called `a-`, and as a product:
-    `a->b`, and `SELECT * FROM //a`.
+    `a->b`, and `SELECT * FROM //a`. A join whose SELECT was forgotten is one, too, if a wrong one.
     """
-    if _MAY_BE.search(text) is None or is_flwor(text):
+    if _MAY_BE.search(text) is None:
         return False
+    if is_flwor(text):
+        return lacks_select(text)
     if _STARTS.match(text) is not None:
         return True
     return any(found.lastgroup != "type" for found in _SIGN.finditer(_STRING.sub("''", text)))
+
+
+def lacks_select(text: str) -> bool:
+    """Whether a text is `<r>…</r> FROM …`: a for-where-return query that starts like this ends with a tag."""
+    if not text.lstrip().startswith("<") or text.rstrip().endswith(">"):
+        return False
+    return _SELECTED.search(text) is not None
 
 
 # -- words -----------------------------------------------------------------------------------------------
@@ -108,6 +120,11 @@ _WINDOW = re.compile(
     rf"\s*(?:(?P<inf>inf){END}|(?P<number>[0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*(?P<unit>[^\W\d]\w*)?)",
     re.IGNORECASE,
 )
+_SECOND_NUMBER = re.compile(r"\s*[0-9]")
+_UNIT_AND_MORE = re.compile(r"([^\W\d]+)[0-9]")
+_ENDLESS = re.compile(
+    rf"∞|(?:infinity|infinite|infinitely|forever|always|unbounded|unlimited){END}", re.IGNORECASE
+)
 
 
 def window(text: str, at: int) -> tuple[float, int]:
@@ -115,10 +132,7 @@ def window(text: str, at: int) -> tuple[float, int]:
     found = _WINDOW.match(text, at)
     at = space(text, at)
     if found is None:
-        if text.startswith("-", at):
-            raise QueryError("a window must be longer than nothing", text, at)
-        hint = "write 1 day, 90 s or INF; conditions are joined by AND"
-        raise QueryError(f"expected a window, {found_instead(text, at)}", text, at, hint)
+        raise _no_window(text, at)
     if found["inf"]:
         return float("inf"), found.end()
     unit = found["unit"]
@@ -127,12 +141,36 @@ def window(text: str, at: int) -> tuple[float, int]:
         raise QueryError("a window without a unit", text, found.end("number"), hint)
     size = _SECONDS.get(unit.lower())
     if size is None:
+        more = _UNIT_AND_MORE.match(unit)
+        if more is not None and more[1].lower() in (*_SECONDS, "m"):
+            raise _second_number(text, found.start("unit") + more.end(1))
         raise QueryError(f"there is no unit {unit!r}", text, found.start("unit"), _unit_hint(unit.lower()))
     seconds = float(found["number"]) * size
-    if not 0 < seconds <= _LONGEST:
-        reason = "a window must be longer than nothing" if not seconds else "a window of thousands of years"
-        raise QueryError(reason, text, at, "write INF" if seconds else None)
+    if not seconds:
+        hint = "write 1 ms for messages of the same time, INF for no bound"
+        raise QueryError(_NOTHING, text, at, hint)
+    if seconds > _LONGEST:
+        raise QueryError("a window of thousands of years", text, at, "write INF")
+    if _SECOND_NUMBER.match(text, found.end()):
+        raise _second_number(text, space(text, found.end()))
     return seconds, found.end()
+
+
+_NOTHING = "a window must be longer than nothing"
+
+
+def _no_window(text: str, at: int) -> QueryError:
+    if text.startswith("-", at):
+        return QueryError(_NOTHING, text, at, "to say which block comes first, write FOLLOWED BY{…}")
+    hint = "write 1 day, 90 s or INF; conditions are joined by AND"
+    if _ENDLESS.match(text, at):
+        hint = "write INF for no bound"
+    return QueryError(f"expected a window, {found_instead(text, at)}", text, at, hint)
+
+
+def _second_number(text: str, at: int) -> QueryError:
+    hint = "write the whole in the smaller unit: 90 min, not 1 h 30 min"
+    return QueryError("a window is one number and one unit", text, at, hint)
 
 
 def _unit_hint(unit: str) -> str:
