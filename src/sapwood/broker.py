@@ -349,13 +349,16 @@ class Broker:
         return deliveries
 
     def _published_by(self, meetings: Meetings) -> Iterator[tuple[str, str, Message, float]]:
-        """What queries publish: the stream, an id, the message, and when it happened."""
+        """What queries publish, equal ones once: the stream, an id, the message, and when it happened."""
         publishing = [meeting for meeting in meetings if meeting.entry.join.publish]
         publishing.sort(key=lambda meeting: (meeting.entry.number, [r.sequence for r in meeting.records]))
         copies: Counter[str] = Counter()
+        done: set[object] = set()
         for meeting in publishing:
-            if self._body(meeting) is None:
+            what = meeting.entry.meaning_key, meeting.records
+            if what in done or self._body(meeting) is None:
                 continue
+            done.add(what)
             stream = meeting.entry.join.publish
             name = f"{stream}({', '.join(map(str, meeting.messages))})"
             for message in meeting.made:

@@ -131,7 +131,7 @@ def story(history: History, last: Publish) -> str:
     return "\n".join(f"  {line}" for line in lines)
 
 
-@settings(max_examples=60, deadline=None, print_blob=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=50, deadline=None, print_blob=True, suppress_health_check=list(HealthCheck))
 @given(histories(messages=8, queries=4))
 def test_delivers_what_the_oracle_does(history: History) -> None:
     wanted = list(told_by_oracle(history))
@@ -142,8 +142,8 @@ def test_delivers_what_the_oracle_does(history: History) -> None:
 @cache
 def longer_histories() -> list[tuple[History, list[Told]]]:
     rng = Random(12)
-    drawn = [random_history(rng, messages=16, queries=8) for _ in range(40)]
-    drawn += [random_likes(rng) for _ in range(25)]
+    drawn = [random_history(rng, messages=16, queries=8) for _ in range(30)]
+    drawn += [random_likes(rng) for _ in range(20)]
     return [(history, list(told_by_oracle(history))) for history in drawn]
 
 
@@ -168,7 +168,7 @@ def test_a_crowd_of_queries() -> None:
     tally = Tally()
     rng = Random(7)
     for _ in range(2):
-        history = random_history(rng, messages=16, queries=150)
+        history = random_history(rng, messages=12, queries=120)
         wanted = list(told_by_oracle(history))
         tally.add(wanted)
         compare(history, wanted, "everything on")

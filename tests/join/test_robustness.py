@@ -202,3 +202,13 @@ def test_more_variables_than_a_table_has_room_for() -> None:
     assert ids(broker, "<new>1</new>", stream="T", time=0) == ["new"]
     assert ids(broker, "<c1100>1</c1100>", stream="T", time=0) == []
     assert ids(broker, "<c3>1</c3>", stream="T", time=0) == [3, 3]
+
+
+def test_equal_queries_publish_once_whenever_they_were_subscribed() -> None:
+    broker = Broker()
+    broker.subscribe("one", f"{PAIR} PUBLISH out")
+    broker.publish("<z/>", stream="S", time=0)
+    broker.subscribe("other", f"{PAIR} PUBLISH out")
+    broker.subscribe("reader", "FROM out/joined")
+    broker.publish("<a>1</a>", stream="S", time=0)
+    assert ids(broker, "<c>1</c>", stream="S", time=0) == ["one", "other", "reader"]

@@ -48,6 +48,11 @@ class Entry:
         return Maker(self.join)
 
     @cached_property
+    def meaning_key(self) -> object:
+        """Equal for queries that mean the same, whenever they were subscribed."""
+        return self.join.key
+
+    @cached_property
     def template_key(self) -> object:
         """Equal for queries that make the same of the same nodes of the same messages."""
         blocks = tuple([self.join.variables[hole.origin].block for hole in self.join.holes])
