@@ -11,7 +11,8 @@ from sapwood.spark.settings import read_settings
 
 def main() -> None:
     settings = read_settings(sys.argv[1])
-    spark = session(sys.argv[2], log=f"{settings.run.checkpoint}/../spark.log")
+    config = {key: str(value) for key, value in settings.spark.items()}
+    spark = session(sys.argv[2], config=config, log=f"{settings.run.checkpoint}/../spark.log")
     pipeline = Pipeline(spark, settings, lambda outcome: print(outcome.batch, outcome.version, flush=True))
     print("started", flush=True)
     pipeline.run()

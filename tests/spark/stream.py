@@ -47,7 +47,8 @@ Delivery = tuple[str, str, str | None, int, int]
 def delivered_by(broker: Broker, message: bytes | str) -> list[tuple[str, str | None]]:
     """Who gets a message, and what transformations make of it; None for filters."""
     return [
-        (str(id), None if id in broker.filters else body.decode()) for id, _, body in broker.publish(message)
+        (str(id), None if id in broker.filters else body.decode())
+        for id, _, body, _ in broker.publish(message)
     ]
 
 

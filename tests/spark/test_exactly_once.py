@@ -15,30 +15,14 @@ from sapwood.spark.pipeline import Pipeline
 from sapwood.spark.serving import Outcome, Server
 from sapwood.spark.settings import read_settings
 from sapwood.spark.sinks import Sink
+from tests.spark.crashes import Crash, after
 from tests.spark.stream import MADE, Stream
-
-
-class Crash(Exception):
-    """What stands for a power failure: nothing after it happens."""
 
 
 def _run(spark: SparkSession, stream: Stream, on_batch: Callable[[Outcome], None] | None = None) -> Pipeline:
     pipeline = Pipeline(spark, read_settings(stream.settings), on_batch)
     pipeline.run()
     return pipeline
-
-
-def _after(owner: type, name: str, batch_of: Callable[..., int], batch: int) -> Any:
-    """Crashes when a method has been called for a batch."""
-    original = getattr(owner, name)
-
-    def method(self: Any, *arguments: Any) -> Any:
-        result = original(self, *arguments)
-        if batch_of(*arguments) == batch:
-            raise Crash
-        return result
-
-    return mock.patch.object(owner, name, method)
 
 
 def _while_delivering(batch: int) -> Any:
@@ -54,11 +38,11 @@ def _while_delivering(batch: int) -> Any:
 
 
 STEPS: dict[str, Callable[[int], Any]] = {
-    "planned": lambda n: _after(Ledger, "plan", lambda batch, plan: batch, n),
+    "planned": lambda n: after(Ledger, "plan", lambda batch, plan: batch, n),
     "half delivered": _while_delivering,
-    "delivered, but not rejected": lambda n: _after(Server, "_deliver", lambda matched, batch: batch, n),
-    "served, but not on record": lambda n: _after(Server, "serve", lambda *arguments: arguments[3], n),
-    "on record, but not noted by Spark": lambda n: _after(Ledger, "done", lambda batch, outcome: batch, n),
+    "delivered, but not rejected": lambda n: after(Server, "_deliver", lambda matched, batch: batch, n),
+    "served, but not on record": lambda n: after(Server, "serve", lambda *arguments: arguments[3], n),
+    "on record, but not noted by Spark": lambda n: after(Ledger, "done", lambda batch, outcome: batch, n),
 }
 
 

@@ -250,7 +250,7 @@ def test_a_broker_around_a_matcher_has_its_filters() -> None:
         assert list(broker) == ["a", "p", "made"]
         unpacked = Broker.unpack(broker.pack())
         for each in (broker, unpacked):
-            assert [id for id, _, _ in each.publish("<a xmlns='urn:p'/>")] == ["p", "made"]
+            assert [id for id, *_ in each.publish("<a xmlns='urn:p'/>")] == ["p", "made"]
             with pytest.raises(MessageError, match="deep"):
                 each.publish("<a><a><a/></a></a>")
         ids, numbers = unpacked.numbered()

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from sapwood.errors import QueryError, SapwoodError, StoreError
-from sapwood.store import LANGUAGES, Subscription, SubscriptionStore
+from sapwood.store import LANGUAGES, Changes, Subscription, SubscriptionStore
 
 
 def test_a_new_store_is_empty_and_at_version_0(store: SubscriptionStore) -> None:
@@ -234,3 +234,28 @@ def test_both_languages_are_in_versions_and_changes(store: SubscriptionStore) ->
     assert list(store.at(2)) == [("a", "//a"), ("b", MADE)]
     assert store.changes(1, 3).put == [("a", MADE), ("b", MADE)]
     assert store.replace("a", MADE) == 3  # which changes nothing
+
+
+def test_from_which_version_on_subscriptions_have_been_as_they_are(store: SubscriptionStore) -> None:
+    store.add("a", "//a")  # 1
+    store.add("b", "//b")
+    store.replace("a", "//a", subscriber="x")  # 3: the same query
+    store.remove("b")
+    store.add("b", "//b")  # 5: back as it was
+    store.replace("a", "//c")
+    store.replace("a", "//a")  # 7
+    store.deactivate("b")
+    store.activate("b")  # 9
+    assert store.begun(0, 3) == [("a", "//a", 1), ("b", "//b", 2)]
+    assert store.begun(0, 4) == [("a", "//a", 1)]
+    assert store.begun(0, 9) == [("a", "//a", 7), ("b", "//b", 9)]
+    assert store.begun(2, 3) == []
+    assert store.begun(3, 5) == [("b", "//b", 5)]
+    assert store.begun(5, 7) == [("a", "//a", 7)]
+    assert store.changes(3, 5) == Changes([], [])  # nobody has to be told but those who remember messages
+
+
+def test_subscriptions_in_one_language(store: SubscriptionStore) -> None:
+    store.add("filter", "//a")
+    store.add("join", "S//a->x JOIN{x = y, 1 s} T//b->y")
+    assert [each.id for each in store.subscriptions(language="xscl")] == ["join"]

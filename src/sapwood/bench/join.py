@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from sapwood.bench import join_feed, join_pairs, session
+from sapwood.bench import join_feed, join_pairs, join_spark, session
 from sapwood.bench.join_setting import FULL, QUICK, JoinScale, JoinSetting
 from sapwood.bench.report import Report
 from sapwood.bench.setting import Experiment
@@ -20,8 +20,7 @@ Options = session.Options[JoinScale]
 EXPERIMENTS: tuple[Experiment[JoinSetting], ...] = (
     *join_pairs.EXPERIMENTS,
     *join_feed.EXPERIMENTS,
-    # The place of `feed-spark`: the items of `feed` at local[2] against this process, and how what is
-    # remembered spreads over partitions. It is to publish what `join_feed_run.stream` publishes.
+    *join_spark.EXPERIMENTS,
 )
 
 

@@ -36,6 +36,9 @@ class JoinScale:
     """for all numbers of queries"""
     feed_compared_items: int
     """for all ways of joining, one query at a time among them"""
+    feed_spark_items: int = 0
+    """on Spark; 0 leaves it out"""
+    feed_spark_queries: int = 0
 
 
 FULL = JoinScale(
@@ -50,6 +53,8 @@ FULL = JoinScale(
     feed_items=225_000,
     feed_first_items=20_000,
     feed_compared_items=200,
+    feed_spark_items=4_000,
+    feed_spark_queries=300,
 )
 
 QUICK = JoinScale(
@@ -64,6 +69,8 @@ QUICK = JoinScale(
     feed_items=2_000,
     feed_first_items=2_000,
     feed_compared_items=100,
+    feed_spark_items=800,
+    feed_spark_queries=100,
 )
 
 

@@ -71,7 +71,9 @@ def bench_join(
     ] = False,
     only: Annotated[
         list[str] | None,
-        typer.Option(help="flat, levels, leaves, equalities, flat-skew, levels-skew, feed or feed-ways."),
+        typer.Option(
+            help="flat, levels, leaves, equalities, flat-skew, levels-skew, feed, feed-ways or feed-spark."
+        ),
     ] = None,
     out: OutOption = OUT,
     as_json: JsonOption = False,

@@ -140,11 +140,12 @@ def local(path: str) -> Path | None:
 
 def check_source(settings: Settings) -> None:
     """Says that there is nothing to read before Spark takes seconds to start and more words to say it."""
-    given = settings.source.path
-    path = local(given) if given is not None else None
-    pattern = settings.source.format != "files" and any(char in str(path) for char in "*?[{")
-    if path is not None and not pattern and not path.exists():
-        fail(f"source.path: there is no file or folder {path}")
+    for number, source in enumerate(settings.sources, 1):
+        path = local(source.path) if source.path is not None else None
+        pattern = source.format != "files" and any(char in str(path) for char in "*?[{")
+        if path is not None and not pattern and not path.exists():
+            which = "source" if len(settings.sources) == 1 else f"source #{number}"
+            fail(f"{which}.path: there is no file or folder {path}")
 
 
 def check_subscriptions(settings: Settings) -> None:

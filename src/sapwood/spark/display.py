@@ -164,6 +164,10 @@ class LiveDisplay(Display):
                 f" {duration(tally.latency_95)} for 95 of 100",
             )
             rows.add_row("subscriptions", f"{last.subscriptions:,} in version {last.version}")
+            if last.kept is not None:
+                rows.add_row("kept for joins", f"{last.kept:,} rows before the last batch")
+            if last.left_out:
+                rows.add_row("left out", Text(f"{len(last.left_out):,} subscriptions", "yellow"))
             rows.add_row("messages/s", _throughput(list(tally.recent)[-self._room() :]))
         title = f"[bold green]sapwood[/] {escape(self._name)}"
         return Panel(Group(rows), title=title, title_align="left", border_style="green", padding=(0, 1))
@@ -215,5 +219,7 @@ def summary_table(tally: Tally) -> Table:
             "latency of a batch",
             f"{duration(tally.latency)} on average, {duration(tally.latency_95)} for 95 of 100",
         )
+    if tally.last is not None and tally.last.left_out:
+        table.add_row("left out", f"[yellow]{escape(', '.join(tally.last.left_out))}[/]")
     table.add_row("time in batches", duration(tally.seconds))
     return table

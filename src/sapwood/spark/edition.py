@@ -3,7 +3,8 @@
 A `Population` lives on the driver: the compiled broker and the version it stands at. What it issues is an
 `Edition`, small enough to travel with every task:
 
-    base      the packed broker of some version, broadcast: one file, fetched once by every executor
+    base      the packed broker of some version, broadcast: one file, fetched once by every executor; if a
+              stream's own plan needs it, which is made before the edition is, a file in the checkpoint
     changes   what has changed since, version by version
 
 A Python worker unpacks the base once, and from then on only applies the changes it has not seen. When the
@@ -16,15 +17,29 @@ from __future__ import annotations
 import logging
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 from uuid import uuid4
-
-from pyspark import Broadcast, SparkContext
 
 from sapwood.broker import Broker
 
 _log = logging.getLogger(__name__)
 _FEW = 2_000
 """So many changes are always left to the workers to apply."""
+
+
+class Base(Protocol):
+    """Bytes that workers can get at."""
+
+    @property
+    def value(self) -> bytes: ...
+
+    def destroy(self) -> None: ...
+
+
+class Carrier(Protocol):
+    """Takes bytes to the workers, as a SparkContext does."""
+
+    def broadcast(self, value: bytes) -> Base: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +51,8 @@ class Change:
     put: tuple[tuple[str, str], ...] = ()
     namespaces: Mapping[str, str] = field(default_factory=dict)
     """prefixes declared by then"""
+    since: tuple[int, ...] = ()
+    """where joins are served: the version from which on each of those put in sees messages"""
 
     def __len__(self) -> int:
         return len(self.removed) + len(self.put)
@@ -48,7 +65,14 @@ class Change:
                 broker.unsubscribe(id)
         for id in [id for id, _ in self.put if id in broker]:
             broker.unsubscribe(id)
-        broker.subscribe_many(self.put, on_error=left_out)
+        if not self.since:
+            broker.subscribe_many(self.put, on_error=left_out)
+            return
+        joins = broker.network_of_joins
+        for since in sorted(set(self.since)):
+            joins.begin(since)
+            begun = [pair for pair, first in zip(self.put, self.since, strict=True) if first == since]
+            broker.subscribe_many(begun, on_error=left_out)
 
 
 def left_out(id: Hashable, error: ValueError) -> None:
@@ -62,7 +86,7 @@ class Edition:
 
     population: str
     version: int
-    base: Broadcast[bytes]
+    base: Base
     base_version: int
     changes: tuple[Change, ...]
     oldest: int
@@ -83,7 +107,7 @@ class Population:
     name: str = field(default_factory=lambda: uuid4().hex)
     _changes: list[Change] = field(default_factory=list)
     _oldest: int = field(init=False)
-    _base: Broadcast[bytes] | None = None
+    _base: Base | None = None
     _base_version: int = 0
 
     def __post_init__(self) -> None:
@@ -97,7 +121,7 @@ class Population:
         self.version = change.version
         self._changes.append(change)
 
-    def issue(self, context: SparkContext) -> Edition:
+    def issue(self, context: Carrier) -> Edition:
         """The present edition; packs a new base if there is none, or the last one is far behind."""
         if self._base is None or self._behind() > max(_FEW, len(self.broker) // 10):
             self._pack(context)
@@ -120,7 +144,7 @@ class Population:
     def _since(self, version: int) -> Iterable[Change]:
         return (change for change in self._changes if change.version > version)
 
-    def _pack(self, context: SparkContext) -> None:
+    def _pack(self, context: Carrier) -> None:
         previous, previous_version = self._base, self._base_version
         self._base = context.broadcast(self.broker.pack())
         self._base_version = self.version

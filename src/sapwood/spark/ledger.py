@@ -2,6 +2,7 @@
 
     planned/N   the version of the subscriptions that serves batch N, written before anything else
     done/N      what batch N delivered, written after everything else
+    state/joins how joins keep messages, written once, where there are joins
 
 So a batch that is served again after a crash is served with the same subscriptions, and a batch that was done
 before the crash is not served again. Both are small JSON files, and appear all at once or not at all.
@@ -69,6 +70,16 @@ class Ledger:
     def __init__(self, spark: SparkSession, path: str) -> None:
         self._planned = Folder(spark, f"{path}/planned")
         self._done = Folder(spark, f"{path}/done")
+        self._state = Folder(spark, f"{path}/state")
+
+    def joins(self) -> dict[str, Any] | None:
+        """How joins keep messages, if the pipeline has begun with joins."""
+        text = self._state.read("joins")
+        return json.loads(text) if text is not None else None
+
+    def begin_joins(self, how: dict[str, Any]) -> None:
+        """Puts on record how joins keep messages."""
+        self._state.write("joins", json.dumps(how))
 
     def plan(self, batch: int, plan: dict[str, Any]) -> dict[str, Any]:
         """The plan of a batch: the given one, unless one was made before."""

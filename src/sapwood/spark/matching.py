@@ -117,6 +117,8 @@ def edition_of(
     if type(spark).__module__.startswith("pyspark.sql.connect"):
         raise ValueError("Spark Connect has no broadcasts, with which the compiled index travels")
     broker = _compiled(subscriptions, namespaces, limits)
+    if broker.joins:
+        raise ValueError("joins keep messages from batch to batch, so only a pipeline has them: sapwood run")
     return Population(broker, numeric=_numeric(broker)).issue(spark.sparkContext)
 
 

@@ -8,79 +8,43 @@ For every batch, in this order:
     4. its outcome is put on record, and Spark goes on to the next batch
 
 A batch consists of the same messages each time, because Spark writes down what is in it before it starts.
+
+If subscriptions join messages, the stream itself keeps them: see `stateful`. Then the edition has to be
+posted before the batch is touched, and the plan of a batch runs in any case, also if it was served before a
+crash: what it keeps is not in Spark's books until Spark has noted the batch.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from threading import Event, Lock
 from typing import Any
 
+from pyspark import StorageLevel
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
+from sapwood.spark.choosing import chosen
+from sapwood.spark.feeding import Source, Sources
 from sapwood.spark.ledger import Ledger
-from sapwood.spark.population import FixedPopulation, StoredPopulation, Subscribed
+from sapwood.spark.posting import Post
 from sapwood.spark.serving import Outcome, Server
-from sapwood.spark.settings import AVAILABLE_NOW, BATCH, Settings, SourceSettings
+from sapwood.spark.settings import AVAILABLE_NOW, BATCH, Settings
 from sapwood.spark.sinks import Sink
-from sapwood.spark.sources import columns_as_messages, list_files, messages_in, open_format
+from sapwood.spark.stateful import JoiningStream, check_times, configured, rows_kept
 
 _log = logging.getLogger(__name__)
 _PAUSE = 0.2
+_MOST_LEFT_OUT = 20
 Listener = Callable[[Outcome], None]
 
 
 class Stopped(Exception):
     """Raised within a batch that is not to be served any more; Spark keeps it for the next run."""
-
-
-@dataclass(slots=True)
-class _Source:
-    """The stream or table that batches are cut from, and how a batch becomes messages."""
-
-    settings: SourceSettings
-    partitions: int | None
-    limits: Any
-
-    def open(self, spark: SparkSession, streaming: bool) -> DataFrame:
-        given = self.settings
-        if given.format != "files":
-            options = {key: str(value) for key, value in given.options.items()}
-            if streaming and given.path is not None:
-                options.setdefault("maxFilesPerTrigger", str(given.files_per_batch))
-            return open_format(spark, given.format, given.path, options, given.schema_, streaming)
-        assert given.path is not None
-        limits: dict[str, Any] = {}
-        if streaming and given.bytes_per_batch is not None:
-            limits["maxBytesPerTrigger"] = given.bytes_per_batch
-        elif streaming:
-            limits["maxFilesPerTrigger"] = given.files_per_batch
-        return list_files(spark, given.path, record=given.record, streaming=streaming, options=limits)
-
-    def messages(self, batch: DataFrame) -> DataFrame:
-        given = self.settings
-        if given.format == "files":
-            assert given.path is not None
-            messages = messages_in(
-                batch, given.path, record=given.record, partitions=self.partitions, limits=self.limits
-            )
-        else:
-            messages = columns_as_messages(
-                batch,
-                body=given.body,
-                id=given.id,
-                published_at=given.published_at,
-                keep=given.keep,
-                format=given.format,
-            )
-            if self.partitions is not None:
-                messages = messages.repartition(self.partitions)
-        return messages.withColumn("stream", F.lit(given.stream)) if given.stream is not None else messages
 
 
 class Pipeline:
@@ -90,12 +54,19 @@ class Pipeline:
         self._spark = spark
         self._settings = settings
         self._on_batch = on_batch or (lambda outcome: None)
-        self._source = _Source(settings.source, settings.run.partitions, settings.matcher_limits())
+        self._source = _sources(settings)
         self._ledger = Ledger(spark, f"{settings.run.checkpoint}/sapwood")
         self._server = Server(
             _sink(settings, "deliveries"), _sink(settings, "rejects"), settings.deliveries.shape
         )
-        self._population = _population(settings)
+        self._population, joins = chosen(settings, self._ledger)
+        self._joining: JoiningStream | None = None
+        if joins is not None:
+            check_times(self._source, self._population.namespaces)
+            posted = f"{settings.run.checkpoint}/sapwood/posted"
+            self._joining = JoiningStream(self._source, joins, posted)
+            self._post = Post(posted)
+        self._query: StreamingQuery | None = None
         self._serving = Lock()
         self._stopping = Event()
         self._failure: BaseException | None = None
@@ -146,14 +117,23 @@ class Pipeline:
         return True
 
     def _start(self) -> StreamingQuery:
-        stream = self._source.open(self._spark, streaming=True)
+        joining = self._joining
+        stream = (
+            joining.open(self._spark)
+            if joining is not None
+            else self._source.open(self._spark, streaming=True)
+        )
         writer: Any = stream.writeStream.queryName(self._settings.name)
         trigger = self._settings.run.trigger
         timing = {"availableNow": True} if trigger == AVAILABLE_NOW else {"processingTime": trigger}
         checkpoint = f"{self._settings.run.checkpoint}/spark"
         writer = writer.option("checkpointLocation", checkpoint).trigger(**timing)
-        query: StreamingQuery = writer.foreachBatch(self._guarded).start()
-        return query
+        session: AbstractContextManager[None] = nullcontext()
+        if joining is not None:
+            session = configured(self._spark, joining.settings, self._settings.spark)
+        with session:
+            self._query = writer.foreachBatch(self._guarded).start()
+        return self._query
 
     def _guarded(self, batch: DataFrame, number: int) -> None:
         """Keeps what went wrong: Spark would only pass on its text."""
@@ -172,28 +152,57 @@ class Pipeline:
         streaming = self._settings.run.trigger != BATCH
         if streaming and self._ledger.outcome(number) is not None:
             _log.info("batch %s was served before the last run ended", number)
+            if self._joining is not None:
+                self._keep_again(batch, number)
             return
         self.serving = number
         plan = {"version": self._population.newest()}
         if streaming:
             plan = self._ledger.plan(number, plan)
-        edition = self._population.edition(self._spark.sparkContext, plan["version"])
-        messages = self._source.messages(batch)
-        outcome = self._server.serve(messages, edition, len(self._population), number)
+        version = plan["version"]
+        outcome = (
+            self._joined(batch, number, version)
+            if self._joining is not None
+            else self._matched(batch, number, version)
+        )
+        if self._population.left_out:
+            some = dict(list(self._population.left_out.items())[:_MOST_LEFT_OUT])
+            outcome = replace(outcome, left_out=some)
         self._ledger.done(number, outcome.as_record())
         self.serving = None
         self._on_batch(outcome)
+
+    def _matched(self, batch: DataFrame, number: int, version: int) -> Outcome:
+        edition = self._population.edition(self._spark.sparkContext, version)
+        messages = self._source.messages(batch)
+        return self._server.serve(messages, edition, len(self._population), number)
+
+    def _joined(self, batch: DataFrame, number: int, version: int) -> Outcome:
+        assert self._joining is not None
+        edition = self._population.edition(self._post, version)
+        self._post.put(number, edition)
+        kept = rows_kept(self._query)
+        batch = batch.persist(StorageLevel.DISK_ONLY)  # or everything that is written runs the plan again
+        try:
+            messages, joined = self._joining.split(batch, edition)
+            outcome = self._server.serve(messages, edition, len(self._population), number, joined)
+        finally:
+            batch.unpersist()
+        return replace(outcome, kept=kept)
+
+    def _keep_again(self, batch: DataFrame, number: int) -> None:
+        """Runs the plan of a batch that was delivered, for what it keeps."""
+        version = self._ledger.plan(number, {"version": self._population.newest()})["version"]
+        self._post.put(number, self._population.edition(self._post, version))
+        batch.write.format("noop").mode("overwrite").save()
+
+
+def _sources(settings: Settings) -> Sources:
+    limits = settings.matcher_limits()
+    return Sources(tuple(Source(each, settings.run.partitions, limits) for each in settings.sources))
 
 
 def _sink(settings: Settings, name: str) -> Sink:
     given = getattr(settings, name)
     options = {key: str(value) for key, value in given.options.items()}
     return Sink(given.format, given.path, options, f"{settings.name}/{name}")
-
-
-def _population(settings: Settings) -> Subscribed:
-    limits = settings.matcher_limits()
-    if settings.subscriptions.store is not None:
-        return StoredPopulation(settings.subscriptions.store, limits)
-    assert settings.subscriptions.file is not None
-    return FixedPopulation(settings.subscriptions.file, settings.subscriptions.namespaces, limits)

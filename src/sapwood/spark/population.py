@@ -2,27 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import logging
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Protocol
-
-from pyspark import SparkContext
 
 from sapwood.broker import Broker
 from sapwood.engine import Limits
+from sapwood.errors import QueryError
 from sapwood.files import read_queries
-from sapwood.spark.edition import Change, Edition, Population, left_out
+from sapwood.lang.xscl import compile_join, is_join
+from sapwood.spark.edition import Carrier, Change, Edition, Population, left_out
+from sapwood.spark.settings import SettingsError, SubscriptionSettings
 from sapwood.store import SubscriptionStore
-from sapwood.store.languages import check_query, language_of
+from sapwood.store.languages import XSCL, check_query, language_of
+
+_log = logging.getLogger(__name__)
+_BEGINNING = 0
+"""the version of a store that nothing was put into yet"""
 
 
 class Subscribed(Protocol):
     """What a pipeline wants to know of its subscriptions."""
 
+    left_out: dict[str, str]
+    """those that cannot be served, and why"""
+
     def newest(self) -> int:
         """The version that a new batch is to be served with."""
 
-    def edition(self, context: SparkContext, version: int) -> Edition:
+    def edition(self, context: Carrier, version: int) -> Edition:
         """The subscriptions of a version, which never goes back while a pipeline runs."""
+
+    @property
+    def namespaces(self) -> Mapping[str, str]:
+        """The prefixes that queries may use."""
 
     def __len__(self) -> int:
         """How many there are in the last edition."""
@@ -31,18 +44,25 @@ class Subscribed(Protocol):
 
 
 class StoredPopulation:
-    """The active subscriptions of a store."""
+    """The active subscriptions of a store. Those that cannot be served are left out, and the log says so."""
 
-    def __init__(self, location: str, limits: Limits) -> None:
+    def __init__(self, location: str, limits: Limits, joining: bool = False) -> None:
+        """`joining`: the pipeline can join messages."""
         self._store = SubscriptionStore(location, create=False)
         self._limits = limits
+        self._joining = joining
         self._declared: dict[str, str] = {}
         self._population: Population | None = None
+        self.left_out: dict[str, str] = {}
 
     def newest(self) -> int:
         return self._store.version
 
-    def edition(self, context: SparkContext, version: int) -> Edition:
+    @property
+    def namespaces(self) -> Mapping[str, str]:
+        return self._store.namespaces
+
+    def edition(self, context: Carrier, version: int) -> Edition:
         if self._population is None:
             self._population = self._compiled(version)
         elif self._population.version < version:
@@ -52,7 +72,15 @@ class StoredPopulation:
     def _compiled(self, version: int) -> Population:
         self._declared = self._store.namespaces
         broker = Broker(self._declared, self._limits)
+        if self._joining:
+            put, since = self._begun(_BEGINNING, version)
+            Change(version, put=put, since=since).apply(broker)
+            return Population(broker, version)
         broker.subscribe_many(self._store.at(version), on_error=left_out)
+        if broker.joins:
+            for id, query in self._store.at(version):
+                if id in broker and not self._servable([(id, query)]):
+                    broker.unsubscribe(id)
         return Population(broker, version)
 
     def _change(self, since: int, until: int) -> Change:
@@ -60,7 +88,35 @@ class StoredPopulation:
         namespaces = self._store.namespaces
         new = {prefix: uri for prefix, uri in namespaces.items() if prefix not in self._declared}
         self._declared = namespaces
-        return Change(until, tuple(changes.removed), tuple(changes.put), new)
+        for id in changes.removed:
+            self.left_out.pop(id, None)
+        if self._joining:
+            put, firsts = self._begun(since, until)
+        else:
+            put, firsts = tuple(self._servable(changes.put)), ()
+        # what is refused may have been something else before
+        refused = {id for id, _ in changes.put} - {id for id, _ in put}
+        return Change(until, (*changes.removed, *sorted(refused)), put, new, firsts)
+
+    def _begun(self, since: int, until: int) -> tuple[tuple[tuple[str, str], ...], tuple[int, ...]]:
+        """What is to be put in, and from which version on each sees messages."""
+        begun = self._store.begun(since, until)
+        first = {id: version for id, _, version in begun}
+        put = tuple(self._servable((id, query) for id, query, _ in begun))
+        return put, tuple(first[id] for id, _ in put)
+
+    def _servable(self, pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+        """Those that can be served; the others are put on record."""
+        served = []
+        for id, query in pairs:
+            reason = refusal(query, self._joining, self._declared)
+            if reason is None:
+                self.left_out.pop(id, None)
+                served.append((id, query))
+            elif self.left_out.get(id) != reason:
+                self.left_out[id] = reason
+                _log.error("subscription %s is left out: %s", id, reason)
+        return served
 
     def __len__(self) -> int:
         return len(self._population.broker) if self._population is not None else 0
@@ -79,12 +135,22 @@ class FixedPopulation:
         broker = Broker(namespaces, limits)
         broker.subscribe_many(_queries(path, namespaces))
         self._population = Population(broker)
+        self.namespaces = namespaces
+        self.left_out: dict[str, str] = {}
 
     def newest(self) -> int:
         return 0
 
-    def edition(self, context: SparkContext, version: int) -> Edition:
+    def edition(self, context: Carrier, version: int) -> Edition:
         return self._population.issue(context)
+
+    @property
+    def joins(self) -> list[tuple[str, str]]:
+        """The queries that join messages."""
+        broker = self._population.broker
+        if not broker.joins:
+            return []
+        return [(str(id), broker.query(id)) for id in broker if is_join(broker.query(id))]
 
     def __len__(self) -> int:
         return len(self._population.broker)
@@ -99,3 +165,44 @@ def _queries(path: str, namespaces: Mapping[str, str]) -> Iterator[tuple[str, st
         if query.language not in (None, language_of(query.text)):
             check_query(query.text, query.language, namespaces)  # says why it is not
         yield str(query.id), query.text
+
+
+# -- joins -------------------------------------------------------------------------------------------------
+
+
+def joins_in_store(settings: SubscriptionSettings) -> tuple[list[tuple[str, str]], dict[str, str]]:
+    """The active queries of a store that join messages, and its namespaces."""
+    assert settings.store is not None
+    with SubscriptionStore(settings.store, create=False) as store:
+        found = [(s.id, s.query) for s in store.subscriptions(active=True, language=XSCL)]
+        return found, store.namespaces
+
+
+def check_joins(joins: Iterable[tuple[str, str]], namespaces: Mapping[str, str]) -> None:
+    """SettingsError that names the first of the queries that Spark cannot serve."""
+    for id, query in joins:
+        reason = refusal(query, True, namespaces)
+        if reason is not None:
+            raise SettingsError(f"subscription {id}: {reason}")
+
+
+def refusal(query: str, joining: bool, namespaces: Mapping[str, str]) -> str | None:
+    """Why a query cannot be served on Spark, though it is right; None if it can."""
+    if not is_join(query):
+        return None
+    if not joining:
+        return "it joins messages, and this pipeline does not: give it a table [joins] and a new checkpoint"
+    try:
+        join = compile_join(query, namespaces)
+    except QueryError:
+        return None  # which is found out where it is subscribed
+    if len(join.blocks) > 2:
+        return (
+            f"it joins {len(join.blocks)} messages, and on Spark a query joins two;"
+            " in one process a Broker joins any number"
+        )
+    if join.publish:
+        return (
+            f"PUBLISH {join.publish}: on Spark queries do not publish; in one process, with a Broker, they do"
+        )
+    return None

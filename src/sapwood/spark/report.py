@@ -33,6 +33,8 @@ def render(name: str, outcomes: Sequence[Outcome], queries: Mapping[str, str]) -
     """The page itself, of outcomes in order."""
     tally = Tally(outcomes)
     sections = [_throughput(outcomes), _matches(outcomes), _slow(outcomes, queries), _rejects(outcomes)]
+    if tally.last is not None and tally.last.left_out:
+        sections.append(_left_out(tally.last.left_out))
     style = files("sapwood.spark").joinpath("report.css").read_text("utf-8")
     return f"""<!DOCTYPE html>
 <html lang="en">
@@ -94,6 +96,8 @@ def _figures(tally: Tally) -> str:
         _figure("latency of a batch", duration(tally.latency), f"{duration(tally.latency_95)} for 95 of 100"),
         _figure("subscriptions", f"{tally.last.subscriptions:,}" if tally.last else "–", _versions(tally)),
     ]
+    if tally.last is not None and tally.last.kept is not None:
+        boxes.append(_figure("kept for joins", _large(tally.last.kept), "rows before the last batch"))
     return f'<dl class="figures">{"".join(boxes)}</dl>'
 
 
@@ -255,6 +259,11 @@ def _rejects(outcomes: Sequence[Outcome]) -> str:
     drawn = [Bar(reason, count, f"{count:,}") for reason, count in refused]
     rows = [(reason, f"{count:,}") for reason, count in refused]
     return _section(title, note, bars(drawn, "red") + _table(("reason", "messages"), rows, 1))
+
+
+def _left_out(subscriptions: Mapping[str, str]) -> str:
+    note = "Subscriptions that cannot be served on Spark, as of the last batch."
+    return _section("Left out", note, _table(("subscription", "why"), list(subscriptions.items()), 2))
 
 
 # -- pieces ------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from time import perf_counter
 from typing import Any
@@ -17,6 +17,8 @@ from sapwood.spark.edition import Edition
 from sapwood.spark.matching import ANSWERS, BODIES, Shape, column, match_edition, pairs
 from sapwood.spark.sinks import Sink
 
+LATENESS = "_late"
+"""A column that says why a message is too late for joins, null if it is not."""
 _BINS = 24
 """Messages are counted by how many subscriptions they match: none, 1, 2–3, 4–7, and so on."""
 _FEW = 10_000
@@ -42,6 +44,10 @@ class Outcome:
     """rejects by reason"""
     slow: dict[str, float] = field(default_factory=dict)
     """seconds spent on subscriptions that are decided one by one"""
+    kept: int | None = None
+    """rows that joins had kept of earlier batches, where there are joins and that is known"""
+    left_out: dict[str, str] = field(default_factory=dict)
+    """subscriptions that cannot be served, and why"""
 
     def as_record(self) -> dict[str, Any]:
         return asdict(self)
@@ -52,6 +58,16 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
+class Joined:
+    """What joins add to a batch."""
+
+    deliveries: DataFrame
+    """the columns of messages, `subscription`, `body` and `messages`"""
+    late: DataFrame
+    """messages that are too late for them, with `body` and why"""
+
+
+@dataclass(frozen=True, slots=True)
 class Server:
     """Serves batches into two sinks."""
 
@@ -59,15 +75,28 @@ class Server:
     rejects: Sink
     shape: Shape = "pairs"
 
-    def serve(self, messages: DataFrame, edition: Edition, subscriptions: int, batch: int) -> Outcome:
+    def serve(
+        self,
+        messages: DataFrame,
+        edition: Edition,
+        subscriptions: int,
+        batch: int,
+        joined: Joined | None = None,
+    ) -> Outcome:
         """Delivers a batch; serving it again with the same edition changes nothing in an exact sink."""
         started = perf_counter()
         matched = match_edition(messages, edition, profile=True)
+        if joined is not None:
+            joined = replace(
+                joined, deliveries=joined.deliveries.withColumn("version", F.lit(edition.version))
+            )
         # Both sinks read it, and it can be large: a third of 500,000 subscriptions may match one message.
         matched = matched.withColumn("version", F.lit(edition.version)).persist(StorageLevel.DISK_ONLY)
         try:
-            counted = self._deliver(matched, batch)
+            counted = self._deliver(matched, batch, *((joined,) if joined is not None else ()))
             refused = _refused(matched)
+            if joined is not None and counted["late"]:  # they were delivered to all others
+                refused = refused.unionByName(_late(joined.late, edition.version))
             reasons = _reasons(refused, counted["rejects"]) if counted["rejects"] else {}
             if counted["rejects"]:
                 self.rejects.write(refused, batch)
@@ -88,12 +117,32 @@ class Server:
             slow=slow,
         )
 
-    def _deliver(self, matched: DataFrame, batch: int) -> dict[str, int]:
+    def _deliver(self, matched: DataFrame, batch: int, joined: Joined | None = None) -> dict[str, int]:
         """Writes the deliveries, and counts everything on the way."""
         observation = Observation()
-        observed = matched.observe(observation, *_counts()).filter("error is null").drop("error", "costs")
+        counts = _counts() if joined is None else [*_counts(), F.count(LATENESS).alias("late")]
+        observed = matched.observe(observation, *counts).filter("error is null").drop("error", "costs")
+        if joined is not None:
+            return self._deliver_joined(observed, batch, joined, observation)
         self.deliveries.write(pairs(observed) if self.shape == "pairs" else _delivered(observed), batch)
-        return {name: int(count or 0) for name, count in observation.get.items()}
+        return _counted(observation)
+
+    def _deliver_joined(
+        self, observed: DataFrame, batch: int, joined: Joined, observation: Observation
+    ) -> dict[str, int]:
+        """The same, with what joins deliver."""
+        more = Observation()
+        one = pairs(observed.drop(LATENESS)).withColumn("messages", F.lit(None).cast("array<string>"))
+        several = joined.deliveries.observe(more, F.count(F.lit(1)).alias("deliveries"))
+        self.deliveries.write(one.unionByName(several), batch)
+        counted = _counted(observation)
+        counted["deliveries"] += _counted(more)["deliveries"]
+        counted["rejects"] += counted["late"]
+        return counted
+
+
+def _counted(observation: Observation) -> dict[str, int]:
+    return {name: int(count or 0) for name, count in observation.get.items()}
 
 
 def _counts() -> list[Column]:
@@ -119,8 +168,22 @@ def _delivered(messages: DataFrame) -> DataFrame:
 
 
 def _refused(matched: DataFrame) -> DataFrame:
-    kept = [column(name) for name in matched.columns if name not in ANSWERS]
+    kept = [column(name) for name in matched.columns if name not in ANSWERS and name != LATENESS]
     return matched.filter("error is not null").select(*kept, "error.*")
+
+
+def _late(messages: DataFrame, version: int) -> DataFrame:
+    """Messages that are too late for joins, as rejects."""
+    nowhere = F.lit(None).cast("int")
+    return messages.withColumns(
+        {
+            "version": F.lit(version),
+            "reason": F.col(LATENESS),
+            "line": nowhere,
+            "column": nowhere,
+            "body": F.col("body").cast("binary"),
+        }
+    ).drop(LATENESS)
 
 
 def _reasons(refused: DataFrame, count: int) -> dict[str, int]:

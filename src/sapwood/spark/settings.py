@@ -8,12 +8,21 @@ from dataclasses import fields
 from difflib import get_close_matches
 from io import BytesIO
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
 
 from sapwood.engine import Limits
-from sapwood.errors import SapwoodError
+from sapwood.errors import QueryError, SapwoodError
+from sapwood.lang.xscl_text import window
 from sapwood.records import RecordScanner
 from sapwood.spark.matching import Shape
 from sapwood.spark.sinks import FILE_FORMATS
@@ -22,6 +31,8 @@ AVAILABLE_NOW, BATCH = "available-now", "batch"
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")  # but not C:/
 _SQLITE = re.compile(r"sqlite(?:\+pysqlite)?:///")
 _INTERVAL = re.compile(r"\d+ (?:milliseconds?|seconds?|minutes?|hours?)")
+_NO_TIME = re.compile(r"0+(?:\.0*)?\s*[a-z]+", re.IGNORECASE)
+BUCKETS = 16
 
 
 class SettingsError(SapwoodError):
@@ -34,6 +45,28 @@ def _trigger(text: str) -> str:
     raise ValueError(
         f"'{AVAILABLE_NOW}', '{BATCH}', or an interval such as '5 seconds' is expected, not {text!r}"
     )
+
+
+def seconds_of(text: str) -> float:
+    """A length of time, written as windows are; ValueError says what is wrong with it."""
+    text = text.strip()
+    nothing = _NO_TIME.fullmatch(text) is not None
+    try:
+        # no window is 0 long, but its unit ought to be right all the same
+        length, end = window("1" + text.lstrip("0.") if nothing else text, 0)
+    except QueryError as error:
+        hint = f"; {error.hint}" if error.hint else ""
+        raise ValueError(error.reason.replace("a window", "a length of time") + hint) from None
+    if nothing:
+        return 0.0
+    if end < len(text) or length == float("inf"):
+        raise ValueError(f"a length of time such as '10 min' is expected, not {text!r}")
+    return length
+
+
+def _length(text: str) -> str:
+    seconds_of(text)
+    return text
 
 
 class _Table(BaseModel):
@@ -63,7 +96,9 @@ class SourceSettings(_Table):
     published_at: str | None = None
     """the column or SQL expression that says when it was published"""
     stream: str | None = None
-    """a name for the stream, to tell it from others in the deliveries"""
+    """a name for the stream, to tell it from others in the deliveries, and in joins"""
+    time: str | None = None
+    """where in a message it says when it happened, for joins: a path of XPath"""
     keep: tuple[str, ...] = ()
     """columns or SQL expressions that deliveries shall carry"""
     files_per_batch: Annotated[int, Field(gt=0)] = 1_000
@@ -126,6 +161,21 @@ class DeliverySettings(SinkSettings):
     shape: Shape = "pairs"
 
 
+class JoinSettings(_Table):
+    """How messages are joined."""
+
+    lateness: Annotated[str, AfterValidator(_length)] = "0 s"
+    """how much older than the newest message of earlier batches a message may be"""
+    wait_for: Literal["slowest", "fastest"] = "slowest"
+    """of several sources, the one whose newest message counts"""
+    buckets: Annotated[int, Field(gt=0, le=10_000)] = BUCKETS
+    """into how many parts that are kept together the state is cut; stays as it is"""
+
+    @property
+    def lateness_seconds(self) -> float:
+        return seconds_of(self.lateness)
+
+
 class RunSettings(_Table):
     """How it runs."""
 
@@ -136,13 +186,19 @@ class RunSettings(_Table):
     """tasks in a batch; by default twice the cores"""
 
 
+def _listed(source: Any) -> Any:
+    return [source] if isinstance(source, dict) else source
+
+
 class Settings(_Table):
     name: str = "sapwood"
-    source: SourceSettings
+    sources: Annotated[tuple[SourceSettings, ...], BeforeValidator(_listed)] = Field(alias="source")
+    """one, or several, each of which is a stream of its own"""
     subscriptions: SubscriptionSettings
     deliveries: DeliverySettings
     rejects: SinkSettings
     run: RunSettings
+    joins: JoinSettings | None = None
     limits: dict[str, int] = {}
     spark: Options = {}
 
@@ -151,7 +207,36 @@ class Settings(_Table):
         self.matcher_limits()
         if self.rejects.path is not None and self.rejects.path == self.deliveries.path:
             raise ValueError("'rejects.path' is that of the deliveries, which would overwrite each other")
+        self._check_streams()
+        if self.joins is not None and (problem := self.against_joins()):
+            raise ValueError(problem)
         return self
+
+    def _check_streams(self) -> None:
+        if not self.sources:
+            raise ValueError("'source' is empty: at least one is needed")
+        if len(self.sources) == 1:
+            return
+        names = [source.stream for source in self.sources]
+        for number, name in enumerate(names, 1):
+            if name is None:
+                raise ValueError(f"source #{number}: 'stream' is missing: of several, each needs a name")
+            first = names.index(name) + 1
+            if first < number:
+                raise ValueError(f"source #{number}: 'stream' is {name!r}, as that of source #{first} is")
+
+    def against_joins(self) -> str | None:
+        """Why messages cannot be joined with these settings, if they cannot."""
+        if self.run.trigger == BATCH:
+            return f"'run.trigger': joins need a stream; '{AVAILABLE_NOW}' serves what is there and ends"
+        if self.deliveries.shape != "pairs":
+            return "'deliveries.shape': joins need 'pairs', because what they deliver is of several messages"
+        return None
+
+    @property
+    def source(self) -> SourceSettings:
+        """The first of the sources, which usually is the only one."""
+        return self.sources[0]
 
     def matcher_limits(self) -> Limits:
         known = [field.name for field in fields(Limits)]
@@ -178,13 +263,24 @@ def settings(content: dict[str, Any], origin: str = "settings", folder: Path | N
     try:
         checked = Settings.model_validate(content)
     except ValidationError as error:
-        problems = [_problem(entry["loc"], entry["type"], entry["msg"]) for entry in error.errors()]
+        alone = isinstance(content.get("source"), dict)
+        problems = [
+            _problem(_place(entry["loc"], alone), entry["loc"], entry["type"], entry["msg"])
+            for entry in error.errors()
+        ]
         raise SettingsError("\n".join([f"{origin} cannot be run:", *(f"  {p}" for p in problems)])) from None
     return _resolved(checked, (folder or Path()).absolute())
 
 
-def _problem(location: tuple[str | int, ...], kind: str, text: str) -> str:
-    key = ".".join(map(str, location))
+def _place(location: tuple[str | int, ...], alone: bool) -> str:
+    """The key as people would say it: a source has a number only if there are several."""
+    if location[:1] == ("source",) and len(location) > 1 and isinstance(location[1], int):
+        first = "source" if alone else f"source #{location[1] + 1}"
+        location = (first, *location[2:])
+    return ".".join(map(str, location))
+
+
+def _problem(key: str, location: tuple[str | int, ...], kind: str, text: str) -> str:
     if kind == "extra_forbidden":
         known = _known_keys(location[:-1])
         close = get_close_matches(str(location[-1]), known, n=1)
@@ -196,11 +292,15 @@ def _problem(location: tuple[str | int, ...], kind: str, text: str) -> str:
 
 
 def _known_keys(location: tuple[str | int, ...]) -> list[str]:
-    model: type[BaseModel] = Settings
-    for key in location:
-        annotation = model.model_fields[str(key)].annotation
-        assert isinstance(annotation, type)
-        model = annotation
+    tables: dict[str, type[BaseModel]] = {
+        "source": SourceSettings,
+        "subscriptions": SubscriptionSettings,
+        "deliveries": DeliverySettings,
+        "rejects": SinkSettings,
+        "run": RunSettings,
+        "joins": JoinSettings,
+    }
+    model = tables[str(location[0])] if location else Settings
     return [field.alias or name for name, field in model.model_fields.items()]
 
 
@@ -210,14 +310,14 @@ def _resolved(given: Settings, folder: Path) -> Settings:
     def at(path: str | None) -> str | None:
         return str(folder / path) if path is not None and not _URI.match(path) else path
 
-    source = given.source.model_copy(update={"path": at(given.source.path)})
+    sources = tuple(source.model_copy(update={"path": at(source.path)}) for source in given.sources)
     store = given.subscriptions.store
     if store is not None:
         sqlite = _SQLITE.match(store)
         store = f"{sqlite[0]}{folder / store[sqlite.end() :]}" if sqlite else at(store)
     return given.model_copy(
         update={
-            "source": source,
+            "sources": sources,
             "subscriptions": given.subscriptions.model_copy(
                 update={"store": store, "file": at(given.subscriptions.file)}
             ),

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from sapwood.broker import Broker
 from sapwood.errors import MessageError
+from sapwood.join.testimony import Partners
 from sapwood.spark.edition import Edition
 
 MESSAGES_PER_BATCH = 1_000
@@ -39,6 +40,7 @@ class LiveBroker:
         gc.freeze()  # half a million objects that live as long as the worker: not to be looked through again
         self._id_type = pa.int64() if edition.numeric else pa.string()
         self.ids: pa.Array = pa.nulls(0, self._id_type)
+        self._partners: dict[bytes, Partners] | None = None
         self._list_ids()
 
     def leads_to(self, edition: Edition) -> bool:
@@ -52,6 +54,14 @@ class LiveBroker:
         self.version = edition.version
         if changes:
             self._list_ids()
+            self._partners = None
+
+    @property
+    def partners(self) -> dict[bytes, Partners]:
+        """What the variables of joins are equated with."""
+        if self._partners is None:
+            self._partners = self.broker.network_of_joins.partners()
+        return self._partners
 
     def _list_ids(self) -> None:
         """The id of every number, so that Arrow can take the ids of many numbers at once."""
@@ -103,9 +113,7 @@ class MatchPartition:
         problems = batch.column(self.problem) if self.problem else pa.nulls(batch.num_rows)
         answers = self._no_answers(live)
         start = 0
-        for row, (body, problem) in enumerate(
-            zip(_few(batch.column(self.body)), _few(problems), strict=True)
-        ):
+        for row, (body, problem) in enumerate(zip(few(batch.column(self.body)), few(problems), strict=True)):
             answers.add(body, problem)
             if answers.enough or row + 1 == batch.num_rows:
                 rows = batch.slice(start, row + 1 - start)
@@ -119,7 +127,7 @@ class MatchPartition:
         return _Answers(live, self.edition.transforming, self.profile)
 
 
-def _few(column: pa.Array) -> Iterator[Any]:
+def few(column: pa.Array) -> Iterator[Any]:
     """The values of a column, a few taken out at a time, since messages can be large."""
     for start in range(0, len(column), 32):
         yield from column.slice(start, 32).to_pylist()
@@ -150,7 +158,7 @@ class _Answers:
             error = _error(problem or "the message is null", None, None, body)
         else:
             try:
-                answer = self._live.broker.answer(body)
+                answer = self._live.broker.answer_alone(body)
                 if answer.made:
                     transformations = self._keep(answer.made)
                 filters = answer.matches.unordered

@@ -70,9 +70,13 @@ def _not_yet(version: int, known: State) -> StoreError:
     return StoreError(f"there is no version {version} yet; the store is at version {known.version}")
 
 
-def population(connection: Connection, subscriber: str | None, active: bool | None) -> Iterator[Subscription]:
+def population(
+    connection: Connection, subscriber: str | None, active: bool | None, language: str | None = None
+) -> Iterator[Subscription]:
     """The current subscriptions, in the order added."""
     query = select(*_COLUMNS).where(tables.current).order_by(_rows.place)
+    if language is not None:
+        query = query.where(_rows.language == language)
     if subscriber is not None:
         query = query.where(_rows.subscriber == subscriber)
     if active is not None:
@@ -104,6 +108,23 @@ def changes(connection: Connection, since: int, until: int) -> Changes:
     removed = [id for id in before if id not in after]
     put = [(id, query) for id, query in after.items() if before.get(id) != query]
     return Changes(removed, put)
+
+
+def begun(connection: Connection, since: int, until: int) -> Iterator[tuple[str, str, int]]:
+    """Of the subscriptions that are active at `until`, those that have not been there, active and with
+    the same query, ever since `since`: id, query, and the version from which on they have."""
+    valid = and_(_rows.since > since, _rows.since <= until, or_(tables.current, _rows.until > until))
+    columns = (_rows.id, _rows.query, _rows.since, _rows.place)
+    new = connection.execute(select(*columns).where(valid, _rows.active).order_by(_rows.place)).all()
+    # a row may only be the last of several that differ in the subscriber
+    ended = and_(_rows.active, _rows.until.is_not(None), _rows.until > since, _rows.until <= until)
+    columns = (_rows.place, _rows.query, _rows.until, _rows.since)
+    before = {tuple(row[:3]): row[3] for row in connection.execute(select(*columns).where(ended))}
+    for id, query, first, place in new:
+        while first > since and (place, query, first) in before:
+            first = before[place, query, first]
+        if first > since:
+            yield id, query, first
 
 
 def _queries(connection: Connection, valid: ColumnElement[bool]) -> dict[str, str]:

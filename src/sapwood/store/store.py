@@ -99,16 +99,17 @@ class SubscriptionStore:
             return _found(connection, [id]).get(id)
 
     def subscriptions(
-        self, subscriber: str | None = None, active: bool | None = None
+        self, subscriber: str | None = None, active: bool | None = None, language: str | None = None
     ) -> Iterator[Subscription]:
         """The subscriptions of the moment when the first is read, in the order added, a few at a time.
 
-        All of them, or only a subscriber's, or only those that are active (True) or not (False).
+        All of them, or only a subscriber's, or only those that are active (True) or not (False), or only
+        those in a language.
         """
         if subscriber is not None:
             check_text(subscriber, "a subscriber")
         with self._database.reading() as connection:
-            yield from history.population(connection, subscriber, active)
+            yield from history.population(connection, subscriber, active, language)
 
     # -- changes ---------------------------------------------------------------------------------------
 
@@ -210,6 +211,17 @@ class SubscriptionStore:
         with self._database.reading() as connection:
             history.require(connection, since, until)
             return history.changes(connection, since, until)
+
+    def begun(self, since: int, until: int) -> list[tuple[str, str, int]]:
+        """Of the active subscriptions of version `until`, those that were not there, or not just so, all the
+        time since version `since`: id, query, and the version from which on they are. In the order added.
+
+        One that went and came back as it was is among them. What a change of the subscriber alone has pruned
+        away, is not known to have been there.
+        """
+        with self._database.reading() as connection:
+            history.require(connection, until)
+            return list(history.begun(connection, since, until))
 
     def prune(self, version: int) -> int:
         """Forgets what only versions before this one need; how many former states were dropped."""

@@ -1,0 +1,246 @@
+"""What runs in Spark's Python workers before messages are kept: reading what they have to say to joins.
+
+One row in is a message; rows out are of these kinds:
+
+    PLAIN    a message that joins have nothing to do with
+    TAKEN    one that they take, unless it is too late
+    VALUE    one for each distinct value that some query may find in another message
+    TICK     one for each Arrow batch, the only one with an event time: what moves the watermark
+
+The subscriptions are those of the batch (see `posting`). Values travel as digests: two that differ and have
+the same one bring together messages that then do not meet.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from hashlib import blake2b
+from math import ceil, floor, inf
+from typing import Any, NamedTuple
+from zlib import crc32
+
+import pyarrow as pa
+from pyspark import TaskContext
+
+from sapwood.engine.evaluate import Evaluator
+from sapwood.engine.reader import Message
+from sapwood.errors import MessageError
+from sapwood.join.past import Record
+from sapwood.join.testimony import Kept, Partners, Testimony
+from sapwood.join.times import TimePath, seconds
+from sapwood.spark.posting import edition_of
+from sapwood.spark.worker import LiveBroker, few, live_broker
+
+PLAIN, TAKEN, VALUE, TICK = "plain", "taken", "value", "tick"
+FOREVER = 1 << 62
+"""milliseconds: for values that some query waits for without end"""
+KEY = 8
+"""bytes of a variable's key"""
+_DIGEST = 16
+_LATEST = 250_000_000_000
+"""seconds: Spark's times end about the year 9999"""
+_MESSAGES = 500
+"""of so many at a time, rows are made"""
+
+ROWS = (
+    "bucket INT, kind STRING, name BINARY, value BINARY, t BIGINT, until BIGINT,"
+    " own BINARY, partners BINARY, record BINARY, row BINARY, et TIMESTAMP"
+)
+_ARROW = pa.schema(
+    [
+        ("bucket", pa.int32()),
+        ("kind", pa.string()),
+        ("name", pa.binary()),
+        ("value", pa.binary()),
+        ("t", pa.int64()),
+        ("until", pa.int64()),
+        ("own", pa.binary()),
+        ("partners", pa.binary()),
+        ("record", pa.binary()),
+        ("row", pa.binary()),
+        ("et", pa.timestamp("us", "UTC")),
+    ]
+)
+
+
+class Row(NamedTuple):
+    """A row out; times in milliseconds since the epoch."""
+
+    bucket: int
+    kind: str
+    name: bytes = b""
+    """of a message: its stream and its id"""
+    value: bytes = b""
+    t: int = 0
+    until: int = -1
+    """the last time of a message that it may meet; of a message without values, none"""
+    own: bytes = b""
+    """the variables that have the value"""
+    partners: bytes = b""
+    """the variables that these are equated with"""
+    record: bytes = b""
+    """the message, see `packed`"""
+    row: bytes = b""
+    """its other columns, see `Read`"""
+    et: int | None = None
+
+
+def bucket_of(key: bytes, buckets: int) -> int:
+    """The part of the state that keeps a key; never to be changed, or a checkpoint is of no use."""
+    return crc32(key) % buckets
+
+
+def packed(kept: Kept) -> bytes:
+    """A message and what it has to say, as bytes."""
+    r = kept.record
+    testimony = [tuple(each) for each in kept.testimony]
+    content = (r.id, r.stream, r.time, r.sequence, r.data, r.encoding, testimony)
+    return pickle.dumps(content, pickle.HIGHEST_PROTOCOL)
+
+
+def unpacked(data: bytes) -> Kept:
+    """What was packed."""
+    *record, testimony = pickle.loads(data)
+    return Kept(Record(*record), [Testimony(*each) for each in testimony])
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A function for `mapInArrow`: messages of one stream in, rows out.
+
+    The last columns of a message are its body, a problem that it has, if any, and when it happened, unless
+    it says so itself. All others, the first of which is its id, travel in `row`, with the problem and the
+    single blocks that it meets.
+    """
+
+    folder: str
+    """where the editions are posted"""
+    stream: str
+    time: str | None
+    """the path at which messages say when they happened"""
+    buckets: int
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        context = TaskContext.get()
+        assert context is not None
+        batch = context.getLocalProperty("streaming.sql.batchId")
+        assert batch is not None
+        live = live_broker(edition_of(self.folder, batch))
+        path = TimePath(self.time, live.broker.filters.namespaces) if self.time is not None else None
+        reader = _Reader(live, self.stream, path, self.buckets)
+        for messages in batches:
+            for start in range(0, messages.num_rows, _MESSAGES):
+                yield _as_arrow(list(reader.rows(messages.slice(start, _MESSAGES))))
+
+
+def _as_arrow(rows: list[Row]) -> pa.RecordBatch:
+    columns = zip(*rows, strict=True)
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, _ARROW, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=_ARROW)
+
+
+class _Reader:
+    """Reads the messages of one task."""
+
+    def __init__(self, live: LiveBroker, stream: str, path: TimePath | None, buckets: int) -> None:
+        self._live = live
+        self._stream = stream
+        self._path = path
+        self._buckets = buckets
+        self._joins = live.broker.network_of_joins
+        self._index = live.broker.filters.index
+        self._concerned = self._joins.reads(stream)
+
+    def rows(self, messages: pa.RecordBatch) -> Iterator[Row]:
+        *others, bodies, problems, times = messages.columns
+        values = zip(*(column.to_pylist() for column in others), strict=True)
+        latest = -inf
+        for each in zip(values, few(bodies), problems.to_pylist(), times.to_pylist(), strict=True):
+            rows, time = self._message(*each)
+            if time is not None:
+                latest = max(latest, time)
+            yield from rows
+        if latest > -inf:
+            yield Row(0, TICK, et=floor(latest * 1_000_000))
+
+    def _message(
+        self, values: tuple[Any, ...], body: bytes | str | None, problem: str | None, given: datetime | None
+    ) -> tuple[list[Row], float | None]:
+        """The rows of a message, and when it happened."""
+        name = f"{self._stream}\0{values[0]}".encode("utf-8", "surrogatepass")
+        if body is None or problem is not None:
+            return [self._plain(name, values, body, problem)], None
+        message = Message(body)
+        try:
+            found = self._index.find(message)
+            time = self._when(message, found.evaluator, given)
+            if not self._concerned:
+                return [self._plain(name, values, body, None)], time
+            testimony, alone = self._joins.testify(found, self._stream)
+        except MessageError as error:
+            # of a message that is refused, whoever serves the others says why and where
+            told = error.reason if error.line is None else None
+            return [self._plain(name, values, body, told)], None
+        record = Record(values[0], self._stream, time, self._live.version, message.data, message.encoding)
+        spoken = self._spoken(name, testimony, time)
+        row = Row(
+            bucket_of(name, self._buckets),
+            TAKEN,
+            name,
+            t=floor(time * 1000),
+            until=max((row.until for row in spoken), default=-1),
+            record=packed(Kept(record, testimony)),
+            row=pickle.dumps((values, None, alone)),
+        )
+        return [row, *spoken], time
+
+    def _plain(
+        self, name: bytes, values: tuple[Any, ...], body: bytes | str | None, problem: str | None
+    ) -> Row:
+        record = b""
+        if body is not None:
+            message = Message(body)
+            record = packed(Kept(Record(values[0], "", 0.0, 0, message.data, message.encoding), []))
+        row = pickle.dumps((values, problem, []))
+        return Row(bucket_of(name, self._buckets), PLAIN, name, record=record, row=row)
+
+    def _when(self, message: Message, evaluator: Evaluator | None, given: datetime | None) -> float:
+        if self._path is None:
+            if given is None:
+                raise MessageError("it does not say when it happened: published_at is null")
+            return seconds(given)
+        if evaluator is None or not self._index.text_needed:
+            evaluator = Evaluator(self._index.read(message, all=True))
+        time = self._path.read(evaluator)
+        if abs(time) > _LATEST:
+            raise MessageError(f"it says that it happened beyond the year 9999: {time:g}")
+        return time
+
+    def _spoken(self, name: bytes, testimony: list[Testimony], time: float) -> list[Row]:
+        """The values that may be found in other messages."""
+        by_value: dict[str, dict[bytes, Partners]] = {}
+        partners = self._live.partners
+        for variable, value, _ in testimony:
+            found = partners.get(variable)
+            if found is not None:
+                by_value.setdefault(value, {})[variable] = found
+        rows = []
+        for value, variables in by_value.items():
+            key = blake2b(value.encode("utf-8", "surrogatepass"), digest_size=_DIGEST).digest()
+            others = frozenset().union(*(found.variables for found in variables.values()))
+            wait = max(found.wait for found in variables.values())
+            row = Row(
+                bucket_of(key, self._buckets),
+                VALUE,
+                name,
+                key,
+                floor(time * 1000),
+                FOREVER if wait == inf else ceil((time + wait) * 1000),
+                b"".join(sorted(variables)),
+                b"".join(sorted(others)),
+            )
+            rows.append(row)
+        return rows

@@ -1,0 +1,174 @@
+"""What runs in Spark's Python workers after messages were kept: what they make together, message by message.
+
+Rows are those of `keeping.OUT`: messages, and pairs of a newer message's name with an older message.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from sapwood.broker import Delivery
+from sapwood.join.testimony import Kept
+from sapwood.spark.edition import Edition
+from sapwood.spark.joining import TAKEN, unpacked
+from sapwood.spark.keeping import LATE
+from sapwood.spark.worker import live_broker
+
+_ROWS, _BYTES = 2_000, 32 << 20
+"""of an Arrow batch"""
+_ROOM = 32 << 20
+"""bytes of older messages that are kept ready, since most meet several newer ones"""
+_COLUMNS = ["kind", "name", "older", "record", "row", "watermark"]
+
+
+class _Row(NamedTuple):
+    kind: str
+    name: bytes
+    older: bytes
+    record: bytes
+    row: bytes
+    watermark: int
+
+
+def _rows(batches: Iterator[pa.RecordBatch]) -> Iterator[_Row]:
+    for batch in batches:
+        for start in range(0, batch.num_rows, 64):  # messages can be large
+            some = batch.slice(start, 64)
+            yield from map(_Row, *(some.column(name).to_pylist() for name in _COLUMNS))
+
+
+class _Columns:
+    """Rows in the making, in columns of given types."""
+
+    def __init__(self, types: list[pa.DataType]) -> None:
+        self._types = types
+        self._values: list[list[Any]] = [[] for _ in types]
+        self._bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._values[0])
+
+    def add(self, values: tuple[Any, ...], size: int) -> None:
+        for column, value in zip(self._values, values, strict=True):
+            column.append(value)
+        self._bytes += size
+
+    @property
+    def enough(self) -> bool:
+        return len(self) >= _ROWS or self._bytes >= _BYTES
+
+    def take(self) -> pa.RecordBatch:
+        """All that was added, which is then gone."""
+        arrays = [pa.array(values, type) for values, type in zip(self._values, self._types, strict=True)]
+        self._values = [[] for _ in self._types]
+        self._bytes = 0
+        return pa.RecordBatch.from_arrays(arrays, [f"_{number}" for number in range(len(arrays))])
+
+
+@dataclass(frozen=True, slots=True)
+class Restore:
+    """A function for `mapInArrow`: rows of messages in; out, their columns, the body, the problem that they
+    have, and why they are too late for joins, both null if not so."""
+
+    types: list[pa.DataType]
+    """of the columns but these"""
+    text: bool
+    """whether bodies are strings"""
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        body = pa.string() if self.text else pa.binary()
+        columns = _Columns([*self.types, body, pa.string(), pa.string()])
+        for row in _rows(batches):
+            values, problem, _ = pickle.loads(row.row)
+            late = why_late(row.watermark) if row.kind == LATE else None
+            columns.add((*values, self._body(row.record), problem, late), len(row.record))
+            if columns.enough:
+                yield columns.take()
+        if len(columns):
+            yield columns.take()
+
+    def _body(self, record: bytes) -> bytes | str | None:
+        if not record:
+            return None
+        data = unpacked(record).record.data
+        return data.decode("utf-8", "surrogatepass") if self.text else data
+
+
+def why_late(watermark: int) -> str:
+    """The same for all messages of a batch, so that they can be counted."""
+    at = datetime.fromtimestamp(watermark / 1000, UTC).isoformat(timespec="milliseconds")
+    return (
+        f"too late for joins: it happened before {at}, the watermark of its batch;"
+        " a larger joins.lateness would let it in"
+    )
+
+
+class _Older:
+    """Older messages; those that were asked for last are ready."""
+
+    def __init__(self) -> None:
+        self._ready: OrderedDict[bytes, tuple[Kept, int]] = OrderedDict()
+        self._bytes = 0
+
+    def get(self, row: _Row) -> Kept:
+        known = self._ready.get(row.older)
+        if known is not None:
+            self._ready.move_to_end(row.older)
+            return known[0]
+        kept = unpacked(row.record)
+        self._ready[row.older] = kept, len(row.record)
+        self._bytes += len(row.record)
+        while self._bytes > _ROOM and len(self._ready) > 1:
+            self._bytes -= self._ready.popitem(last=False)[1][1]
+        return kept
+
+
+@dataclass(frozen=True, slots=True)
+class Meet:
+    """A function for `mapInArrow`: rows in the order of their names; out, a row for each delivery of a join:
+    the columns of the newer message, the subscription, the body and the messages that met."""
+
+    edition: Edition
+    types: list[pa.DataType]
+    """of the message's columns"""
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        broker = live_broker(self.edition).broker
+        joins = broker.network_of_joins
+        columns = _Columns([*self.types, pa.string(), pa.string(), pa.list_(pa.string())])
+        older = _Older()
+        for _, group in groupby(_rows(batches), key=itemgetter(1)):
+            rows = list(group)
+            earlier = [older.get(row) for row in rows if row.kind != TAKEN]
+            for row in rows:
+                if row.kind != TAKEN:
+                    continue
+                values, _, alone = pickle.loads(row.row)
+                if not alone and not earlier:
+                    continue
+                now = unpacked(row.record)
+                for meetings in (joins.single(alone, now.record), joins.meet(now, earlier)):
+                    for delivery in broker.deliveries(meetings, now.record.id):
+                        columns.add((*values, *_delivered(delivery)), len(delivery.body))
+                        if columns.enough:
+                            yield columns.take()
+        if len(columns):
+            yield columns.take()
+
+
+def _delivered(delivery: Delivery) -> tuple[str, str | None, list[Any]]:
+    """Subscription, body and messages. A query that makes nothing of its own gets the message as it is, like
+    a filter, so it has no body here."""
+    meeting = delivery.meeting
+    assert meeting is not None
+    body = delivery.body.decode() if meeting.entry.join.template is not None else None
+    return str(delivery.subscription), body, list(meeting.messages)

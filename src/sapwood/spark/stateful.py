@@ -1,0 +1,174 @@
+"""A stream whose messages are joined: its plan, and what comes of a batch.
+
+    sources ── Read ──► rows ── Strings ──► pairs of names ── Bodies ──► messages and pairs ──► foreachBatch
+                                   │ values                      │ messages
+                                   └───── kept from batch to batch, with the checkpoint ─────┘
+
+Of several sources, each has a watermark of its own, and the whole stream has that of the slowest, or of the
+fastest. Which messages are too late is decided by the watermark that Spark has written down for the batch, so
+a batch that is served again comes to the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.types import ArrayType, BinaryType, StringType, StructField, StructType
+
+from sapwood.errors import SapwoodError
+from sapwood.join.times import TimePath
+from sapwood.spark.edition import Edition
+from sapwood.spark.feeding import Sources, alike, schema_before_body
+from sapwood.spark.joining import PLAIN, ROWS, TAKEN, Read
+from sapwood.spark.keeping import LATE, OUT, PAIR, PARTS, Bodies, Strings
+from sapwood.spark.matching import PROBLEM
+from sapwood.spark.meeting import Meet, Restore
+from sapwood.spark.serving import LATENESS, Joined
+from sapwood.spark.settings import JoinSettings, SettingsError
+
+_CONFIG = {
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    # a batch of nothing only drops what is of no use; the next one with messages does so, too
+    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+}
+_POLICY = "spark.sql.streaming.multipleWatermarkPolicy"
+
+
+class MissingLibrary(SapwoodError):
+    """Something that joins on Spark need is not installed; says what to do."""
+
+
+def check_protobuf() -> None:
+    """MissingLibrary unless Spark's stateful operators can run; Spark itself would say so obscurely."""
+    try:
+        from pyspark.sql.streaming.proto import StateMessage_pb2  # noqa: F401
+    except ImportError as error:
+        raise MissingLibrary(
+            f"joins on Spark need protobuf ({error}): pip install 'sapwood[spark]'"
+        ) from None
+    except Exception as error:  # one that is too old has an error of its own
+        reason = str(error).splitlines()[0]
+        raise MissingLibrary(
+            f"joins on Spark need a newer protobuf ({reason}): pip install -U 'sapwood[spark]'"
+        ) from None
+
+
+@dataclass(slots=True)
+class JoiningStream:
+    """The plan of a pipeline that joins messages."""
+
+    sources: Sources
+    settings: JoinSettings
+    folder: str
+    """where editions are posted"""
+    _columns: StructType = field(default_factory=StructType)
+    _text: bool = False
+
+    def open(self, spark: SparkSession) -> DataFrame:
+        """The stream of which a batch is to be given to `split`."""
+        _quieten(spark)
+        frames = []
+        for source in self.sources.each:
+            messages = source.timed(source.messages(source.open(spark, streaming=True)))
+            if PROBLEM not in messages.columns:
+                messages = messages.withColumn(PROBLEM, F.lit(None).cast("string"))
+            frames.append(messages)
+        frames = alike(frames)
+        self._columns = schema_before_body(frames[0])
+        if "messages" in self._columns.names:
+            raise SettingsError("source.keep: the deliveries of joins have a column 'messages'; rename yours")
+        self._text = isinstance(frames[0].schema["body"].dataType, StringType)
+        rows = [self._rows(number, frame) for number, frame in enumerate(frames)]
+        return self._kept(reduce(DataFrame.union, rows))
+
+    def _rows(self, number: int, messages: DataFrame) -> DataFrame:
+        given = self.sources.each[number].settings
+        read = Read(self.folder, given.stream or "", given.time, self.settings.buckets)
+        # mapInArrow takes a name with a dot for a path, so it gets numbers
+        numbered = messages.toDF(*(f"_{place}" for place in range(len(messages.columns))))
+        lateness = round(self.settings.lateness_seconds * 1000)
+        return numbered.mapInArrow(read, ROWS).withWatermark("et", f"{lateness} milliseconds")
+
+    def _kept(self, rows: DataFrame) -> DataFrame:
+        buckets = self.settings.buckets
+        parts = rows.groupBy("bucket").transformWithStateInPandas(
+            Strings(buckets), PARTS, "Append", "EventTime", eventTimeColumnName="et"
+        )
+        return parts.groupBy("bucket").transformWithStateInPandas(Bodies(buckets), OUT, "Append", "EventTime")
+
+    def split(self, batch: DataFrame, edition: Edition) -> tuple[DataFrame, Joined]:
+        """The messages of a batch, and what joins make of them. The batch should be persisted."""
+        columns = self._columns.fields
+        types: list[pa.DataType] = list(to_arrow_schema(self._columns, timezone="UTC").types)
+        body = StructField("body", StringType() if self._text else BinaryType())
+        texts = [StructField(name, StringType()) for name in (PROBLEM, LATENESS)]
+        whole = batch.filter(F.col("kind").isin(PLAIN, TAKEN, LATE))
+        messages = whole.mapInArrow(Restore(types, self._text), StructType([*columns, body, *texts]))
+        made = [
+            StructField("subscription", StringType()),
+            StructField("body", StringType()),
+            StructField("messages", ArrayType(StringType())),
+        ]
+        together = batch.filter(F.col("kind").isin(TAKEN, PAIR)).repartition("name")
+        met = together.sortWithinPartitions("name").mapInArrow(
+            Meet(edition, types), StructType([*columns, *made])
+        )
+        return messages, Joined(met, messages.filter(F.col(LATENESS).isNotNull()).drop(PROBLEM))
+
+
+def _quieten(spark: SparkSession) -> None:
+    """Has this machine's Spark not log every value that was never seen before."""
+    jvm: Any = spark._jvm
+    package = "org.apache.spark.sql.execution.python.streaming"
+    level = jvm.org.apache.logging.log4j.Level.ERROR
+    name = f"{package}.TransformWithStateInPySparkStateServer"
+    jvm.org.apache.logging.log4j.core.config.Configurator.setLevel(name, level)
+
+
+def check_times(sources: Sources, namespaces: Mapping[str, str]) -> None:
+    """SettingsError for a path that is none."""
+    for number, source in enumerate(sources.each, 1):
+        if source.settings.time is not None:
+            try:
+                TimePath(source.settings.time, namespaces)
+            except ValueError as error:
+                where = "source.time" if len(sources.each) == 1 else f"source #{number}.time"
+                raise SettingsError(f"{where}: {error}") from None
+
+
+@contextmanager
+def configured(spark: SparkSession, settings: JoinSettings, own: Mapping[str, object]) -> Iterator[None]:
+    """What a stateful stream wants of its session, while it is being started; `own` are people's settings,
+    which come first."""
+    policy = "min" if settings.wait_for == "slowest" else "max"
+    wanted = {key: value for key, value in (_CONFIG | {_POLICY: policy}).items() if key not in own}
+    former = {key: spark.conf.get(key, None) for key in wanted}
+    try:
+        for key, value in wanted.items():
+            spark.conf.set(key, value)
+        yield
+    finally:
+        for key, old in former.items():
+            if old is None:
+                spark.conf.unset(key)
+            else:
+                spark.conf.set(key, old)
+
+
+def rows_kept(query: StreamingQuery | None) -> int | None:
+    """How many rows were kept when the last batch was done; None if that is not known."""
+    progress = query.lastProgress if query is not None else None
+    operators = progress["stateOperators"] if progress is not None else []
+    return sum(operator["numRowsTotal"] for operator in operators) if operators else None

@@ -1,0 +1,277 @@
+"""Joins on Spark deliver what a broker in one process does, whatever comes between two batches."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from sapwood.spark import match, stateful
+from sapwood.spark.ledger import Ledger
+from sapwood.spark.pipeline import Pipeline
+from sapwood.spark.serving import Outcome, Server
+from sapwood.spark.settings import SettingsError, read_settings, settings
+from tests.spark.crashes import Crash, after
+from tests.spark.joined import START, JoinedStreams, random_population
+
+PAIR = "S//a->x[.//b->p] JOIN{p = q, 5 s} T//*->z[.//b->q]"
+THREE = f"{PAIR} JOIN{{q = r, 5 s}} S//*->y[.//b->r]"
+
+
+def run(
+    spark: SparkSession, streams: JoinedStreams, on_batch: Callable[[Outcome], None] | None = None
+) -> Pipeline:
+    pipeline = Pipeline(spark, read_settings(streams.settings), on_batch)
+    pipeline.run()
+    return pipeline
+
+
+# -- what is delivered ---------------------------------------------------------------------------------------
+
+
+def test_two_streams_in_several_batches(tmp_path: Path, spark: SparkSession) -> None:
+    streams = JoinedStreams(tmp_path / "joined", lateness=1)
+    population = random_population(Random(5), 60)
+    streams.subscribe(population)
+    for number in range(3):
+        streams.publish(START + 7 * number)
+    pipeline = run(spark, streams)
+    delivered = streams.assert_exact(spark)
+    outcomes = pipeline.outcomes()
+    assert len(outcomes) == 3
+    assert sum(outcome.messages for outcome in outcomes) == 60
+    assert sum(outcome.deliveries for outcome in outcomes) == sum(delivered.values())
+    assert sum(outcome.rejects for outcome in outcomes) == len(streams.too_late()) > 0
+    assert outcomes[-1].kept is not None and outcomes[-1].kept > 60
+    kinds = Counter(len(told.messages or ()) for told in delivered)
+    assert kinds[0] > 60 and kinds[1] > 60 and kinds[2] > 200  # filters and so on, single blocks, pairs
+    texts = [population[told.subscription] for told in delivered if len(told.messages or ()) == 2]
+    batches = {told.messages: told.batch for told in delivered if len(told.messages or ()) == 2}
+    assert set(batches.values()) == {0, 1, 2}
+    for part in ("JOIN", "FOLLOWED", "INF", "SELECT", "!=", "<"):
+        assert any(part in text.upper() for text in texts), part
+
+
+def test_subscriptions_come_and_go_and_what_is_of_no_use_is_dropped(
+    tmp_path: Path, spark: SparkSession, caplog: pytest.LogCaptureFixture
+) -> None:
+    streams = JoinedStreams(tmp_path / "joined", lateness=2)
+    streams.subscribe({"pair": PAIR, "gone": PAIR, "back": PAIR, "filter": "//b"})
+
+    def change(outcome: Outcome) -> None:
+        with streams.store() as store:
+            if outcome.batch == 0:
+                store.add("new", PAIR.replace("5 s", "6 s"))
+                store.add("same as new", PAIR.replace("5 s", "6 s"))
+                store.remove("gone")
+                store.replace("pair", PAIR, subscriber="somebody")  # which is no other query
+            elif outcome.batch == 1:
+                store.add("three", THREE)
+                store.remove("back")
+                store.add("back", PAIR)
+                store.replace("new", "T//a->x")
+                store.replace("filter", PAIR)
+
+    streams.publish(START, 12, spread=4)
+    run(spark, streams, change)
+    for at in (3, 6, 1_000, 2_000):
+        streams.publish(START + at, 12, spread=4)
+    with caplog.at_level(logging.ERROR, "sapwood"):
+        pipeline = run(spark, streams, change)
+    assert "subscription three is left out: it joins 3 messages" in caplog.text
+    delivered = streams.assert_exact(spark, {"three"})
+    outcomes = pipeline.outcomes()
+    assert [list(outcome.left_out) for outcome in outcomes] == [[], [], ["three"], ["three"], ["three"]]
+    after_all = stateful.rows_kept(pipeline._query)
+    before_the_last = outcomes[-1].kept
+    assert after_all is not None and before_the_last is not None and 0 < after_all < before_the_last
+
+    def over_batches(id: str, batch: int) -> int:
+        """How many meetings of messages from several files."""
+        found = [t for t in delivered if (t.subscription, t.batch) == (id, batch)]
+        return len([t for t in found if len({name[:3].lstrip("0")[:1] for name in t.messages or ()}) == 2])
+
+    assert over_batches("pair", 1)  # over a restart, and though somebody else has subscribed by now
+    assert not over_batches("new", 1) and not over_batches("back", 2) and not over_batches("filter", 2)
+    assert over_batches("pair", 2) and over_batches("same as new", 2)
+    assert {t.batch for t in delivered if t.subscription == "gone"} == {0}
+
+
+# -- wherever it ends and goes on ----------------------------------------------------------------------------
+
+STEPS: dict[str, Callable[[int], Any]] = {
+    "served, but not on record": lambda n: after(Server, "serve", lambda *arguments: arguments[3], n),
+    "on record, but not noted by Spark": lambda n: after(Ledger, "done", lambda batch, outcome: batch, n),
+}
+
+
+def test_a_crash_at_every_step_of_a_batch(tmp_path: Path, spark: SparkSession) -> None:
+    streams = JoinedStreams(tmp_path / "joined", lateness=10)
+    streams.subscribe(random_population(Random(6), 20))
+    for number in range(len(STEPS) + 1):
+        streams.publish(START + 4 * number, 6)
+    for batch, crash in enumerate(STEPS.values()):
+        with crash(batch), pytest.raises(Crash):
+            run(spark, streams)
+        with streams.store() as store:  # a batch that is served again must not see this
+            store.add(f"new-{batch}", PAIR)
+            store.remove(f"q{batch}")
+    pipeline = run(spark, streams)
+    assert len(set(streams.versions().values())) == len(STEPS) + 1
+    assert [outcome.batch for outcome in pipeline.outcomes()] == list(range(len(STEPS) + 1))
+    delivered = streams.assert_exact(spark)
+    assert any(len(told.messages or ()) == 2 and told.batch == len(STEPS) for told in delivered)
+
+
+# -- what cannot be ------------------------------------------------------------------------------------------
+
+
+def refused(spark: SparkSession, streams: JoinedStreams) -> str:
+    with pytest.raises(SettingsError) as caught:
+        Pipeline(spark, read_settings(streams.settings))
+    return str(caught.value)
+
+
+def test_queries_that_spark_cannot_serve_are_refused_at_the_start(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    streams = JoinedStreams(tmp_path / "joined")
+    streams.subscribe({"pair": PAIR, "three": THREE})
+    told = refused(spark, streams)
+    assert told.startswith("subscription three: it joins 3 messages, and on Spark a query joins two")
+    assert "Broker" in told
+    with streams.store() as store:
+        store.replace("three", f"{PAIR} PUBLISH both")
+    told = refused(spark, streams)
+    assert told.startswith("subscription three: PUBLISH both") and "Broker" in told
+    with streams.store() as store:
+        store.deactivate("three")
+    Pipeline(spark, read_settings(streams.settings))
+
+
+def test_a_pipeline_stays_as_it_began(
+    tmp_path: Path, spark: SparkSession, caplog: pytest.LogCaptureFixture
+) -> None:
+    streams = JoinedStreams(tmp_path / "joined")
+    Pipeline(spark, read_settings(streams.settings))
+    text = streams.settings.read_text()
+    streams.settings.write_text(text.replace("buckets = 4", "buckets = 5"))
+    assert "joins.buckets: it began with 4, which cannot change" in refused(spark, streams)
+
+    # one without joins goes on without, whoever subscribes
+    streams = JoinedStreams(tmp_path / "plain")
+    with_joins = streams.settings.read_text()
+    streams.settings.write_text(with_joins[: with_joins.index("[joins]")])
+    streams.subscribe({"filter": "//b"})
+    streams.publish(START, 3)
+    run(spark, streams)
+    streams.subscribe({"pair": PAIR})
+    streams.publish(START + 5, 3)
+    with caplog.at_level(logging.ERROR, "sapwood"):
+        outcomes = run(spark, streams).outcomes()
+    assert "subscription pair is left out: it joins messages, and this pipeline does not" in caplog.text
+    assert [list(outcome.left_out) for outcome in outcomes] == [[], ["pair"]]
+    assert [outcome.subscriptions for outcome in outcomes] == [1, 1]
+    streams.settings.write_text(with_joins)
+    assert "this pipeline began without joins" in refused(spark, streams)
+
+
+def test_settings_that_do_not_go_with_joins(tmp_path: Path, spark: SparkSession) -> None:
+    streams = JoinedStreams(tmp_path / "joined")
+    streams.subscribe({"pair": PAIR})
+    text = streams.settings.read_text()
+    text = text[: text.index("[joins]")]
+    streams.settings.write_text(text.replace('"available-now"', '"batch"'))
+    told = refused(spark, streams)
+    assert told == (
+        "some subscriptions join messages. 'run.trigger': joins need a stream;"
+        " 'available-now' serves what is there and ends"
+    )
+    streams.settings.write_text(
+        text.replace('path = "deliveries"', 'path = "deliveries"\nshape = "messages"')
+    )
+    assert "'deliveries.shape': joins need 'pairs'" in refused(spark, streams)
+    streams.settings.write_text(text.replace('"/*/@t"', '"count(//a)"'))
+    assert refused(spark, streams).startswith("source #1.time: a time is read from a path")
+
+
+def test_a_protobuf_that_is_missing_is_told_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyspark.sql.streaming.proto", None)
+    with pytest.raises(stateful.MissingLibrary) as caught:
+        stateful.check_protobuf()
+    assert "joins on Spark need protobuf" in str(caught.value)
+    assert "pip install 'sapwood[spark]'" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_joins_are_not_for_a_dataframe(spark: SparkSession) -> None:
+    messages = spark.createDataFrame([("1", "<a/>")], "message_id STRING, body STRING")
+    with pytest.raises(ValueError, match="only a pipeline has them"):
+        match(messages, {"pair": PAIR})
+
+
+# -- settings ------------------------------------------------------------------------------------------------
+
+
+def given(**changed: Any) -> dict[str, Any]:
+    content: dict[str, Any] = {
+        "source": [{"path": "a", "stream": "a"}, {"path": "b", "stream": "b"}],
+        "subscriptions": {"file": "queries"},
+        "deliveries": {"path": "deliveries"},
+        "rejects": {"path": "rejects"},
+        "run": {"checkpoint": "checkpoint"},
+        "joins": {"lateness": "10 min"},
+    }
+    return content | changed
+
+
+def test_several_sources_and_lengths_of_time() -> None:
+    checked = settings(given())
+    assert [source.stream for source in checked.sources] == ["a", "b"]
+    assert checked.joins is not None and checked.joins.lateness_seconds == 600
+    assert checked.source is checked.sources[0]
+    for text, length in {"0 s": 0, "90 s": 90, "1.5 h": 5400, "250 ms": 0.25}.items():
+        joins = settings(given(joins={"lateness": text})).joins
+        assert joins is not None and joins.lateness_seconds == length
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"source": []}, "'source' is empty"),
+        ({"source": [{"path": "a"}, {"path": "b", "stream": "b"}]}, "source #1: 'stream' is missing"),
+        (
+            {"source": [{"path": "a", "stream": "a"}, {"path": "b", "stream": "a"}]},
+            "source #2: 'stream' is 'a', as that of source #1 is",
+        ),
+        (
+            {"source": [{"path": "a", "stream": "a"}, {"pth": "b", "stream": "b"}]},
+            "source #2.pth: there is no such key; did you mean 'path'?",
+        ),
+        (
+            {"source": {"path": "a", "steam": "a"}},
+            "source.steam: there is no such key; did you mean 'stream'?",
+        ),
+        ({"joins": {"lateness": "10"}}, "joins.lateness: a length of time without a unit; write 10 s, or"),
+        ({"joins": {"lateness": "10 m"}}, "joins.lateness: there is no unit 'm'; write min for minutes"),
+        ({"joins": {"lateness": "0 m"}}, "joins.lateness: there is no unit 'm'; write min for minutes"),
+        ({"joins": {"lateness": "INF"}}, "joins.lateness: a length of time such as '10 min' is expected"),
+        ({"joins": {"lateness": "1 h 5 min"}}, "joins.lateness: a length of time"),
+        ({"joins": {"latenes": "1 h"}}, "joins.latenes: there is no such key; did you mean 'lateness'?"),
+        ({"joins": {"buckets": 0}}, "joins.buckets: Input should be greater than 0"),
+        ({"joins": {"wait_for": "godot"}}, "joins.wait_for: Input should be 'slowest' or 'fastest'"),
+        ({"run": {"checkpoint": "c", "trigger": "batch"}}, "'run.trigger': joins need a stream"),
+        ({"deliveries": {"path": "d", "shape": "messages"}}, "'deliveries.shape': joins need 'pairs'"),
+    ],
+)
+def test_a_key_that_is_wrong(changed: dict[str, Any], told: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        settings(given(**changed))
+    assert told in str(caught.value)
