@@ -39,8 +39,11 @@ def times() -> tuple[str, ...]:
 def test_streams_are_merged_by_time(files: dict[str, str]) -> None:
     run = sapwood("join", files["queries"], f"blogs={files['blogs']}", f"books={files['books']}", *times())
     assert run.returncode == 0, run.stderr
-    told = [(line["subscription"], [str(m).rsplit("/")[-1] for m in line["messages"]])
-            for line in records(run) if "messages" in line]  # type: ignore[attr-defined]  # fmt: skip
+    told = [
+        (line["subscription"], [str(name).rsplit("/")[-1] for name in named])
+        for line in records(run)
+        if isinstance(named := line.get("messages"), list)
+    ]
     assert told == [
         (1, ["books.xmll:1", "blogs.xmll:1"]),
         (2, ["books.xmll:1", "blogs.xmll:1"]),

@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from sapwood.spark.pipeline import Pipeline
+from sapwood.spark.settings import read_settings
 from tests.spark.stream import Stream
 
 _PATIENCE = 150
@@ -35,7 +37,7 @@ def test_a_driver_killed_at_random_moments(tmp_path: Path, spark: SparkSession) 
     stream.subscribe(200)
     stream.publish(10)
     chance = random.Random(3)
-    for round in range(5):
+    for round in range(3):
         process = _start(stream)
         assert process.stdout is not None
         assert process.stdout.readline() == "started\n"
@@ -45,7 +47,7 @@ def test_a_driver_killed_at_random_moments(tmp_path: Path, spark: SparkSession) 
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate(timeout=_PATIENCE)
         stream.change_subscriptions(round)
-    _finish(stream, _start(stream))
+    Pipeline(spark, read_settings(stream.settings)).run()
     stream.assert_exact(spark)
 
 

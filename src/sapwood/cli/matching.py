@@ -86,9 +86,7 @@ def _answer(matcher: Matcher, body: bytes, select: bool, count: bool) -> dict[st
 
 
 def explain(
-    query: Annotated[
-        str, typer.Argument(help="XPath 1.0, a for-where-return query, or an XSCL join.")
-    ],
+    query: Annotated[str, typer.Argument(help="XPath 1.0, a for-where-return query, or an XSCL join.")],
     message: Annotated[
         str | None, typer.Option(help="Also tell why this message matches a filter, or what is made of it.")
     ] = None,

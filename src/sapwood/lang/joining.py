@@ -165,4 +165,3 @@ def default_template(selected: tuple[int, ...]) -> Template:
     """The nodes that the blocks select, under one root."""
     holes = [Hole("nodes", "content", variable, (Path(()),)) for variable in selected]
     return ("<joined>", *holes, "</joined>")
-
