@@ -18,6 +18,8 @@ from urllib.parse import unquote, urlparse
 from pyspark.sql import SparkSession
 
 from sapwood import Broker, Delivery
+from sapwood.engine.reader import Message as Source
+from sapwood.join.past import Record
 from sapwood.lang.xscl import is_join
 from sapwood.store import NewSubscription, SubscriptionStore
 from tests.join_queries import NAMESPACES, written
@@ -212,7 +214,8 @@ class JoinedStreams:
                     latest[stream] = max(latest[stream], ms)
                     late |= {id} if is_late else set()
                     read_as = "nobody's" if is_late else stream  # by filters, but no join
-                    for made in broker.publish(body.encode(), id, stream=read_as, time=ms / 1000):
+                    published = broker.publish(body.encode(), id, stream=read_as, time=ms / 1000)
+                    for made in [*published, *(_alone(broker, stream, id, body) if is_late else ())]:
                         deliveries[_told(broker, made, version, batch)] += 1
         return deliveries, late
 
@@ -254,6 +257,13 @@ def _change(broker: Broker, store: SubscriptionStore, since: int, until: int, un
         if id in broker:
             broker.unsubscribe(id)
     broker.subscribe_many(begun)
+
+
+def _alone(broker: Broker, stream: str, id: str, body: str) -> Iterator[Delivery]:
+    """What single blocks get of a message, whatever its time."""
+    joins, data = broker.network_of_joins, body.encode()
+    _, alone = joins.testify(broker.filters.index.find(Source(data)), stream)
+    return broker.deliveries(joins.single(alone, Record(id, stream, 0.0, 0, data, None)), id)
 
 
 def _told(broker: Broker, made: Delivery, version: int, batch: int) -> Told:

@@ -19,8 +19,8 @@ import pyarrow as pa
 from sapwood.broker import Delivery
 from sapwood.join.testimony import Kept
 from sapwood.spark.edition import Edition
-from sapwood.spark.joining import TAKEN, unpacked
-from sapwood.spark.keeping import LATE
+from sapwood.spark.joining import unpacked
+from sapwood.spark.keeping import LATE, PAIR
 from sapwood.spark.worker import live_broker
 
 _ROWS, _BYTES = 2_000, 32 << 20
@@ -148,15 +148,16 @@ class Meet:
         older = _Older()
         for _, group in groupby(_rows(batches), key=itemgetter(1)):
             rows = list(group)
-            earlier = [older.get(row) for row in rows if row.kind != TAKEN]
+            earlier = [older.get(row) for row in rows if row.kind == PAIR]
             for row in rows:
-                if row.kind != TAKEN:
+                if row.kind == PAIR:
                     continue
                 values, _, alone = pickle.loads(row.row)
-                if not alone and not earlier:
+                others = earlier if row.kind != LATE else []  # single blocks do not care for time
+                if not alone and not others:
                     continue
                 now = unpacked(row.record)
-                for meetings in (joins.single(alone, now.record), joins.meet(now, earlier)):
+                for meetings in (joins.single(alone, now.record), joins.meet(now, others)):
                     for delivery in broker.deliveries(meetings, now.record.id):
                         columns.add((*values, *_delivered(delivery)), len(delivery.body))
                         if columns.enough:

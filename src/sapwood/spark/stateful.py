@@ -121,7 +121,7 @@ class JoiningStream:
             StructField("body", StringType()),
             StructField("messages", ArrayType(StringType())),
         ]
-        together = batch.filter(F.col("kind").isin(TAKEN, PAIR)).repartition("name")
+        together = batch.filter(F.col("kind").isin(TAKEN, LATE, PAIR)).repartition("name")
         met = together.sortWithinPartitions("name").mapInArrow(
             Meet(edition, types), StructType([*columns, *made])
         )
