@@ -1,6 +1,7 @@
 """Sapwood: match, reshape and join XML messages for very many standing queries at once."""
 
-from sapwood.broker import Broker, Delivery
+from sapwood.broker import Broker
+from sapwood.deliveries import Delivery
 from sapwood.engine import Explanation, Limits, Matcher, Matches, Node, Tuning, Why
 from sapwood.errors import LateMessage, MessageError, QueryError, SapwoodError
 from sapwood.join.explain import JoinExplanation

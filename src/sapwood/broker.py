@@ -11,11 +11,11 @@ from functools import partial
 from operator import itemgetter
 from time import time as clock
 from types import TracebackType
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sapwood.deliveries import Answer, Delivery
 from sapwood.engine.evaluate import Evaluator
 from sapwood.engine.explain import Explanation
 from sapwood.engine.index import Found
@@ -42,31 +42,6 @@ from sapwood.transform.unshared import PlanPerQuery
 
 _NUMBER = itemgetter(0)
 _log = logging.getLogger(__name__)
-
-
-class Delivery(NamedTuple):
-    """What a subscription gets of a message.
-
-    `message` is the id that the message was published with, or else its number, counted from 1. `body` is the
-    message itself for a filter, and for a transformation what it makes of it: XML in UTF-8. A join gets what
-    it makes of several messages as soon as the last of them is there, and `meeting` tells which, and which
-    of their nodes.
-    """
-
-    subscription: Hashable
-    message: Hashable
-    body: bytes
-    meeting: Meeting | None = None
-
-
-class Answer(NamedTuple):
-    """What a message is to all subscriptions: the filters it matches, and what others make of it."""
-
-    matches: Matches
-    made: list[tuple[int, bytes]]
-    """by the subscription's number, in any order"""
-    joined: Meetings | None = None
-    """what it meets in joins, if there are any"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -157,10 +157,10 @@ def test_there_is_something_to_compare() -> None:
     tally = Tally()
     for _, wanted in longer_histories():
         tally.add(wanted)
-    assert tally.late >= 5
-    assert tally.by_blocks[2] >= 100
-    assert tally.by_blocks[3] >= 30
-    assert tally.of_published >= 30
+    assert tally.late >= 20
+    assert tally.by_blocks[2] >= 700
+    assert tally.by_blocks[3] >= 110
+    assert tally.of_published >= 60
 
 
 def test_a_crowd_of_queries() -> None:
@@ -173,13 +173,13 @@ def test_a_crowd_of_queries() -> None:
         tally.add(wanted)
         compare(history, wanted, "everything on")
         compare(history, wanted, "each join by itself")
-    assert min(tally.by_blocks[2], tally.by_blocks[3], tally.of_published) >= 20
+    assert min(tally.by_blocks[2], tally.by_blocks[3], tally.of_published) >= 50
 
 
 def test_all_spellings_of_a_query_mean_the_same() -> None:
     delivered = [0]
 
-    @settings(max_examples=40, deadline=None, print_blob=True, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
     @given(SEEDS)
     def run(rng: Random) -> None:
         query = random_query(rng)
@@ -194,7 +194,7 @@ def test_all_spellings_of_a_query_mean_the_same() -> None:
             delivered[0] += len(got)
 
     run()
-    assert delivered[0] > 10
+    assert delivered[0] > 150
 
 
 def _streams(query: Query) -> list[str]:

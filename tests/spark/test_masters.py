@@ -12,12 +12,12 @@ import sys
 from pathlib import Path
 
 import pyspark
+import pytest
 
 from sapwood import Broker, MessageError
 from sapwood.workload import MessageGenerator, QueryGenerator, TransformationGenerator, load_dtd
 from tests.spark.stream import delivered_by
 
-_MASTER = "local-cluster[2,1,1024]"
 _JOB = """
 import json, sys
 from sapwood.spark import match, read_messages, session
@@ -45,7 +45,8 @@ def spark_home(folder: Path) -> Path:
     return home
 
 
-def test_rows_are_those_of_one_process(java: None, tmp_path: Path) -> None:
+@pytest.mark.parametrize("master", ["local[1]", "local-cluster[2,1,1024]"])
+def test_rows_are_those_of_one_process(java: None, tmp_path: Path, master: str) -> None:
     news = load_dtd("news")
     bodies = MessageGenerator(news, seed=21).take(40)
     bodies[7] = b"<broken"
@@ -69,7 +70,7 @@ def test_rows_are_those_of_one_process(java: None, tmp_path: Path) -> None:
         offset += len(body) + 1
 
     log = tmp_path / "spark.log"
-    command = [sys.executable, "-c", _JOB, _MASTER, str(tmp_path / "inbox"), str(tmp_path / "queries.json")]
+    command = [sys.executable, "-c", _JOB, master, str(tmp_path / "inbox"), str(tmp_path / "queries.json")]
     environment = {**os.environ, "SPARK_HOME": str(spark_home(tmp_path))}
     ran = subprocess.run([*command, str(log)], capture_output=True, text=True, timeout=180, env=environment)
     assert ran.returncode == 0, ran.stderr[-3_000:] + log.read_text()[-3_000:]

@@ -13,10 +13,9 @@ from typing import Annotated
 import typer
 
 from sapwood import Broker, LateMessage, Limits, MessageError
-from sapwood.broker import Delivery
-from sapwood.cli.console import NamespacesOption, counting, errors, namespaces_of, write_line
+from sapwood.cli.console import NamespacesOption, counting, errors, namespaces_of
+from sapwood.cli.delivering import deliver, refuse
 from sapwood.cli.matching import load
-from sapwood.engine.encoding import decoded
 from sapwood.files import NamedMessage, read_messages
 from sapwood.lang.durations import read_duration
 
@@ -66,9 +65,9 @@ def join(
                 except MessageError as error:
                     refused += 1
                     deliveries = error.deliveries if isinstance(error, LateMessage) else []
-                    _tell(message.name, error, raw)
+                    refuse(message.name, error, raw)
                 for delivery in deliveries:
-                    _write(delivery, delivery.subscription in broker.filters, raw)
+                    deliver(delivery, delivery.subscription in broker.filters, raw)
                 progress.advance(task)
     sys.stdout.flush()
     if refused:
@@ -97,23 +96,3 @@ def _time(broker: Broker, stream: str, message: NamedMessage) -> float:
         return broker.time_of(message.body, stream)
     except MessageError:  # which is told when it is published
         return -inf
-
-
-def _tell(name: str, error: MessageError, raw: bool) -> None:
-    if raw:
-        errors.print(f"[bold red]{name}:[/] {error}", soft_wrap=True)
-    else:
-        told = {"reason": error.reason, "line": error.line, "column": error.column}
-        write_line({"message": name, "error": told})
-
-
-def _write(delivery: Delivery, is_filter: bool, raw: bool) -> None:
-    body = decoded(delivery.body) if is_filter else delivery.body.decode()
-    if raw:
-        sys.stdout.write(body + "\n")
-        return
-    line: dict[str, object] = {"message": delivery.message, "subscription": delivery.subscription}
-    line["body"] = body
-    if delivery.meeting is not None:
-        line["messages"] = list(delivery.meeting.messages)
-    write_line(line)

@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from sapwood import Broker, Limits, MessageError
-from sapwood.cli.console import NamespacesOption, counting, errors, namespaces_of, write_line
+from sapwood.cli.console import NamespacesOption, counting, errors, namespaces_of
+from sapwood.cli.delivering import deliver, refuse
 from sapwood.cli.matching import load
-from sapwood.engine.encoding import decoded
 from sapwood.files import read_messages
 
 
@@ -37,23 +37,12 @@ def transform(
                     deliveries = broker.publish(message.body, message.name)
                 except MessageError as error:
                     refused += 1
-                    told = {"reason": error.reason, "line": error.line, "column": error.column}
-                    if raw:
-                        errors.print(f"[bold red]{message.name}:[/] {error}", soft_wrap=True)
-                    else:
-                        write_line({"message": message.name, "error": told})
+                    refuse(message.name, error, raw)
                     continue
                 finally:
                     progress.advance(task)
                 for delivery in deliveries:
-                    is_filter = delivery.subscription in broker.filters
-                    body = decoded(delivery.body) if is_filter else delivery.body.decode()
-                    if raw:
-                        sys.stdout.write(body + "\n")
-                    else:
-                        write_line(
-                            {"message": message.name, "subscription": delivery.subscription, "body": body}
-                        )
+                    deliver(delivery, delivery.subscription in broker.filters, raw)
     sys.stdout.flush()
     if refused:
         errors.print(f"[yellow]{refused:,} queries or messages were refused[/]")

@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from sapwood.engine.claims import Claims
 from sapwood.engine.document import ContextNode, Document, Leafnode
 from sapwood.engine.evaluate import Evaluator
 from sapwood.engine.groups import Reached
@@ -106,7 +107,7 @@ class Witnesses:
         self._number_of: dict[Definition, int] = {}
         self._tracked: dict[int, Tracked] = {}
         self._first: dict[str, dict[int, Tracked]] = {}  # stream → slot → those that start at the document
-        self._mine: NDArray[np.bool_] = np.zeros(16, np.bool_)
+        self._claims = Claims()
         self._key_of: dict[int, bytes] = {}
         self._by_key: dict[bytes, int] | None = None
 
@@ -185,7 +186,7 @@ class Witnesses:
             tracked.slot, exact = found
             tracked.bound = True
             tracked.check = None if exact else all_of(path.steps[-1].conditions)
-        self._claim(tracked.slot, True)
+        self._claims.add(tracked.slot)
         self._first.setdefault(tracked.definition.stream, {})[tracked.slot] = tracked
         self._index.text_needed += 1
         self._index.source_needed += 1
@@ -210,7 +211,7 @@ class Witnesses:
             del tracked.origin.below[tracked.number]
             self._release(tracked.origin)
             return
-        self._claim(tracked.slot, False)
+        self._claims.remove(tracked.slot)
         self._index.remove(tracked.slot)
         first = self._first[tracked.definition.stream]
         del first[tracked.slot]
@@ -219,16 +220,11 @@ class Witnesses:
         self._index.text_needed -= 1
         self._index.source_needed -= 1
 
-    def _claim(self, slot: int, mine: bool) -> None:
-        while slot + 1 >= len(self._mine):
-            self._mine = np.concatenate((self._mine, np.zeros_like(self._mine)))
-        self._mine[slot] = mine
-
     # -- messages --------------------------------------------------------------------------------------
 
     def claimed(self, slots: Ints) -> NDArray[np.bool_]:
         """Which of the slots are those of joins."""
-        return self._mine.take(slots, mode="clip")
+        return self._claims.among(slots)
 
     def of(self, found: Found, stream: str) -> Seen:
         """The values of all compared variables in a message of a stream, and what is watched."""

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from sapwood.broker import Delivery
+from sapwood.deliveries import Delivery
 from sapwood.join.testimony import Kept
 from sapwood.spark.edition import Edition
 from sapwood.spark.joining import unpacked

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from sapwood.engine.claims import Claims
 from sapwood.engine.index import Found, Index
 from sapwood.engine.reader import Message
 from sapwood.engine.values import Ints
@@ -107,7 +108,7 @@ class Network:
         self.bindings: dict[int, Binding] = {}  # by slot
         self.hops = 0  # bindings by way of another element
         self.alone: dict[int, int] = {}  # slot → the entry that is evaluated on its own
-        self._mine: NDArray[np.bool_] = np.zeros(16, np.bool_)
+        self._claims = Claims()
         self.templates: dict[int, SharedTemplate] = {}
         self._template_of: dict[str, int] = {}
         self._next_template = 0
@@ -134,7 +135,7 @@ class Network:
         except BaseException:
             self._forget(entry, number)
             raise
-        self._claim(entry.slot, True)
+        self._claims.add(entry.slot)
         self._index.source_needed += 1
         return number
 
@@ -192,11 +193,6 @@ class Network:
         entry.slot, entry.bound = slot, True
         return True
 
-    def _claim(self, slot: int, mine: bool) -> None:
-        while slot + 1 >= len(self._mine):
-            self._mine = np.concatenate((self._mine, np.zeros_like(self._mine)))
-        self._mine[slot] = mine
-
     def remove(self, number: int) -> None:
         """Takes back one use of an entry, and frees all that only it used."""
         self._uses[number] -= 1
@@ -230,7 +226,7 @@ class Network:
         self._discard(entry.slot)
 
     def _discard(self, slot: int) -> None:
-        self._claim(slot, False)
+        self._claims.remove(slot)
         self._index.remove(slot)
 
     # -- templates -------------------------------------------------------------------------------------
@@ -273,7 +269,7 @@ class Network:
 
     def claimed(self, slots: Ints) -> NDArray[np.bool_]:
         """Which of the slots are transformations'."""
-        return self._mine.take(slots, mode="clip")
+        return self._claims.among(slots)
 
     def bodies(self, message: Message, found: Found) -> list[tuple[int, bytes]]:
         """The entries that make something of a message in which this was found, and what."""

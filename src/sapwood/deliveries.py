@@ -1,0 +1,34 @@
+"""What a broker returns: deliveries, or what a message is to all subscriptions before they are made."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import NamedTuple
+
+from sapwood.engine.matches import Matches
+from sapwood.join.meetings import Meeting, Meetings
+
+
+class Delivery(NamedTuple):
+    """What a subscription gets of a message.
+
+    `message` is the id that the message was published with, or else its number, counted from 1. `body` is the
+    message itself for a filter, and for a transformation what it makes of it: XML in UTF-8. A join gets what
+    it makes of several messages as soon as the last of them is there, and `meeting` tells which, and which
+    of their nodes.
+    """
+
+    subscription: Hashable
+    message: Hashable
+    body: bytes
+    meeting: Meeting | None = None
+
+
+class Answer(NamedTuple):
+    """What a message is to all subscriptions: the filters it matches, and what others make of it."""
+
+    matches: Matches
+    made: list[tuple[int, bytes]]
+    """by the subscription's number, in any order"""
+    joined: Meetings | None = None
+    """what it meets in joins, if there are any"""
