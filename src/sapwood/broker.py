@@ -15,7 +15,7 @@ from types import TracebackType
 import numpy as np
 from numpy.typing import NDArray
 
-from sapwood.deliveries import Answer, Delivery
+from sapwood.deliveries import Answer, Delivery, Published, id_of_copy
 from sapwood.engine.evaluate import Evaluator
 from sapwood.engine.explain import Explanation
 from sapwood.engine.index import Found
@@ -308,9 +308,9 @@ class Broker:
     def _delivered_on(self, meetings: Meetings) -> list[Delivery]:
         """The deliveries of what queries publish, and of what others publish of that, and so on."""
         deliveries: list[Delivery] = []
-        waiting = deque(self._published_by(meetings))
+        waiting = deque(self._numbered(meetings))
         while waiting:
-            stream, name, message, time = waiting.popleft()
+            stream, name, _, message, time = waiting.popleft()
             try:
                 answer, late = self._answer(message, name, stream, time)
             except MessageError as error:
@@ -320,14 +320,20 @@ class Broker:
                 _log.warning("%s: %s", name, late)
             deliveries += self._delivered(answer, message, name)
             if answer.joined is not None:
-                waiting += self._published_by(answer.joined)
+                waiting += self._numbered(answer.joined)
         return deliveries
 
-    def _published_by(self, meetings: Meetings) -> Iterator[tuple[str, str, Message, float]]:
-        """What queries publish, equal ones once: the stream, an id, the message, and when it happened."""
+    def _numbered(self, meetings: Meetings) -> Iterator[Published]:
+        """What queries publish, each with an id of its own."""
+        copies: Counter[str] = Counter()
+        for published in self.published(meetings):
+            copies[published.id] += 1
+            yield published._replace(id=id_of_copy(published.id, copies[published.id]))
+
+    def published(self, meetings: Meetings) -> Iterator[Published]:
+        """What queries publish where messages meet, equal ones once."""
         publishing = [meeting for meeting in meetings if meeting.entry.join.publish]
         publishing.sort(key=lambda meeting: (meeting.entry.number, [r.sequence for r in meeting.records]))
-        copies: Counter[str] = Counter()
         done: set[object] = set()
         for meeting in publishing:
             what = meeting.entry.meaning_key, meeting.records
@@ -335,10 +341,9 @@ class Broker:
                 continue
             done.add(what)
             stream = meeting.entry.join.publish
-            name = f"{stream}({', '.join(map(str, meeting.messages))})"
+            id = f"{stream}({', '.join(map(str, meeting.messages))})"
             for message in meeting.made:
-                copies[name] += 1
-                yield stream, name if copies[name] == 1 else f"{name}#{copies[name]}", message, meeting.time
+                yield Published(stream, id, meeting.entry.number, message, meeting.time)
 
     def answer(
         self, message: Source, id: Hashable = None, *, stream: str = "", time: Moment | None = None

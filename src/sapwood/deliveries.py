@@ -6,6 +6,7 @@ from collections.abc import Hashable
 from typing import NamedTuple
 
 from sapwood.engine.matches import Matches
+from sapwood.engine.reader import Message
 from sapwood.join.meetings import Meeting, Meetings
 
 
@@ -22,6 +23,23 @@ class Delivery(NamedTuple):
     message: Hashable
     body: bytes
     meeting: Meeting | None = None
+
+
+class Published(NamedTuple):
+    """A message that a query publishes."""
+
+    stream: str
+    id: str
+    """made of the stream and of the messages that met, so several may have the same"""
+    query: int
+    """the number of the query that publishes it"""
+    message: Message
+    time: float
+
+
+def id_of_copy(id: str, copy: int) -> str:
+    """The id of one of several published messages that would have the same, counted from 1."""
+    return id if copy == 1 else f"{id}#{copy}"
 
 
 class Answer(NamedTuple):

@@ -29,7 +29,7 @@ class Keeper:
         testimony, alone = joins.testify(self._broker.filters.index.find(message), stream)
         record = Record(id, stream, time, 0, message.data, message.encoding)
         yield from map(told, self._broker.deliveries(joins.single(alone, record), id))
-        arrived = [Kept(record, testimony)]
+        arrived = [Kept((record,), [testimony])]
         while arrived:
             now = arrived.pop(0)
             meetings = joins.meet(now, [pickle.loads(kept) for kept in self._kept])

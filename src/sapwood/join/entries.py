@@ -84,12 +84,16 @@ class Prefix:
         return Meaning(self.join, self.blocks, self.going_on)
 
     @cached_property
-    def keys(self) -> dict[bytes, int]:
-        """The numbers of what goes on, by eight bytes that mean the same in every process."""
+    def name(self) -> bytes:
+        """Eight bytes that stand for it in every process."""
         _, first = going_on(self.join, self.blocks)
-        text = spelling(first)
+        return blake2b(spelling(first).encode(), digest_size=8).digest()
+
+    @cached_property
+    def keys(self) -> dict[int, bytes]:
+        """By the numbers of what goes on, eight bytes that stand for it in every process."""
         return {
-            blake2b(f"{place} {text}".encode(), digest_size=8).digest(): number
+            number: blake2b(b"%d " % place + self.name, digest_size=8).digest()
             for place, number in self.numbers.items()
         }
 

@@ -31,6 +31,7 @@ class Filing:
         self.targets: dict[int, Entry | Prefix] = {}  # of the members that are parts of chains
         self.waiting = Waiting()
         self.prefixes: dict[object, Prefix] = {}
+        self.keys_going_on: dict[bytes, int] = {}  # the numbers of what goes on, by what others call it
         self.watched: dict[int, dict[int, Entry]] = {}  # definition → entries of single blocks
 
     def prefixes_filed(self) -> Iterator[Filed]:
@@ -66,6 +67,7 @@ class Filing:
             numbers = {place: self.numbers.take() for place in places.values()}
             prefix = Prefix(key, join, link + 2, places, numbers, self.numbers.take())
             self.prefixes[key] = prefix
+            self.keys_going_on.update((key, number) for number, key in prefix.keys.items())
             # The last link knows since when its query is there, and sees the first message of all.
             prefix.filed = self._file_link(join, link, before, 0, prefix)
         prefix.uses += 1
@@ -142,6 +144,8 @@ class Filing:
         if prefix.uses:
             return
         del self.prefixes[prefix.key]
+        for name in prefix.keys.values():
+            self.keys_going_on.pop(name, None)
         assert prefix.filed is not None
         self._unfile_link(prefix.filed)
         for number in (*prefix.numbers.values(), prefix.root):

@@ -142,7 +142,7 @@ class Meetings:
         self._met: list[tuple[Met, Ints]] = []
         self._single: list[tuple[int, Record]] = []
         self._chained: dict[tuple[int, Records], None] = {}
-        self.begun: list[tuple[Prefix, Records]] = []
+        self.begun: dict[tuple[Prefix, Records], None] = {}
         """chains that go on from here, if those who asked see to that themselves"""
 
     def __len__(self) -> int:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from math import inf
 
 import numpy as np
@@ -315,6 +315,11 @@ class Joins:
         alone = [number for watched in seen.watched for number in self._filing.watched[watched]]
         return [Testimony(self.witnesses.key(v), value, nodes) for v, value, nodes in seen.witnesses], alone
 
+    @property
+    def going_on(self) -> bool:
+        """Whether what is met may go on: there are chains, or queries that publish."""
+        return bool(self._filing.prefixes) or self._streams.fed
+
     def meet(self, now: Kept, earlier: Sequence[Kept]) -> Meetings:
         """The meetings of a message with some that came before it; `Meetings.begun` are chains that go on.
 
@@ -323,44 +328,42 @@ class Joins:
         meetings = Meetings(self._library, self._entries)
         past = Past(remember=False)
         for kept in earlier:
-            arrival = self._arrival(kept)
-            past.keep(arrival, np.full(len(arrival), inf), -inf)
-        arrival = self._arrival(now)
-        if len(arrival) and len(past):
-            for met in self._met(arrival, past):
-                meetings.begun += meetings.add(met, self._filing.targets)
+            for arrival in self._arrivals(kept):
+                past.keep(arrival, np.full(len(arrival), inf), -inf)
+        for arrival in self._arrivals(now):
+            if len(arrival) and len(past):
+                for met in self._met(arrival, past):
+                    meetings.begun.update(dict.fromkeys(meetings.add(met, self._filing.targets)))
         return meetings
 
     def go_on(self, meetings: Meetings) -> Iterator[Kept]:
         """What chains that have begun have to say to their next links: each is kept like a message."""
         for prefix, records in meetings.begun:
-            keys = {number: key for key, number in prefix.keys.items()}
-            for witnesses in self._witnesses_of(prefix, records, meetings.table.load):
-                testimony = [Testimony(keys[number], value, nodes) for number, value, nodes in witnesses]
-                yield Kept(records[0], testimony, records[1:])
+            ways = [
+                [Testimony(prefix.keys[number], value, nodes) for number, value, nodes in witnesses]
+                for witnesses in self._witnesses_of(prefix, records, meetings.table.load)
+            ]
+            if ways:
+                yield Kept(records, ways, prefix.name)
 
-    def _arrival(self, kept: Kept) -> Arrival:
-        number_of = self._by_key()
-        known = [
-            Witness(number_of[key], value, nodes) for key, value, nodes in kept.testimony if key in number_of
-        ]
-        return Arrival(kept.records, kept.time, kept.sequence, known)
-
-    def _by_key(self) -> Mapping[bytes, int]:
-        known = self.witnesses.by_key()
-        if self._filing.prefixes:
-            known = known.copy()
-            for prefix in self._filing.prefixes.values():
-                known.update(prefix.keys)
-        return known
+    def _arrivals(self, kept: Kept) -> Iterator[Arrival]:
+        number_of = self._filing.keys_going_on if kept.chain else self.witnesses.by_key()
+        for way in kept.ways:
+            known = [Witness(number_of[key], value, nodes) for key, value, nodes in way if key in number_of]
+            yield Arrival(kept.records, kept.time, kept.sequence, known)
 
     def reads(self, stream: str) -> bool:
         """Whether any query reads a stream."""
         return self._streams.read(stream)
 
     def partners(self) -> dict[bytes, Partners]:
-        """What each variable of a pair of blocks is equated with, and for how long it waits."""
-        return partners(self._entries.values(), self.witnesses.key)
+        """What each variable is equated with, and for how long it waits."""
+        going_on = {number: key for key, number in self._filing.keys_going_on.items()}
+
+        def key(number: int) -> bytes:
+            return going_on[number] if number in going_on else self.witnesses.key(number)
+
+        return partners(self._filed(), key)
 
     def single(self, entries: Sequence[int], record: Record) -> Meetings:
         """What single blocks make of a message that meets them."""

@@ -40,6 +40,11 @@ class Streams:
         """Whether any query joins the messages of a stream with others."""
         return self._joined[name] > 0
 
+    @property
+    def fed(self) -> bool:
+        """Whether any query feeds a stream."""
+        return any(self._feeds.values())
+
     def cycle(self, read: Sequence[str], fed: str) -> list[str]:
         """The streams, each feeding the next, by which a query would feed itself; none if it would not."""
         if not fed:

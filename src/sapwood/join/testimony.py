@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from sapwood.join.entries import Entry
+from sapwood.join.entries import Filed
 from sapwood.join.past import Record
 
 
@@ -21,15 +21,13 @@ class Testimony(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A message and what it had to say; or the first of several that a chain has brought together."""
+    """A message, or several that a chain has brought together, and what they have to say."""
 
-    record: Record
-    testimony: list[Testimony]
-    others: tuple[Record, ...] = ()
-
-    @property
-    def records(self) -> tuple[Record, ...]:
-        return self.record, *self.others
+    records: tuple[Record, ...]
+    ways: list[list[Testimony]]
+    """one for a message; for a chain, one for each way to bind what goes on"""
+    chain: bytes = b""
+    """eight bytes that stand for the first blocks of the chain in every process"""
 
     @property
     def time(self) -> float:
@@ -50,11 +48,11 @@ class Partners(NamedTuple):
     """seconds: for messages that are later than its own by more, its value is of no use"""
 
 
-def partners(entries: Iterable[Entry], key: Callable[[int], bytes]) -> dict[bytes, Partners]:
-    """What each variable is equated with in queries over pairs of blocks; `key` tells what to call it."""
+def partners(links: Iterable[Filed], key: Callable[[int], bytes]) -> dict[bytes, Partners]:
+    """What each variable is equated with in some links; `key` tells what to call it."""
     others: dict[bytes, set[bytes]] = {}
     waits: dict[bytes, float] = {}
-    for filed in (filed for entry in entries for filed in entry.filed):
+    for filed in links:
         for pair in filed.graph.pairs:
             left, right = map(key, pair)
             others.setdefault(left, set()).add(right)

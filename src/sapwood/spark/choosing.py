@@ -7,13 +7,7 @@ and one that began with joins goes on with them, even if nobody subscribes to on
 from __future__ import annotations
 
 from sapwood.spark.ledger import Ledger
-from sapwood.spark.population import (
-    FixedPopulation,
-    StoredPopulation,
-    Subscribed,
-    check_joins,
-    joins_in_store,
-)
+from sapwood.spark.population import FixedPopulation, StoredPopulation, Subscribed, joins_in_store
 from sapwood.spark.settings import JoinSettings, Settings, SettingsError
 from sapwood.spark.stateful import check_protobuf
 
@@ -25,16 +19,11 @@ def chosen(settings: Settings, ledger: Ledger) -> tuple[Subscribed, JoinSettings
     limits = settings.matcher_limits()
     given = settings.subscriptions
     if given.store is not None:
-        found, namespaces = joins_in_store(given)
-        joins = _joins(settings, ledger, bool(found), fixed=False)
-        if joins is not None:
-            check_joins(found, namespaces)
+        joins = _joins(settings, ledger, joins_in_store(given.store), fixed=False)
         return StoredPopulation(given.store, limits, joins is not None), joins
     assert given.file is not None
     population = FixedPopulation(given.file, given.namespaces, limits)
-    joins = _joins(settings, ledger, bool(population.joins), fixed=True)
-    check_joins(population.joins, given.namespaces)
-    return population, joins
+    return population, _joins(settings, ledger, population.joining, fixed=True)
 
 
 def _joins(settings: Settings, ledger: Ledger, wanted: bool, fixed: bool) -> JoinSettings | None:

@@ -14,15 +14,14 @@ changes stay in the edition for a while, so that workers that are up to date nev
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 from uuid import uuid4
 
 from sapwood.broker import Broker
+from sapwood.engine.loading import OnError
 
-_log = logging.getLogger(__name__)
 _FEW = 2_000
 """So many changes are always left to the workers to apply."""
 
@@ -57,8 +56,9 @@ class Change:
     def __len__(self) -> int:
         return len(self.removed) + len(self.put)
 
-    def apply(self, broker: Broker) -> None:
-        """Brings a broker from the version before to this one."""
+    def apply(self, broker: Broker, on_error: OnError = lambda id, error: None) -> None:
+        """Brings a broker from the version before to this one. Of a query that the store holds and a broker
+        refuses, `on_error` is told; the others are served."""
         broker.declare(self.namespaces)
         for id in self.removed:
             if id in broker:
@@ -66,18 +66,13 @@ class Change:
         for id in [id for id, _ in self.put if id in broker]:
             broker.unsubscribe(id)
         if not self.since:
-            broker.subscribe_many(self.put, on_error=left_out)
+            broker.subscribe_many(self.put, on_error)
             return
         joins = broker.network_of_joins
         for since in sorted(set(self.since)):
             joins.begin(since)
             begun = [pair for pair, first in zip(self.put, self.since, strict=True) if first == since]
-            broker.subscribe_many(begun, on_error=left_out)
-
-
-def left_out(id: Hashable, error: ValueError) -> None:
-    """What becomes of a query that the store holds and this version refuses: the others are served."""
-    _log.error("subscription %s is left out: %s", id, error)
+            broker.subscribe_many(begun, on_error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +90,8 @@ class Edition:
     """whether subscriptions are called by whole numbers, and so delivered; else by strings"""
     transforming: bool = False
     """whether some of them are transformations, so that what they make is delivered, too"""
+    going_on: bool = False
+    """whether some of them are chains or publish, so that there is more to do in the next batch"""
 
 
 @dataclass(slots=True)
@@ -113,11 +110,11 @@ class Population:
     def __post_init__(self) -> None:
         self._oldest = self.version
 
-    def advance(self, change: Change) -> None:
-        """Goes on to a newer version."""
+    def advance(self, change: Change, on_error: OnError = lambda id, error: None) -> None:
+        """Goes on to a newer version, see `Change.apply`."""
         if change.version <= self.version:
             raise ValueError(f"version {change.version} does not follow version {self.version}")
-        change.apply(self.broker)
+        change.apply(self.broker, on_error)
         self.version = change.version
         self._changes.append(change)
 
@@ -135,6 +132,7 @@ class Population:
             self._oldest,
             self.numeric,
             self.broker.transformations > 0,
+            self.broker.network_of_joins.going_on,
         )
 
     def _behind(self) -> int:

@@ -112,6 +112,6 @@ def _filled(frame: DataFrame, field: StructField) -> Column:
 
 
 def schema_before_body(frame: DataFrame) -> StructType:
-    """The columns of a message but for its body and what comes after it."""
-    fields = frame.schema.fields
-    return StructType(fields[: [field.name for field in fields].index("body")])
+    """The columns of a message but for its body and what comes after it; a published message has some."""
+    fields = frame.schema.fields[: frame.columns.index("body")]
+    return StructType([StructField(field.name, field.dataType) for field in fields])

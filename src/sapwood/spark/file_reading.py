@@ -15,14 +15,13 @@ import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import chain
-from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 import pyarrow as pa
-from pyarrow import fs
 
 from sapwood.errors import RecordError
 from sapwood.records import Context, Record, RecordScanner, message, ranges
+from sapwood.spark.folders import open_file
 
 PARCEL = 8 << 20
 """Bytes of messages that a worker holds at a time, unless one message has more."""
@@ -41,15 +40,6 @@ UNREADABLE = (
 
 Row = tuple[str, int, bytes | None, Any, str | None]
 """path, offset, body, time of change, problem"""
-
-
-def open_file(path: str) -> BinaryIO:
-    """A file by the path or URI that Spark knows it by."""
-    scheme, colon, rest = path.partition(":")
-    if not colon or scheme == "file":
-        return Path("/" + rest.lstrip("/") if colon else path).open("rb")
-    filesystem, inner = fs.FileSystem.from_uri(path)
-    return cast(BinaryIO, filesystem.open_input_file(inner))
 
 
 def open_unpacked(path: str) -> BinaryIO:

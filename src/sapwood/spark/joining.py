@@ -4,8 +4,10 @@ One row in is a message; rows out are of these kinds:
 
     PLAIN    a message that joins have nothing to do with
     TAKEN    one that they take, unless it is too late
+    CHAIN    messages that a chain has brought together in the batch before: see `onward`
     VALUE    one for each distinct value that some query may find in another message
     TICK     one for each Arrow batch, the only one with an event time: what moves the watermark
+    HOLD     one for each bucket, if something comes of earlier batches: from when on all is still of use
 
 The subscriptions are those of the batch (see `posting`). Values travel as digests: two that differ and have
 the same one bring together messages that then do not meet.
@@ -14,10 +16,11 @@ the same one bring together messages that then do not meet.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import blake2b
+from itertools import chain
 from math import ceil, floor, inf
 from typing import Any, NamedTuple
 from zlib import crc32
@@ -34,7 +37,7 @@ from sapwood.join.times import TimePath, seconds
 from sapwood.spark.posting import edition_of
 from sapwood.spark.worker import LiveBroker, few, live_broker
 
-PLAIN, TAKEN, VALUE, TICK = "plain", "taken", "value", "tick"
+PLAIN, TAKEN, CHAIN, VALUE, TICK, HOLD = "plain", "taken", "chain", "value", "tick", "hold"
 FOREVER = 1 << 62
 """milliseconds: for values that some query waits for without end"""
 KEY = 8
@@ -47,7 +50,7 @@ _MESSAGES = 500
 
 ROWS = (
     "bucket INT, kind STRING, name BINARY, value BINARY, t BIGINT, until BIGINT,"
-    " own BINARY, partners BINARY, record BINARY, row BINARY, et TIMESTAMP"
+    " own BINARY, partners BINARY, record BINARY, row BINARY, floor BIGINT, et TIMESTAMP"
 )
 _ARROW = pa.schema(
     [
@@ -61,6 +64,7 @@ _ARROW = pa.schema(
         ("partners", pa.binary()),
         ("record", pa.binary()),
         ("row", pa.binary()),
+        ("floor", pa.int64()),
         ("et", pa.timestamp("us", "UTC")),
     ]
 )
@@ -85,6 +89,8 @@ class Row(NamedTuple):
     """the message, see `packed`"""
     row: bytes = b""
     """its other columns, see `Read`"""
+    floor: int = -1
+    """of what comes of earlier batches: the watermark of the first of them, and so it is not too late"""
     et: int | None = None
 
 
@@ -94,17 +100,32 @@ def bucket_of(key: bytes, buckets: int) -> int:
 
 
 def packed(kept: Kept) -> bytes:
-    """A message and what it has to say, as bytes."""
-    r = kept.record
-    testimony = [tuple(each) for each in kept.testimony]
-    content = (r.id, r.stream, r.time, r.sequence, r.data, r.encoding, testimony)
-    return pickle.dumps(content, pickle.HIGHEST_PROTOCOL)
+    """Messages and what they have to say, as bytes."""
+    records = [(r.id, r.stream, r.time, r.sequence, r.data, r.encoding) for r in kept.records]
+    ways = [[tuple(each) for each in way] for way in kept.ways]
+    return pickle.dumps((records, ways, kept.chain), pickle.HIGHEST_PROTOCOL)
 
 
 def unpacked(data: bytes) -> Kept:
     """What was packed."""
-    *record, testimony = pickle.loads(data)
-    return Kept(Record(*record), [Testimony(*each) for each in testimony])
+    records, ways, chain = pickle.loads(data)
+    said = [[Testimony(*each) for each in way] for way in ways]
+    return Kept(tuple([Record(*each) for each in records]), said, chain)
+
+
+def as_arrow(rows: list[Row]) -> pa.RecordBatch:
+    columns = zip(*rows, strict=True)
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, _ARROW, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=_ARROW)
+
+
+def broker_of_batch(folder: str) -> LiveBroker:
+    """The broker of the batch that this task belongs to."""
+    context = TaskContext.get()
+    assert context is not None
+    batch = context.getLocalProperty("streaming.sql.batchId")
+    assert batch is not None
+    return live_broker(edition_of(folder, batch))
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,35 +145,22 @@ class Read:
     buckets: int
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        context = TaskContext.get()
-        assert context is not None
-        batch = context.getLocalProperty("streaming.sql.batchId")
-        assert batch is not None
-        live = live_broker(edition_of(self.folder, batch))
+        live = broker_of_batch(self.folder)
         path = TimePath(self.time, live.broker.filters.namespaces) if self.time is not None else None
         reader = _Reader(live, self.stream, path, self.buckets)
         for messages in batches:
             for start in range(0, messages.num_rows, _MESSAGES):
-                yield _as_arrow(list(reader.rows(messages.slice(start, _MESSAGES))))
-
-
-def _as_arrow(rows: list[Row]) -> pa.RecordBatch:
-    columns = zip(*rows, strict=True)
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, _ARROW, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=_ARROW)
+                yield as_arrow(list(reader.rows(messages.slice(start, _MESSAGES))))
 
 
 class _Reader:
     """Reads the messages of one task."""
 
     def __init__(self, live: LiveBroker, stream: str, path: TimePath | None, buckets: int) -> None:
-        self._live = live
+        self._speaker = Speaker(live, buckets)
         self._stream = stream
         self._path = path
-        self._buckets = buckets
-        self._joins = live.broker.network_of_joins
         self._index = live.broker.filters.index
-        self._concerned = self._joins.reads(stream)
 
     def rows(self, messages: pa.RecordBatch) -> Iterator[Row]:
         *others, bodies, problems, times = messages.columns
@@ -170,42 +178,12 @@ class _Reader:
         self, values: tuple[Any, ...], body: bytes | str | None, problem: str | None, given: datetime | None
     ) -> tuple[list[Row], float | None]:
         """The rows of a message, and when it happened."""
-        name = f"{self._stream}\0{values[0]}".encode("utf-8", "surrogatepass")
-        if body is None or problem is not None:
-            return [self._plain(name, values, body, problem)], None
-        message = Message(body)
-        try:
-            found = self._index.find(message)
-            time = self._when(message, found.evaluator, given)
-            if not self._concerned:
-                return [self._plain(name, values, body, None)], time
-            testimony, alone = self._joins.testify(found, self._stream)
-        except MessageError as error:
-            # of a message that is refused, whoever serves the others says why and where
-            told = error.reason if error.line is None else None
-            return [self._plain(name, values, body, told)], None
-        record = Record(values[0], self._stream, time, self._live.version, message.data, message.encoding)
-        spoken = self._spoken(name, testimony, time)
-        row = Row(
-            bucket_of(name, self._buckets),
-            TAKEN,
-            name,
-            t=floor(time * 1000),
-            until=max((row.until for row in spoken), default=-1),
-            record=packed(Kept(record, testimony)),
-            row=pickle.dumps((values, None, alone)),
+        message = Message(body) if body is not None else None
+        if message is None or problem is not None:
+            return [self._speaker.plain(self._stream, values, message, problem)], None
+        return self._speaker.message(
+            self._stream, values, message, lambda evaluator: self._when(message, evaluator, given)
         )
-        return [row, *spoken], time
-
-    def _plain(
-        self, name: bytes, values: tuple[Any, ...], body: bytes | str | None, problem: str | None
-    ) -> Row:
-        record = b""
-        if body is not None:
-            message = Message(body)
-            record = packed(Kept(Record(values[0], "", 0.0, 0, message.data, message.encoding), []))
-        row = pickle.dumps((values, problem, []))
-        return Row(bucket_of(name, self._buckets), PLAIN, name, record=record, row=row)
 
     def _when(self, message: Message, evaluator: Evaluator | None, given: datetime | None) -> float:
         if self._path is None:
@@ -219,11 +197,61 @@ class _Reader:
             raise MessageError(f"it says that it happened beyond the year 9999: {time:g}")
         return time
 
-    def _spoken(self, name: bytes, testimony: list[Testimony], time: float) -> list[Row]:
-        """The values that may be found in other messages."""
+
+class Speaker:
+    """Makes the rows of messages, and of what chains have brought together."""
+
+    def __init__(self, live: LiveBroker, buckets: int) -> None:
+        self._live = live
+        self._buckets = buckets
+        self._joins = live.broker.network_of_joins
+        self._index = live.broker.filters.index
+
+    def message(
+        self,
+        stream: str,
+        values: tuple[Any, ...],
+        message: Message,
+        when: Callable[[Evaluator | None], float],
+        held: int = -1,
+    ) -> tuple[list[Row], float | None]:
+        """The rows of a message, and when it happened."""
+        try:
+            found = self._index.find(message)
+            time = when(found.evaluator)
+            if not self._joins.reads(stream):
+                return [self.plain(stream, values, message, None)], time
+            testimony, alone = self._joins.testify(found, stream)
+        except MessageError as error:
+            # of a message that is refused, whoever serves the others says why and where
+            told = error.reason if error.line is None else None
+            return [self.plain(stream, values, message, told)], None
+        record = Record(values[0], stream, time, self._live.version, message.data, message.encoding)
+        row = pickle.dumps((values, None, alone))
+        return self.kept(TAKEN, _name(stream, values[0]), Kept((record,), [testimony]), row, held), time
+
+    def plain(
+        self, stream: str, values: tuple[Any, ...], message: Message | None, problem: str | None
+    ) -> Row:
+        """The row of a message that joins have nothing to do with."""
+        name, record = _name(stream, values[0]), b""
+        if message is not None:
+            record = packed(Kept((Record(values[0], "", 0.0, 0, message.data, message.encoding),), []))
+        row = pickle.dumps((values, problem, []))
+        return Row(bucket_of(name, self._buckets), PLAIN, name, record=record, row=row)
+
+    def kept(self, kind: str, name: bytes, kept: Kept, row: bytes, held: int) -> list[Row]:
+        """The rows of what is to be kept: itself, and the values that may be found in other messages."""
+        t, spoken = floor(kept.time * 1000), self._spoken(name, kept, held)
+        until = max((row.until for row in spoken), default=-1)
+        bucket = bucket_of(name, self._buckets)
+        itself = Row(bucket, kind, name, t=t, until=until, record=packed(kept), row=row, floor=held)
+        return [itself, *spoken]
+
+    def _spoken(self, name: bytes, kept: Kept, held: int) -> list[Row]:
         by_value: dict[str, dict[bytes, Partners]] = {}
         partners = self._live.partners
-        for variable, value, _ in testimony:
+        for variable, value, _ in chain.from_iterable(kept.ways):
             found = partners.get(variable)
             if found is not None:
                 by_value.setdefault(value, {})[variable] = found
@@ -237,10 +265,15 @@ class _Reader:
                 VALUE,
                 name,
                 key,
-                floor(time * 1000),
-                FOREVER if wait == inf else ceil((time + wait) * 1000),
+                floor(kept.time * 1000),
+                FOREVER if wait == inf else ceil((kept.time + wait) * 1000),
                 b"".join(sorted(variables)),
                 b"".join(sorted(others)),
+                floor=held,
             )
             rows.append(row)
         return rows
+
+
+def _name(stream: str, id: str) -> bytes:
+    return f"{stream}\0{id}".encode("utf-8", "surrogatepass")

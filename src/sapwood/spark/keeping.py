@@ -4,7 +4,8 @@
     Bodies    message → all of it                    adds to each pair the older message
 
 Their keys are buckets, not values, because Spark takes its time for each key; values and messages are keys of
-maps within. What no message can reach any more is dropped when the watermark has passed it, by slots of time.
+maps within. What no message can reach any more is dropped when the watermark has passed it, by slots of time;
+while something goes on that came of an earlier batch, by the watermark of that batch.
 A value that very many messages have is kept in chunks, so that another message adds to the last one only.
 """
 
@@ -25,7 +26,7 @@ from pyspark.sql.streaming.stateful_processor import (
 )
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StructField, StructType
 
-from sapwood.spark.joining import FOREVER, KEY, TAKEN, TICK, VALUE, bucket_of
+from sapwood.spark.joining import CHAIN, FOREVER, HOLD, KEY, TAKEN, TICK, VALUE, bucket_of
 
 PAIR, LATE = "pair", "late"
 PARTS = (
@@ -58,6 +59,7 @@ class _Keeping(StatefulProcessor):
         self._kept = handle.getMapState("kept", _PLACE, _BLOB)
         self._due = handle.getMapState("due", _SLOT, _BLOB)
         self._swept: set[Any] = set()
+        self._floor = FOREVER
 
     def close(self) -> None:
         pass
@@ -71,6 +73,10 @@ class _Keeping(StatefulProcessor):
 
     def drop(self, key: bytes, chunk: int = 0) -> None:
         self._kept.removeKey((key, chunk))
+
+    def hold(self, floor: int) -> None:
+        """In this batch, drops nothing that is of use from this time on."""
+        self._floor = min(self._floor, floor)
 
     def remember(self, used: Iterable[tuple[int, bytes]], timers: TimerValues) -> None:
         """Of keys, when something may be dropped: once the watermark is past these times."""
@@ -91,6 +97,10 @@ class _Keeping(StatefulProcessor):
             watermark = timerValues.getCurrentWatermarkInMs()
             places = self._due.keys()
             past = [place for place in places if place[0] * _SLOT_LENGTH <= watermark]
+            if watermark > self._floor:  # and as soon as the watermark goes on, the rest
+                self._handle.registerTimer(watermark + 1)
+                watermark = self._floor
+                past = [place for place in past if place[0] * _SLOT_LENGTH <= watermark]
             for place in past:
                 found = self._due.getValue(place)
                 for used in pickle.loads(bytes(found[0])) if found is not None else ():
@@ -173,16 +183,19 @@ class Strings(_Keeping):
         self, frames: Iterator[pd.DataFrame], watermark: int, values: dict[bytes, list[tuple[Entry, bytes]]]
     ) -> Iterator[tuple[Any, ...]]:
         """The messages; values are put where they belong."""
-        names = ["kind", "name", "value", "t", "until", "own", "partners", "record", "row"]
-        for kind, name, value, t, until, own, partners, record, row in _tuples(frames, names):
-            late = watermark > 0 and t < watermark
+        names = ["bucket", "kind", "name", "value", "t", "until", "own", "partners", "record", "row", "floor"]
+        for bucket, kind, name, value, t, until, own, partners, record, row, floor in _tuples(frames, names):
+            late = floor < 0 and watermark > 0 and t < watermark
             if kind == VALUE:
                 if not late:
                     values.setdefault(value, []).append((Entry(t, name, until, own), partners))
+            elif kind == HOLD:
+                self.hold(floor)
+                yield bucket, kind, name, b"", t, until, record, row, floor
             elif kind != TICK:
                 kind = LATE if late and kind == TAKEN else kind
-                bucket = bucket_of(name, self.buckets)
-                yield bucket, kind, name, b"", t, until, record, row, max(watermark, 0)
+                since = floor if floor >= 0 else max(watermark, 0)
+                yield bucket, kind, name, b"", t, until, record, row, since
 
     def _pairs(self, values: dict[bytes, list[tuple[Entry, bytes]]]) -> Iterator[tuple[Any, ...]]:
         """Pairs of an older and a newer message, each once."""
@@ -262,8 +275,11 @@ class Bodies(_Keeping):
             if kind == PAIR:
                 pairs.setdefault(name, set()).add(newer)
                 continue
+            if kind == HOLD:
+                self.hold(watermark)
+                continue
             yield kind, name, b"", record, row, watermark
-            if kind == TAKEN and until >= 0:
+            if kind in (TAKEN, CHAIN) and until >= 0:
                 self.put(name, pickle.dumps((until, record)))
                 kept.append((until, name))
 

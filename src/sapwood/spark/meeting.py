@@ -6,7 +6,7 @@ Rows are those of `keeping.OUT`: messages, and pairs of a newer message's name w
 from __future__ import annotations
 
 import pickle
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -16,11 +16,15 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from sapwood.broker import Broker
 from sapwood.deliveries import Delivery
+from sapwood.join.meetings import Meetings
+from sapwood.join.network import Joins
 from sapwood.join.testimony import Kept
 from sapwood.spark.edition import Edition
 from sapwood.spark.joining import unpacked
 from sapwood.spark.keeping import LATE, PAIR
+from sapwood.spark.onward import ONWARD, Going, chained, published
 from sapwood.spark.worker import live_broker
 
 _ROWS, _BYTES = 2_000, 32 << 20
@@ -99,7 +103,7 @@ class Restore:
     def _body(self, record: bytes) -> bytes | str | None:
         if not record:
             return None
-        data = unpacked(record).record.data
+        data = unpacked(record).records[0].data
         return data.decode("utf-8", "surrogatepass") if self.text else data
 
 
@@ -135,7 +139,8 @@ class _Older:
 @dataclass(frozen=True, slots=True)
 class Meet:
     """A function for `mapInArrow`: rows in the order of their names; out, a row for each delivery of a join:
-    the columns of the newer message, the subscription, the body and the messages that met."""
+    the columns of the newer message, the subscription, the body and the messages that met. What goes on to
+    the next batch has a row with null for these three, and itself in a further column."""
 
     edition: Edition
     types: list[pa.DataType]
@@ -143,27 +148,45 @@ class Meet:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         broker = live_broker(self.edition).broker
-        joins = broker.network_of_joins
-        columns = _Columns([*self.types, pa.string(), pa.string(), pa.list_(pa.string())])
-        older = _Older()
-        for _, group in groupby(_rows(batches), key=itemgetter(1)):
-            rows = list(group)
-            earlier = [older.get(row) for row in rows if row.kind == PAIR]
-            for row in rows:
-                if row.kind == PAIR:
-                    continue
-                values, _, alone = pickle.loads(row.row)
-                others = earlier if row.kind != LATE else []  # single blocks do not care for time
-                if not alone and not others:
-                    continue
-                now = unpacked(row.record)
-                for meetings in (joins.single(alone, now.record), joins.meet(now, others)):
-                    for delivery in broker.deliveries(meetings, now.record.id):
-                        columns.add((*values, *_delivered(delivery)), len(delivery.body))
-                        if columns.enough:
-                            yield columns.take()
+        columns = _Columns([*self.types, pa.string(), pa.string(), pa.list_(pa.string()), ONWARD])
+        for row, values, meetings in _meetings(_rows(batches), broker.network_of_joins):
+            for delivery in broker.deliveries(meetings, None):
+                columns.add((*values, *_delivered(delivery), None), len(delivery.body))
+                if columns.enough:
+                    yield columns.take()
+            for going in _going_on(row, values, meetings, broker):
+                columns.add((*values, None, None, None, going._asdict()), len(going.record))
+                if columns.enough:
+                    yield columns.take()
         if len(columns):
             yield columns.take()
+
+
+def _meetings(rows: Iterator[_Row], joins: Joins) -> Iterator[tuple[_Row, tuple[Any, ...], Meetings]]:
+    """What each message, or what a chain has brought together, meets; with its row and columns."""
+    older = _Older()
+    for _, group in groupby(rows, key=itemgetter(1)):
+        together = list(group)
+        earlier = [older.get(row) for row in together if row.kind == PAIR]
+        for row in together:
+            if row.kind == PAIR:
+                continue
+            values, _, alone = pickle.loads(row.row)
+            now = unpacked(row.record) if alone or earlier else None
+            if now is not None and alone:
+                yield row, values, joins.single(alone, now.records[0])
+            if now is not None and earlier and row.kind != LATE:  # for which only single blocks do not care
+                yield row, values, joins.meet(now, earlier)
+
+
+def _going_on(row: _Row, values: tuple[Any, ...], meetings: Meetings, broker: Broker) -> Iterator[Going]:
+    floor = row.watermark if row.kind != LATE else -1
+    pieces: Counter[int] = Counter()
+    for made in broker.published(meetings):
+        pieces[made.query] += 1
+        yield published(made, pieces[made.query], floor)
+    for kept in broker.network_of_joins.go_on(meetings):
+        yield chained(kept, floor, values)
 
 
 def _delivered(delivery: Delivery) -> tuple[str, str | None, list[Any]]:

@@ -23,7 +23,6 @@ from dataclasses import replace
 from threading import Event, Lock
 from typing import Any
 
-from pyspark import StorageLevel
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -31,6 +30,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from sapwood.spark.choosing import chosen
 from sapwood.spark.feeding import Source, Sources
 from sapwood.spark.ledger import Ledger
+from sapwood.spark.onward import Onward
 from sapwood.spark.posting import Post
 from sapwood.spark.serving import Outcome, Server
 from sapwood.spark.settings import AVAILABLE_NOW, BATCH, Settings
@@ -63,9 +63,9 @@ class Pipeline:
         self._joining: JoiningStream | None = None
         if joins is not None:
             check_times(self._source, self._population.namespaces)
-            posted = f"{settings.run.checkpoint}/sapwood/posted"
-            self._joining = JoiningStream(self._source, joins, posted)
-            self._post = Post(posted)
+            own = f"{settings.run.checkpoint}/sapwood"
+            self._post = Post(f"{own}/posted")
+            self._joining = JoiningStream(self._source, joins, self._post.folder, Onward(f"{own}/onward"))
         self._query: StreamingQuery | None = None
         self._serving = Lock()
         self._stopping = Event()
@@ -182,12 +182,8 @@ class Pipeline:
         edition = self._population.edition(self._post, version)
         self._post.put(number, edition)
         kept = rows_kept(self._query)
-        batch = batch.persist(StorageLevel.DISK_ONLY)  # or everything that is written runs the plan again
-        try:
-            messages, joined = self._joining.split(batch, edition)
+        with self._joining.serving(batch, edition, number) as (messages, joined):
             outcome = self._server.serve(messages, edition, len(self._population), number, joined)
-        finally:
-            batch.unpersist()
         return replace(outcome, kept=kept)
 
     def _keep_again(self, batch: DataFrame, number: int) -> None:

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from typing import Protocol
 
 from sapwood.broker import Broker
 from sapwood.engine import Limits
-from sapwood.errors import QueryError
 from sapwood.files import read_queries
-from sapwood.lang.xscl import compile_join, is_join
-from sapwood.spark.edition import Carrier, Change, Edition, Population, left_out
-from sapwood.spark.settings import SettingsError, SubscriptionSettings
+from sapwood.lang.xscl import is_join
+from sapwood.spark.edition import Carrier, Change, Edition, Population
 from sapwood.store import SubscriptionStore
 from sapwood.store.languages import XSCL, check_query, language_of
 
 _log = logging.getLogger(__name__)
+_NOT_JOINING = ValueError(
+    "it joins messages, and this pipeline does not: give it a table [joins] and a new checkpoint"
+)
 _BEGINNING = 0
 """the version of a store that nothing was put into yet"""
 
@@ -66,7 +67,7 @@ class StoredPopulation:
         if self._population is None:
             self._population = self._compiled(version)
         elif self._population.version < version:
-            self._population.advance(self._change(self._population.version, version))
+            self._population.advance(self._change(self._population.version, version), self._leave_out)
         return self._population.issue(context)
 
     def _compiled(self, version: int) -> Population:
@@ -74,13 +75,9 @@ class StoredPopulation:
         broker = Broker(self._declared, self._limits)
         if self._joining:
             put, since = self._begun(_BEGINNING, version)
-            Change(version, put=put, since=since).apply(broker)
+            Change(version, put=put, since=since).apply(broker, self._leave_out)
             return Population(broker, version)
-        broker.subscribe_many(self._store.at(version), on_error=left_out)
-        if broker.joins:
-            for id, query in self._store.at(version):
-                if id in broker and not self._servable([(id, query)]):
-                    broker.unsubscribe(id)
+        broker.subscribe_many(self._servable(self._store.at(version)), self._leave_out)
         return Population(broker, version)
 
     def _change(self, since: int, until: int) -> Change:
@@ -105,18 +102,19 @@ class StoredPopulation:
         put = tuple(self._servable((id, query) for id, query, _ in begun))
         return put, tuple(first[id] for id, _ in put)
 
-    def _servable(self, pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-        """Those that can be served; the others are put on record."""
-        served = []
+    def _servable(self, pairs: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+        """Those that this pipeline serves; the others are put on record."""
         for id, query in pairs:
-            reason = refusal(query, self._joining, self._declared)
-            if reason is None:
+            if self._joining or not is_join(query):
                 self.left_out.pop(id, None)
-                served.append((id, query))
-            elif self.left_out.get(id) != reason:
-                self.left_out[id] = reason
-                _log.error("subscription %s is left out: %s", id, reason)
-        return served
+                yield id, query
+            else:
+                self._leave_out(id, _NOT_JOINING)
+
+    def _leave_out(self, id: Hashable, reason: ValueError) -> None:
+        if self.left_out.get(str(id)) != str(reason):
+            self.left_out[str(id)] = str(reason)
+            _log.error("subscription %s is left out: %s", id, reason)
 
     def __len__(self) -> int:
         return len(self._population.broker) if self._population is not None else 0
@@ -145,12 +143,9 @@ class FixedPopulation:
         return self._population.issue(context)
 
     @property
-    def joins(self) -> list[tuple[str, str]]:
-        """The queries that join messages."""
-        broker = self._population.broker
-        if not broker.joins:
-            return []
-        return [(str(id), broker.query(id)) for id in broker if is_join(broker.query(id))]
+    def joining(self) -> bool:
+        """Whether there are queries that join messages."""
+        return self._population.broker.joins > 0
 
     def __len__(self) -> int:
         return len(self._population.broker)
@@ -167,42 +162,7 @@ def _queries(path: str, namespaces: Mapping[str, str]) -> Iterator[tuple[str, st
         yield str(query.id), query.text
 
 
-# -- joins -------------------------------------------------------------------------------------------------
-
-
-def joins_in_store(settings: SubscriptionSettings) -> tuple[list[tuple[str, str]], dict[str, str]]:
-    """The active queries of a store that join messages, and its namespaces."""
-    assert settings.store is not None
-    with SubscriptionStore(settings.store, create=False) as store:
-        found = [(s.id, s.query) for s in store.subscriptions(active=True, language=XSCL)]
-        return found, store.namespaces
-
-
-def check_joins(joins: Iterable[tuple[str, str]], namespaces: Mapping[str, str]) -> None:
-    """SettingsError that names the first of the queries that Spark cannot serve."""
-    for id, query in joins:
-        reason = refusal(query, True, namespaces)
-        if reason is not None:
-            raise SettingsError(f"subscription {id}: {reason}")
-
-
-def refusal(query: str, joining: bool, namespaces: Mapping[str, str]) -> str | None:
-    """Why a query cannot be served on Spark, though it is right; None if it can."""
-    if not is_join(query):
-        return None
-    if not joining:
-        return "it joins messages, and this pipeline does not: give it a table [joins] and a new checkpoint"
-    try:
-        join = compile_join(query, namespaces)
-    except QueryError:
-        return None  # which is found out where it is subscribed
-    if len(join.blocks) > 2:
-        return (
-            f"it joins {len(join.blocks)} messages, and on Spark a query joins two;"
-            " in one process a Broker joins any number"
-        )
-    if join.publish:
-        return (
-            f"PUBLISH {join.publish}: on Spark queries do not publish; in one process, with a Broker, they do"
-        )
-    return None
+def joins_in_store(location: str) -> bool:
+    """Whether there are active queries in a store that join messages."""
+    with SubscriptionStore(location, create=False) as store:
+        return any(True for _ in store.subscriptions(active=True, language=XSCL))

@@ -12,14 +12,10 @@ from __future__ import annotations
 
 import pickle
 from dataclasses import dataclass
-from pathlib import Path
-from typing import BinaryIO, cast
 from uuid import uuid4
 
-from pyarrow import fs
-
 from sapwood.spark.edition import Edition
-from sapwood.spark.file_reading import open_file
+from sapwood.spark.folders import make_empty, open_file, open_new, remove_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +30,7 @@ class PostedBase:
             return file.read()
 
     def destroy(self) -> None:
-        _remove(self.path)
+        remove_file(self.path)
 
 
 class Post:
@@ -43,23 +39,23 @@ class Post:
     def __init__(self, folder: str) -> None:
         """Takes the folder over; what an earlier run has left in it is gone."""
         self.folder = folder
-        _make_empty(folder)
+        make_empty(folder)
         self._last: str | None = None
 
     def broadcast(self, value: bytes) -> PostedBase:
         """Lets workers get at bytes."""
         base = PostedBase(f"{self.folder}/base-{uuid4().hex}")
-        with _open_new(base.path) as file:
+        with open_new(base.path) as file:
             file.write(value)
         return base
 
     def put(self, batch: int, edition: Edition) -> None:
         """Lets the tasks of a batch know their edition."""
         path = f"{self.folder}/{batch}"
-        with _open_new(path) as file:
+        with open_new(path) as file:
             pickle.dump(edition, file, pickle.HIGHEST_PROTOCOL)
         if self._last is not None and self._last != path:
-            _remove(self._last)
+            remove_file(self._last)
         self._last = path
 
 
@@ -69,42 +65,3 @@ def edition_of(folder: str, batch: str) -> Edition:
         edition = pickle.load(file)
     assert isinstance(edition, Edition)
     return edition
-
-
-# -- files, of this machine or others ----------------------------------------------------------------------
-
-
-def _local(path: str) -> Path | None:
-    scheme, colon, rest = path.partition(":")
-    if not colon or scheme == "file":
-        return Path("/" + rest.lstrip("/") if colon else path)
-    return None
-
-
-def _make_empty(folder: str) -> None:
-    local = _local(folder)
-    if local is not None:
-        local.mkdir(parents=True, exist_ok=True)
-        for file in local.iterdir():
-            file.unlink()
-        return
-    filesystem, inner = fs.FileSystem.from_uri(folder)
-    filesystem.create_dir(inner, recursive=True)
-    filesystem.delete_dir_contents(inner)
-
-
-def _open_new(path: str) -> BinaryIO:
-    local = _local(path)
-    if local is not None:
-        return local.open("wb")
-    filesystem, inner = fs.FileSystem.from_uri(path)
-    return cast(BinaryIO, filesystem.open_output_stream(inner))
-
-
-def _remove(path: str) -> None:
-    local = _local(path)
-    if local is not None:
-        local.unlink(missing_ok=True)
-        return
-    filesystem, inner = fs.FileSystem.from_uri(path)
-    filesystem.delete_file(inner)

@@ -1,8 +1,9 @@
 """A stream whose messages are joined: its plan, and what comes of a batch.
 
     sources ── Read ──► rows ── Strings ──► pairs of names ── Bodies ──► messages and pairs ──► foreachBatch
-                                   │ values                      │ messages
-                                   └───── kept from batch to batch, with the checkpoint ─────┘
+                         ▲         │ values                      │ messages                          │
+                         │         └───── kept from batch to batch, with the checkpoint ─────┘       │
+                         └───────────────────── what goes on to the next batch ──────────────────────┘
 
 Of several sources, each has a watermark of its own, and the whole stream has that of the slowest, or of the
 fastest. Which messages are too late is decided by the watermark that Spark has written down for the batch, so
@@ -18,9 +19,10 @@ from functools import reduce
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import ArrayType, BinaryType, StringType, StructField, StructType
 
@@ -28,10 +30,11 @@ from sapwood.errors import SapwoodError
 from sapwood.join.times import TimePath
 from sapwood.spark.edition import Edition
 from sapwood.spark.feeding import Sources, alike, schema_before_body
-from sapwood.spark.joining import PLAIN, ROWS, TAKEN, Read
+from sapwood.spark.joining import CHAIN, PLAIN, ROWS, TAKEN, Read
 from sapwood.spark.keeping import LATE, OUT, PAIR, PARTS, Bodies, Strings
 from sapwood.spark.matching import PROBLEM
 from sapwood.spark.meeting import Meet, Restore
+from sapwood.spark.onward import ONWARD, Onward
 from sapwood.spark.serving import LATENESS, Joined
 from sapwood.spark.settings import JoinSettings, SettingsError
 
@@ -43,6 +46,7 @@ _CONFIG = {
     # a batch of nothing only drops what is of no use; the next one with messages does so, too
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
 }
+_GOING = "_onward"
 _POLICY = "spark.sql.streaming.multipleWatermarkPolicy"
 
 
@@ -71,13 +75,14 @@ class JoiningStream:
 
     sources: Sources
     settings: JoinSettings
-    folder: str
-    """where editions are posted"""
+    posted: str
+    """where editions are"""
+    onward: Onward
     _columns: StructType = field(default_factory=StructType)
     _text: bool = False
 
     def open(self, spark: SparkSession) -> DataFrame:
-        """The stream of which a batch is to be given to `split`."""
+        """The stream of which each batch is to be given to `serving`."""
         _quieten(spark)
         frames = []
         for source in self.sources.each:
@@ -91,11 +96,13 @@ class JoiningStream:
             raise SettingsError("source.keep: the deliveries of joins have a column 'messages'; rename yours")
         self._text = isinstance(frames[0].schema["body"].dataType, StringType)
         rows = [self._rows(number, frame) for number, frame in enumerate(frames)]
+        # which has no event time, so the watermark does not wait for it
+        rows.append(self.onward.open(spark, self.posted, self._columns, self.settings.buckets))
         return self._kept(reduce(DataFrame.union, rows))
 
     def _rows(self, number: int, messages: DataFrame) -> DataFrame:
         given = self.sources.each[number].settings
-        read = Read(self.folder, given.stream or "", given.time, self.settings.buckets)
+        read = Read(self.posted, given.stream or "", given.time, self.settings.buckets)
         # mapInArrow takes a name with a dot for a path, so it gets numbers
         numbered = messages.toDF(*(f"_{place}" for place in range(len(messages.columns))))
         lateness = round(self.settings.lateness_seconds * 1000)
@@ -108,24 +115,51 @@ class JoiningStream:
         )
         return parts.groupBy("bucket").transformWithStateInPandas(Bodies(buckets), OUT, "Append", "EventTime")
 
-    def split(self, batch: DataFrame, edition: Edition) -> tuple[DataFrame, Joined]:
-        """The messages of a batch, and what joins make of them. The batch should be persisted."""
-        columns = self._columns.fields
-        types: list[pa.DataType] = list(to_arrow_schema(self._columns, timezone="UTC").types)
+    @contextmanager
+    def serving(self, batch: DataFrame, edition: Edition, number: int) -> Iterator[tuple[DataFrame, Joined]]:
+        """The messages of a batch, and what joins make of them. Once that is delivered, what goes on to the
+        next batch is put away."""
+        batch = batch.persist(StorageLevel.DISK_ONLY)  # or everything that is written runs the plan again
+        met = self._met(batch, edition)
+        if edition.going_on:
+            met = met.persist(StorageLevel.DISK_ONLY)
+        count = Observation()
+        delivered = met.observe(count, F.count(_GOING).alias("going")).filter(F.col(_GOING).isNull())
+        messages = self._messages(batch)
+        try:
+            late = messages.filter(F.col(LATENESS).isNotNull()).drop(PROBLEM)
+            yield messages, Joined(delivered.drop(_GOING), late)
+            if edition.going_on and count.get["going"]:
+                going = met.filter(F.col(_GOING).isNotNull()).select(f"{_GOING}.*")
+                self.onward.write(going, number)
+        finally:
+            met.unpersist()
+            batch.unpersist()
+
+    def _messages(self, batch: DataFrame) -> DataFrame:
+        """All messages, those that joins have nothing to do with, too."""
         body = StructField("body", StringType() if self._text else BinaryType())
         texts = [StructField(name, StringType()) for name in (PROBLEM, LATENESS)]
         whole = batch.filter(F.col("kind").isin(PLAIN, TAKEN, LATE))
-        messages = whole.mapInArrow(Restore(types, self._text), StructType([*columns, body, *texts]))
+        restored = StructType([*self._columns.fields, body, *texts])
+        return whole.mapInArrow(Restore(self._types, self._text), restored)
+
+    def _met(self, batch: DataFrame, edition: Edition) -> DataFrame:
+        """The deliveries of joins, and what goes on."""
         made = [
             StructField("subscription", StringType()),
             StructField("body", StringType()),
             StructField("messages", ArrayType(StringType())),
+            StructField(_GOING, from_arrow_type(ONWARD)),
         ]
-        together = batch.filter(F.col("kind").isin(TAKEN, LATE, PAIR)).repartition("name")
-        met = together.sortWithinPartitions("name").mapInArrow(
-            Meet(edition, types), StructType([*columns, *made])
+        together = batch.filter(F.col("kind").isin(TAKEN, CHAIN, LATE, PAIR)).repartition("name")
+        return together.sortWithinPartitions("name").mapInArrow(
+            Meet(edition, self._types), StructType([*self._columns.fields, *made])
         )
-        return messages, Joined(met, messages.filter(F.col(LATENESS).isNotNull()).drop(PROBLEM))
+
+    @property
+    def _types(self) -> list[pa.DataType]:
+        return list(to_arrow_schema(self._columns, timezone="UTC").types)
 
 
 def _quieten(spark: SparkSession) -> None:
