@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 from sapwood import Broker, Delivery
 from sapwood.engine.reader import Message as Source
 from sapwood.join.past import Record
-from sapwood.lang.xscl import is_join
+from sapwood.lang.xscl import compile_join, is_join
 from sapwood.store import NewSubscription, SubscriptionStore
 from tests.join_queries import NAMESPACES, written
 from tests.join_strategies import random_message, random_query
@@ -83,12 +83,12 @@ PUBLISHING = {
     "joins that": "R//*->x[.//a->p] JOIN{p = q, 30 s} S//*->y[.//a->q]",
     "gets it": "/joined/a",
     "makes of it": "for $j in /joined return <got>{$j//b}</got>",
-    "four": (
-        "S//*->x[.//b->p] FOLLOWED BY{p = q, 2 s} T//*->y[.//b->q] FOLLOWED BY{q = r, 2 s} S//*->z[.//b->r]"
-        " FOLLOWED BY{r = s, 2 s} T//*->u[.//b->s]"
+    "five": (
+        "S//*->x[.//b->p] JOIN{p = q, 2 s} T//*->y[.//b->q] FOLLOWED BY{q = r, 2 s} S//*->z[.//b->r]"
+        " JOIN{p = s, 2 s} T//*->u[.//b->s] JOIN{r = t, 2 s} S//*->v[.//b->t]"
     ),
 }
-"""What goes on for up to three batches."""
+"""What goes on for up to four batches."""
 
 
 class Told(NamedTuple):
@@ -128,6 +128,11 @@ def random_population(rng: Random, count: int) -> dict[str, str]:
         "made": "for $b in //b return <got>{$b}</got>",
     }
     return found | twice | others
+
+
+def goes_on(query: str) -> bool:
+    """Whether there is more to do in the batches after that in which messages meet."""
+    return is_join(query) and len(compile_join(query, NAMESPACES).blocks) > 2
 
 
 @dataclass

@@ -40,6 +40,8 @@ _OUT = ["kind", "name", "older", "record", "row", "watermark"]
 _PLACE = StructType([StructField("key", BinaryType()), StructField("chunk", IntegerType())])
 _SLOT = StructType([StructField("slot", LongType()), StructField("batch", LongType())])
 _BLOB = StructType([StructField("blob", BinaryType())])
+_HELD = (-1, 0)
+"""a slot for none: there is something to be dropped, though its timer is gone"""
 _SLOT_LENGTH = 60_000
 """milliseconds: what is of no use any more is dropped so much later at most"""
 _CHUNK = 128
@@ -93,20 +95,27 @@ class _Keeping(StatefulProcessor):
         self, key: Any, timerValues: TimerValues, expiredTimerInfo: ExpiredTimerInfo
     ) -> Iterator[pd.DataFrame]:
         if key not in self._swept:  # once for all timers of a batch
-            self._swept.add(key)
-            watermark = timerValues.getCurrentWatermarkInMs()
-            places = self._due.keys()
-            past = [place for place in places if place[0] * _SLOT_LENGTH <= watermark]
-            if watermark > self._floor:  # and as soon as the watermark goes on, the rest
-                self._handle.registerTimer(watermark + 1)
-                watermark = self._floor
-                past = [place for place in past if place[0] * _SLOT_LENGTH <= watermark]
-            for place in past:
-                found = self._due.getValue(place)
-                for used in pickle.loads(bytes(found[0])) if found is not None else ():
-                    self.expire(used, watermark)
-                self._due.removeKey(place)
+            self._sweep(key, timerValues)
         return iter(())
+
+    def sweep_again(self, key: Any, timers: TimerValues) -> None:
+        """After the rows of a batch: drops what had to be held in one before."""
+        if self._due.getValue(_HELD) is not None:
+            self._due.removeKey(_HELD)
+            self._sweep(key, timers)
+
+    def _sweep(self, key: Any, timers: TimerValues) -> None:
+        self._swept.add(key)
+        watermark = timers.getCurrentWatermarkInMs()
+        if watermark > self._floor:
+            watermark = self._floor
+            self._due.updateValue(_HELD, (b"",))
+        places = [place for place in self._due.keys() if tuple(place) != _HELD]  # noqa: SIM118
+        for place in [place for place in places if place[0] * _SLOT_LENGTH <= watermark]:
+            found = self._due.getValue(place)
+            for used in pickle.loads(bytes(found[0])) if found is not None else ():
+                self.expire(used, watermark)
+            self._due.removeKey(place)
 
     @abstractmethod
     def expire(self, key: bytes, watermark: int) -> None:
@@ -178,6 +187,7 @@ class Strings(_Keeping):
         yield from _frames(self._pairs(values), _PARTS, event_time=True)
         used = ((entry.until, value) for value, new in values.items() for entry, _ in new)
         self.remember(used, timerValues)
+        self.sweep_again(key, timerValues)
 
     def _sorted_out(
         self, frames: Iterator[pd.DataFrame], watermark: int, values: dict[bytes, list[tuple[Entry, bytes]]]
@@ -265,6 +275,7 @@ class Bodies(_Keeping):
         yield from _frames(self._messages(rows, pairs, kept), _OUT)
         self.remember(kept, timerValues)
         yield from _frames(self._pairs(pairs), _OUT)
+        self.sweep_again(key, timerValues)
 
     def _messages(
         self, frames: Iterator[pd.DataFrame], pairs: dict[bytes, set[bytes]], kept: list[tuple[int, bytes]]
