@@ -13,12 +13,18 @@ _QUICK = {
     "spark.sql.shuffle.partitions": "2",
     "spark.default.parallelism": "1",
     "spark.ui.enabled": "false",
-    "spark.sql.adaptive.enabled": "false",  # plans of a few rows are not worth a second thought
-    "spark.sql.codegen.wholeStage": "false",  # nor is compiling them
     "spark.driver.memory": "1g",
 }
-_QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""A Java that is quick to start and never gets fast, also in processes that tests start."""
+_QUICK_JAVA = [
+    # quick to start, and never gets fast
+    "-XX:TieredStopAtLevel=1",
+    "-XX:+UseSerialGC",
+    # plans of a few rows are not worth a second thought, nor compiling
+    "-Dspark.sql.adaptive.enabled=false",
+    "-Dspark.sql.codegen.wholeStage=false",
+    "-Dspark.sql.codegen.factoryMode=NO_CODEGEN",
+]
+"""For processes that tests start, too."""
 
 
 @pytest.fixture(scope="session")
@@ -29,7 +35,7 @@ def java() -> Iterator[None]:
     except JavaError as error:
         pytest.skip(str(error).splitlines()[0])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JDK_JAVA_OPTIONS", _QUICK_JAVA)
+        patch.setenv("JDK_JAVA_OPTIONS", " ".join(_QUICK_JAVA))
         yield
 
 

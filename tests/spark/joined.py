@@ -61,8 +61,6 @@ buckets = 4
 [spark]
 "spark.sql.shuffle.partitions" = 2
 "spark.default.parallelism" = 1
-"spark.sql.adaptive.enabled" = "false"
-"spark.sql.codegen.wholeStage" = "false"
 """
 
 
