@@ -201,11 +201,17 @@ def _delivery(
 def _published(
     stream: str, messages: tuple[Message, ...], copies: list[str], made: Counter[str]
 ) -> Iterator[Message]:
-    name = f"{stream}({', '.join(str(m.id) for m in messages)})"
+    name = f"{stream}({', '.join(map(_named, messages))})"
     for copy in copies:
         made[name] += 1
         id = name if made[name] == 1 else f"{name}#{made[name]}"
         yield Message(id, stream, max(m.time for m in messages), copy)
+
+
+def _named(message: Message) -> str:
+    if not message.stream or str(message.id).startswith(f"{message.stream}("):
+        return str(message.id)
+    return f"{message.stream}:{message.id}"
 
 
 def _tuples(query: Query, new: Message, history: list[Message]) -> Iterator[tuple[Message, ...]]:

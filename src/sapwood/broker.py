@@ -29,6 +29,7 @@ from sapwood.errors import LateMessage, MessageError
 from sapwood.join.explain import JoinExplanation
 from sapwood.join.meetings import Meeting, Meetings
 from sapwood.join.network import Joins
+from sapwood.join.past import Record
 from sapwood.join.state import State
 from sapwood.join.times import Moment, TimePath, duration, seconds
 from sapwood.lang.flwor import is_flwor
@@ -341,7 +342,7 @@ class Broker:
                 continue
             done.add(what)
             stream = meeting.entry.join.publish
-            id = f"{stream}({', '.join(map(str, meeting.messages))})"
+            id = f"{stream}({', '.join(map(_named, meeting.records))})"
             for message in meeting.made:
                 yield Published(stream, id, meeting.entry.number, message, meeting.time)
 
@@ -484,3 +485,9 @@ class Broker:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _named(record: Record) -> str:
+    """A message, named so that no other has that name: ids need not differ from stream to stream."""
+    published = str(record.id).startswith(f"{record.stream}(")
+    return f"{record.stream}:{record.id}" if record.stream and not published else str(record.id)

@@ -105,10 +105,10 @@ def test_publishing_feeds_other_queries() -> None:
     assert [(d.subscription, d.message, d.messages) for d in made] == [
         ("filter", "m1", ("m1",)),
         ("made", "m1", ("m1", "m2")),
-        ("filter", "P(m1, m2)", ("P(m1, m2)",)),
-        ("again", "P(m1, m2)", ("P(m1, m2)",)),
-        ("filter", "P(m1, m2)#2", ("P(m1, m2)#2",)),
-        ("again", "P(m1, m2)#2", ("P(m1, m2)#2",)),
+        ("filter", "P(S:m1, S:m2)", ("P(S:m1, S:m2)",)),
+        ("again", "P(S:m1, S:m2)", ("P(S:m1, S:m2)",)),
+        ("filter", "P(S:m1, S:m2)#2", ("P(S:m1, S:m2)#2",)),
+        ("again", "P(S:m1, S:m2)#2", ("P(S:m1, S:m2)#2",)),
     ]
     with pytest.raises(Late):
         oracle.publish(A1, "m3", "S", -3.5)

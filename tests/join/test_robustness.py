@@ -36,7 +36,7 @@ def test_what_cannot_be_published_is_told_and_all_else_is_delivered(caplog: pyte
     broker.publish("<a><b><b>1</b></b></a>", stream="S", time=0)
     with caplog.at_level(logging.WARNING):
         assert ids(broker, "<c><b>1</b></c>", stream="S", time=0) == ["filter", "deep", "other"]
-    assert "out(1, 2) is published to nobody" in caplog.text
+    assert "out(S:1, S:2) is published to nobody" in caplog.text
     assert ids(broker, "<c>1</c>", stream="S", time=0) == ["filter", "deep", "other"]
 
 

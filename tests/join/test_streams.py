@@ -32,9 +32,9 @@ def test_what_is_published_feeds_all_kinds_of_queries() -> None:
     broker.publish("<t k='7'/>", "t", stream="T", time=1)
     broker.publish(A, "a", stream="S", time=2)
     got = broker.publish(C, "c", stream="S", time=3)
-    assert [d.message for d in got] == ["c", *["P(a, c)"] * 4]
+    assert [d.message for d in got] == ["c", *["P(S:a, S:c)"] * 4]
     assert told(got) == sorted(
-        ["a+c", "filter:P(a, c)", "made:P(a, c)", "join:t+P(a, c)", "one:P(a, c)"],
+        ["a+c", "filter:P(S:a, S:c)", "made:P(S:a, S:c)", "join:t+P(S:a, S:c)", "one:P(S:a, S:c)"],
     )
     assert bodies(got) == {
         **dict.fromkeys(["q", "filter", "one"], canonical(M)),
@@ -49,8 +49,8 @@ def test_each_copy_is_a_message_of_its_own() -> None:
     got = broker.publish("<c><b>2</b><b>1</b></c>", 2, stream="S", time=1)
     assert [(d.subscription, d.message, canonical(d.body)) for d in got] == [
         ("q", 2, canonical('<m k=""><b>1</b></m><m k=""><b>2</b></m>')),
-        ("one", "P(1, 2)", canonical('<m k=""><b>1</b></m>')),
-        ("one", "P(1, 2)#2", canonical('<m k=""><b>2</b></m>')),
+        ("one", "P(S:1, S:2)", canonical('<m k=""><b>1</b></m>')),
+        ("one", "P(S:1, S:2)#2", canonical('<m k=""><b>2</b></m>')),
     ]
 
 
@@ -60,8 +60,8 @@ def test_messages_made_of_the_same_messages_by_several_queries_are_numbered_in_o
     broker.publish(A, 1, stream="S", time=0)
     got = broker.publish(C, 2, stream="S", time=1)
     assert [(d.message, d.body[:2]) for d in got if d.subscription == "filter"] == [
-        ("P(1, 2)", b"<n"),
-        ("P(1, 2)#2", b"<m"),
+        ("P(S:1, S:2)", b"<n"),
+        ("P(S:1, S:2)#2", b"<m"),
     ]
 
 
@@ -71,13 +71,13 @@ def test_a_published_message_is_of_the_time_of_the_latest_it_is_made_of() -> Non
     broker.publish("<t k='7'/>", "before", stream="T", time=4)
     broker.publish("<t k='7'/>", "too early", stream="T", time=3.5)
     broker.publish(C, "c", stream="S", time=5)
-    assert told(broker.publish(A, "a", stream="S", time=2)) == ["a+c", "before:before+P(a, c)"]
+    assert told(broker.publish(A, "a", stream="S", time=2)) == ["a+c", "before:before+P(S:a, S:c)"]
 
 
 def test_a_published_message_may_meet_what_it_is_made_of() -> None:
     broker = broker_of({"q": MADE, "own": "S/c->x[b->y] JOIN{y=w, 1 s} P/m->z[b->w]"})
     broker.publish(A, "a", stream="S", time=1)
-    assert told(broker.publish(C, "c", stream="S", time=1)) == ["a+c", "own:c+P(a, c)"]
+    assert told(broker.publish(C, "c", stream="S", time=1)) == ["a+c", "own:c+P(S:a, S:c)"]
 
 
 def test_streams_from_streams() -> None:
@@ -92,14 +92,14 @@ def test_streams_from_streams() -> None:
     broker.publish(A, "a", stream="S", time=1)
     got = broker.publish(C, "c", stream="S", time=1)
     assert [d.subscription for d in got] == ["first", "second", "third", "filter", "q"]
-    assert got[-1].message == "R(Q(P(a, c), a))"
+    assert got[-1].message == "R(Q(P(S:a, S:c), S:a))"
     assert got[-1].body == b"<t><b>1</b></t>"
 
 
 def test_a_message_may_be_passed_on_to_another_stream() -> None:
     broker = broker_of({"pass": "FROM S//a->x PUBLISH P", "q": "P//b->x JOIN{x=y, 1 s} S//c[b->y]"})
     assert told(broker.publish(A, 1, stream="S", time=1)) == ["pass:1"]
-    assert told(broker.publish(C, 2, stream="S", time=1)) == ["P(1)+2"]
+    assert told(broker.publish(C, 2, stream="S", time=1)) == ["P(S:1)+2"]
 
 
 def test_who_publishes_what_is_read_may_come_and_go() -> None:
@@ -108,7 +108,7 @@ def test_who_publishes_what_is_read_may_come_and_go() -> None:
     assert broker.publish(C, 2, stream="S", time=1) == []
     broker.subscribe("made", MADE)
     broker.publish(A, 3, stream="S", time=1)
-    assert told(broker.publish(C, 4, stream="S", time=1)) == ["P(3, 4)", "made:3+4"]
+    assert told(broker.publish(C, 4, stream="S", time=1)) == ["P(S:3, S:4)", "made:3+4"]
     broker.unsubscribe("made")
     assert broker.publish(C, 5, stream="S", time=1) == []
 
@@ -117,7 +117,7 @@ def test_anybody_may_publish_on_a_stream_that_a_query_makes() -> None:
     broker = broker_of({"q": "P/m->x[b->y] JOIN{y=w, 1 s} P/m->z[b->w]", "made": MADE})
     broker.publish(A, 1, stream="S", time=1)
     broker.publish(M, 2, stream="P", time=1)
-    assert told(broker.publish(C, 3, stream="S", time=1)) == ["2+P(1, 3)", "P(1, 3)+2", "made:1+3"]
+    assert told(broker.publish(C, 3, stream="S", time=1)) == ["2+P(S:1, S:3)", "P(S:1, S:3)+2", "made:1+3"]
 
 
 # -- cycles ------------------------------------------------------------------------------------------------
@@ -230,3 +230,15 @@ def test_nobody_is_late_where_nothing_is_joined() -> None:
         broker,
         [(10, "S", A, "filter:1"), (1, "T", A, "filter:2"), (2, "", A, "filter:3"), (9, "S", C, "late")],
     )
+
+
+def test_messages_of_two_streams_with_one_id_are_published_as_two() -> None:
+    broker = Broker()
+    broker.subscribe("s", "S//c->x PUBLISH P")
+    broker.subscribe("t", "T//c->x PUBLISH P")
+    broker.subscribe("met", "P//c->x JOIN{x = y, INF} P//c->y")
+    broker.publish(C, 7, stream="S", time=0)
+    got = broker.publish(C, 7, stream="T", time=0)
+    assert {d.message for d in got} == {7, "P(T:7)"}
+    met = {d.meeting.messages for d in got if d.subscription == "met" and d.meeting is not None}
+    assert met == {("P(S:7)", "P(T:7)"), ("P(T:7)", "P(S:7)")}

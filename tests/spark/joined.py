@@ -43,6 +43,7 @@ schema = "id STRING, xml STRING, ms BIGINT"
 id = "id"
 body = "CAST(xml AS BINARY)"
 published_at = "timestamp_millis(ms)"
+keep = ["concat(id, '!') AS marked"]
 files_per_batch = 1
 [subscriptions]
 store = "subscriptions.db"
@@ -79,6 +80,8 @@ PUBLISHING = {
     "publishes of that": "P//joined->x[.//b->p] FOLLOWED BY{p = q, 1 s} T//*->z[.//b->q] PUBLISH R",
     "reads that": "R//b->x",
     "joins that": "R//*->x[.//a->p] JOIN{p = q, 30 s} S//*->y[.//a->q]",
+    "passes on": "S//c->x PUBLISH L",
+    "reads what is passed on": "L//c->x",
     "gets it": "/joined/a",
     "makes of it": "for $j in /joined return <got>{$j//b}</got>",
     "five": (
@@ -242,12 +245,16 @@ class JoinedStreams:
                     late |= {id} if is_late else set()
                     read_as = "nobody's" if is_late else stream  # by filters, but no join
                     published = broker.publish(body.encode(), id, stream=read_as, time=ms / 1000)
-                    for made in [*published, *(_alone(broker, stream, id, body) if is_late else ())]:
+                    if is_late:
+                        published += _alone(broker, stream, id, body)
+                    for made in published:
                         deliveries[_told(broker, made, version, batch).settled] += 1
         return deliveries, late
 
     def delivered(self, spark: SparkSession) -> Counter[Told]:
         rows = spark.read.parquet(str(self.folder / "deliveries"))
+        marked = rows.selectExpr("marked <=> if(stream = 'T', concat(message_id, '!'), null) AS right")
+        assert marked.distinct().collect() == [(True,)]
         return Counter(
             Told(
                 row["subscription"],
@@ -287,10 +294,13 @@ def _change(broker: Broker, store: SubscriptionStore, since: int, until: int, un
 
 
 def _alone(broker: Broker, stream: str, id: str, body: str) -> Iterator[Delivery]:
-    """What single blocks get of a message, whatever its time."""
+    """What single blocks get of a message, whatever its time; and others, of what these pass on."""
     joins, data = broker.network_of_joins, body.encode()
     _, alone = joins.testify(broker.filters.index.find(Source(data)), stream)
-    return broker.deliveries(joins.single(alone, Record(id, stream, 0.0, 0, data, None)), id)
+    meetings = joins.single(alone, Record(id, stream, 0.0, 0, data, None))
+    yield from broker.deliveries(meetings, id)
+    for made in broker.published(meetings):
+        yield from broker.publish(made.message.data, made.id, stream=made.stream, time=made.time)
 
 
 def _told(broker: Broker, made: Delivery, version: int, batch: int) -> Told:

@@ -10,6 +10,8 @@ from unittest import mock
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from sapwood import Broker
+from sapwood.spark.edition import Population
 from sapwood.spark.ledger import Ledger
 from sapwood.spark.pipeline import Pipeline
 from sapwood.spark.serving import Outcome, Server
@@ -138,3 +140,15 @@ def test_stopping_leaves_the_rest_for_the_next_run(tmp_path: Path, spark: SparkS
     again.run()
     assert seen == [0, 1, 2, 3, 4, 5]
     stream.assert_exact(spark)
+
+
+def test_what_a_sink_has_already_is_counted_all_the_same(spark: SparkSession) -> None:
+    broker = Broker()
+    broker.subscribe("a", "//a")
+    population = Population(broker)
+    messages = spark.createDataFrame([("1", "<a/>"), ("2", "<b/>")], "message_id STRING, body STRING")
+    server = Server(Sink("delta", "deliveries"), Sink("delta", "rejects"))
+    with mock.patch.object(Sink, "write", lambda self, rows, batch: None):  # as Delta does, then
+        outcome = server.serve(messages, population.issue(spark.sparkContext), 1, 0)
+    assert (outcome.messages, outcome.deliveries, outcome.rejects) == (2, 1, 0)
+    population.close()

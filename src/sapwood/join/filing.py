@@ -67,7 +67,7 @@ class Filing:
             numbers = {place: self.numbers.take() for place in places.values()}
             prefix = Prefix(key, join, link + 2, places, numbers, self.numbers.take())
             self.prefixes[key] = prefix
-            self.keys_going_on.update((key, number) for number, key in prefix.keys.items())
+            self.keys_going_on.update((name, number) for number, name in prefix.keys.items())
             # The last link knows since when its query is there, and sees the first message of all.
             prefix.filed = self._file_link(join, link, before, 0, prefix)
         prefix.uses += 1

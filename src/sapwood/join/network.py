@@ -31,7 +31,7 @@ from sapwood.join.meetings import Meetings, Met
 from sapwood.join.past import Arrival, Past, Record
 from sapwood.join.relations import Relations
 from sapwood.join.state import State, TemplateState
-from sapwood.join.streams import Streams
+from sapwood.join.streams import Streams, told
 from sapwood.join.testimony import Kept, Partners, Testimony, partners
 from sapwood.join.witnesses import Witness, Witnesses
 from sapwood.join.writing import Library, Load
@@ -115,9 +115,9 @@ class Joins:
         if other is not None and other.uses == 1:
             self._streams.add(other.join.streams, other.join.publish, bool(other.join.links))
         if cycle:
-            reason = f"a cycle of streams: {' → '.join(repr(name) for name in cycle)}"
             position = join.text.rfind(join.publish)
-            raise QueryError(reason, join.text, position, "publish to a stream that none of these is made of")
+            hint = "publish to a stream that none of these is made of"
+            raise QueryError(told(cycle), join.text, position, hint)
 
     def remove(self, number: int) -> None:
         """Takes back one use of an entry, and frees all that only it used."""
@@ -355,6 +355,10 @@ class Joins:
     def reads(self, stream: str) -> bool:
         """Whether any query reads a stream."""
         return self._streams.read(stream)
+
+    def joins(self, stream: str) -> bool:
+        """Whether any query joins messages of a stream with others, so that they can come too late."""
+        return self._streams.joined(stream)
 
     def partners(self) -> dict[bytes, Partners]:
         """What each variable is equated with, and for how long it waits."""

@@ -6,6 +6,11 @@ from collections import Counter
 from collections.abc import Sequence
 
 
+def told(cycle: Sequence[str]) -> str:
+    """What is wrong with streams that feed each other."""
+    return f"a cycle of streams: {' → '.join(map(repr, cycle))}"
+
+
 class Streams:
     """The streams of all queries, and what is made of what."""
 

@@ -112,6 +112,7 @@ def _filled(frame: DataFrame, field: StructField) -> Column:
 
 
 def schema_before_body(frame: DataFrame) -> StructType:
-    """The columns of a message but for its body and what comes after it; a published message has some."""
+    """The columns of a message but for its body and what comes after it. All may be null: messages that
+    queries publish do not have what people keep of others."""
     fields = frame.schema.fields[: frame.columns.index("body")]
     return StructType([StructField(field.name, field.dataType) for field in fields])

@@ -7,7 +7,7 @@ One row in is a message; rows out are of these kinds:
     CHAIN    messages that a chain has brought together in the batch before: see `onward`
     VALUE    one for each distinct value that some query may find in another message
     TICK     one for each Arrow batch, the only one with an event time: what moves the watermark
-    HOLD     one for each bucket, if something comes of earlier batches: from when on all is still of use
+    HOLD     for each bucket, if something comes of earlier batches: from when on all is still of use
 
 The subscriptions are those of the batch (see `posting`). Values travel as digests: two that differ and have
 the same one bring together messages that then do not meet.
@@ -137,15 +137,15 @@ class Read:
     single blocks that it meets.
     """
 
-    folder: str
-    """where the editions are posted"""
+    posted: str
+    """where the editions are"""
     stream: str
     time: str | None
     """the path at which messages say when they happened"""
     buckets: int
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        live = broker_of_batch(self.folder)
+        live = broker_of_batch(self.posted)
         path = TimePath(self.time, live.broker.filters.namespaces) if self.time is not None else None
         reader = _Reader(live, self.stream, path, self.buckets)
         for messages in batches:
@@ -242,7 +242,9 @@ class Speaker:
 
     def kept(self, kind: str, name: bytes, kept: Kept, row: bytes, held: int) -> list[Row]:
         """The rows of what is to be kept: itself, and the values that may be found in other messages."""
-        t, spoken = floor(kept.time * 1000), self._spoken(name, kept, held)
+        spoken = self._spoken(name, kept, held)
+        # what no query joins with others does not come too late
+        t = floor(kept.time * 1000) if kept.chain or self._joins.joins(kept.records[0].stream) else FOREVER
         until = max((row.until for row in spoken), default=-1)
         bucket = bucket_of(name, self._buckets)
         itself = Row(bucket, kind, name, t=t, until=until, record=packed(kept), row=row, floor=held)

@@ -15,6 +15,7 @@ import pickle
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from itertools import chain
 from typing import Any, NamedTuple
 
 import pandas as pd  # type: ignore[import-untyped]
@@ -106,12 +107,14 @@ class _Keeping(StatefulProcessor):
 
     def _sweep(self, key: Any, timers: TimerValues) -> None:
         self._swept.add(key)
-        watermark = timers.getCurrentWatermarkInMs()
-        if watermark > self._floor:
-            watermark = self._floor
-            self._due.updateValue(_HELD, (b"",))
-        places = [place for place in self._due.keys() if tuple(place) != _HELD]  # noqa: SIM118
-        for place in [place for place in places if place[0] * _SLOT_LENGTH <= watermark]:
+        now = timers.getCurrentWatermarkInMs()
+        watermark = min(now, self._floor)
+        places = [tuple(place) for place in self._due.keys()]  # noqa: SIM118
+        past = [place for place in places if place != _HELD and place[0] * _SLOT_LENGTH <= now]
+        for place in past:
+            if place[0] * _SLOT_LENGTH > watermark:
+                self._due.updateValue(_HELD, (b"",))
+                continue
             found = self._due.getValue(place)
             for used in pickle.loads(bytes(found[0])) if found is not None else ():
                 self.expire(used, watermark)
@@ -213,19 +216,18 @@ class Strings(_Keeping):
         for value, new in values.items():
             new.sort()
             held = _Held.read(self.get(value))
-            old = [*self._within(value, held, new), *held.last]
-            for number, (entry, partners) in enumerate(new):
-                for older in (*old, *(before for before, _ in new[:number])):
+            before: dict[bytes, list[Entry]] = {}  # by the variables, since most do not fit together
+            for older in (*self._within(value, held, new), *held.last):
+                before.setdefault(older.own, []).append(older)
+            for entry, partners in new:
+                fitting = (some for own, some in before.items() if _equated(own, partners))
+                for older in chain.from_iterable(fitting):
                     pair = older.name, entry.name
-                    if (
-                        _reach(older, entry)
-                        and _equated(older.own, partners)
-                        and older.name != entry.name
-                        and pair not in told
-                    ):
+                    if _reach(older, entry) and older.name != entry.name and pair not in told:
                         told.add(pair)
                         bucket = bucket_of(older.name, self.buckets)
                         yield bucket, PAIR, older.name, entry.name, older.t, -1, b"", b"", 0
+                before.setdefault(entry.own, []).append(entry)
             self._keep(value, held, [entry for entry, _ in new])
 
     def _within(self, value: bytes, held: _Held, new: list[tuple[Entry, bytes]]) -> Iterator[Entry]:

@@ -154,7 +154,7 @@ class Meet:
                 columns.add((*values, *_delivered(delivery), None), len(delivery.body))
                 if columns.enough:
                     yield columns.take()
-            for going in _going_on(row, values, meetings, broker):
+            for going in _going_on(row, values, meetings, broker) if self.edition.going_on else ():
                 columns.add((*values, None, None, None, going._asdict()), len(going.record))
                 if columns.enough:
                     yield columns.take()
@@ -175,18 +175,18 @@ def _meetings(rows: Iterator[_Row], joins: Joins) -> Iterator[tuple[_Row, tuple[
             now = unpacked(row.record) if alone or earlier else None
             if now is not None and alone:
                 yield row, values, joins.single(alone, now.records[0])
-            if now is not None and earlier and row.kind != LATE:  # for which only single blocks do not care
+            if now is not None and earlier and row.kind != LATE:  # those meet single blocks only
                 yield row, values, joins.meet(now, earlier)
 
 
 def _going_on(row: _Row, values: tuple[Any, ...], meetings: Meetings, broker: Broker) -> Iterator[Going]:
-    floor = row.watermark if row.kind != LATE else -1
     pieces: Counter[int] = Counter()
     for made in broker.published(meetings):
         pieces[made.query] += 1
-        yield published(made, pieces[made.query], floor)
+        in_time = made.time * 1000 >= row.watermark  # what is made of late messages is late, too
+        yield published(made, pieces[made.query], row.watermark if in_time else -1)
     for kept in broker.network_of_joins.go_on(meetings):
-        yield chained(kept, floor, values)
+        yield chained(kept, row.watermark, values)
 
 
 def _delivered(delivery: Delivery) -> tuple[str, str | None, list[Any]]:

@@ -22,14 +22,25 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
-from pyspark.sql.types import StructType, TimestampType
+from pyspark.sql.types import StructType
 
 from sapwood.deliveries import Published, id_of_copy
 from sapwood.engine.reader import Message
 from sapwood.join.past import Record
 from sapwood.join.testimony import Kept
 from sapwood.spark.folders import names_in, open_file, remove_folder
-from sapwood.spark.joining import CHAIN, HOLD, ROWS, Row, Speaker, as_arrow, broker_of_batch, packed, unpacked
+from sapwood.spark.joining import (
+    CHAIN,
+    FOREVER,
+    HOLD,
+    ROWS,
+    Row,
+    Speaker,
+    as_arrow,
+    broker_of_batch,
+    packed,
+    unpacked,
+)
 
 ONWARD = pa.struct(
     [
@@ -90,15 +101,18 @@ class Onward:
         rows = chains.unionByName(others).drop("query", "piece")
         rows.write.mode("overwrite").parquet(f"{self._folder}/{batch}")
 
-    def open(self, spark: SparkSession, posted: str, columns: StructType, buckets: int) -> DataFrame:
-        """What goes on, as a stream of rows: see `joining`. `columns` are those of messages."""
+    def remove(self, batch: int) -> None:
+        """Sees to it that nothing goes on from a batch, whatever was before a crash."""
+        if str(batch) in names_in(self._folder):
+            remove_folder(f"{self._folder}/{batch}")
+
+    def open(
+        self, spark: SparkSession, posted: str, columns: tuple[str | None, ...], buckets: int
+    ) -> DataFrame:
+        """What goes on, as a stream of rows: see `joining` and `ReadOn`."""
         spark.dataSource.register(_Batches)
         files = spark.readStream.format(_Batches.name()).option("path", self._folder).load()
-        known = {"message_id", "stream"}
-        if "published_at" in columns.names and columns["published_at"].dataType == TimestampType():
-            known.add("published_at")
-        names = tuple([name if name in known else None for name in columns.names])
-        return files.mapInArrow(ReadOn(posted, names, buckets), ROWS)
+        return files.mapInArrow(ReadOn(posted, columns, buckets), ROWS)
 
 
 # -- a source ----------------------------------------------------------------------------------------------
@@ -125,7 +139,7 @@ class _BatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._folder = folder
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """What comes of the messages that are there now belongs to them, so there is no last one yet."""
+        """Fixes no last batch: what comes of the messages that are there now belongs to them."""
 
     def initialOffset(self) -> dict[str, int]:
         return {"batch": -1}
@@ -166,20 +180,22 @@ class ReadOn:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         speaker = Speaker(broker_of_batch(self.posted), self.buckets)
+        floor = FOREVER
         for batch in batches:
             for path in batch.column(0).to_pylist():
-                with open_file(path) as file:
-                    yield from self._read(file, speaker)
+                for rows in self._read(path, speaker):
+                    floor = min([floor, *(row.floor for row in rows if row.floor >= 0)])
+                    yield as_arrow(rows)
+        if floor < FOREVER:
+            yield as_arrow([Row(bucket, HOLD, floor=floor) for bucket in range(self.buckets)])
 
-    def _read(self, file: Any, speaker: Speaker) -> Iterator[pa.RecordBatch]:
-        for going in pq.ParquetFile(file).iter_batches(_FEW):
-            rows: list[Row] = []
-            for each in going.to_pylist():
-                rows += self._rows(speaker, **each)
-            floor = min((row.floor for row in rows if row.floor >= 0), default=-1)
-            if floor >= 0:
-                rows += [Row(bucket, HOLD, floor=floor) for bucket in range(self.buckets)]
-            yield as_arrow(rows)
+    def _read(self, path: str, speaker: Speaker) -> Iterator[list[Row]]:
+        with open_file(path) as file:
+            for going in pq.ParquetFile(file).iter_batches(_FEW):
+                rows: list[Row] = []
+                for each in going.to_pylist():
+                    rows += self._rows(speaker, **each)
+                yield rows
 
     def _rows(
         self,

@@ -35,6 +35,7 @@ from sapwood.spark.posting import Post
 from sapwood.spark.serving import Outcome, Server
 from sapwood.spark.settings import AVAILABLE_NOW, BATCH, Settings
 from sapwood.spark.sinks import Sink
+from sapwood.spark.sources import qualified
 from sapwood.spark.stateful import JoiningStream, check_times, configured, rows_kept
 
 _log = logging.getLogger(__name__)
@@ -63,7 +64,7 @@ class Pipeline:
         self._joining: JoiningStream | None = None
         if joins is not None:
             check_times(self._source, self._population.namespaces)
-            own = f"{settings.run.checkpoint}/sapwood"
+            own = qualified(spark, f"{settings.run.checkpoint}/sapwood")
             self._post = Post(f"{own}/posted")
             self._joining = JoiningStream(self._source, joins, self._post.folder, Onward(f"{own}/onward"))
         self._query: StreamingQuery | None = None

@@ -8,16 +8,16 @@ from typing import Protocol
 
 from sapwood.broker import Broker
 from sapwood.engine import Limits
+from sapwood.errors import QueryError
 from sapwood.files import read_queries
 from sapwood.lang.xscl import is_join
+from sapwood.spark.circles import Begun, Circles
 from sapwood.spark.edition import Carrier, Change, Edition, Population
 from sapwood.store import SubscriptionStore
 from sapwood.store.languages import XSCL, check_query, language_of
 
 _log = logging.getLogger(__name__)
-_NOT_JOINING = ValueError(
-    "it joins messages, and this pipeline does not: give it a table [joins] and a new checkpoint"
-)
+_NOT_JOINING = "it joins messages, and this pipeline does not: give it a table [joins] and a new checkpoint"
 _BEGINNING = 0
 """the version of a store that nothing was put into yet"""
 
@@ -54,6 +54,7 @@ class StoredPopulation:
         self._joining = joining
         self._declared: dict[str, str] = {}
         self._population: Population | None = None
+        self._circles = Circles()
         self.left_out: dict[str, str] = {}
 
     def newest(self) -> int:
@@ -67,17 +68,18 @@ class StoredPopulation:
         if self._population is None:
             self._population = self._compiled(version)
         elif self._population.version < version:
-            self._population.advance(self._change(self._population.version, version), self._leave_out)
+            self._population.advance(self._change(self._population.version, version), self._refuse)
         return self._population.issue(context)
 
     def _compiled(self, version: int) -> Population:
         self._declared = self._store.namespaces
         broker = Broker(self._declared, self._limits)
         if self._joining:
-            put, since = self._begun(_BEGINNING, version)
-            Change(version, put=put, since=since).apply(broker, self._leave_out)
+            begun, _ = self._begun(_BEGINNING, version, ())
+            put, since = _put(begun)
+            Change(version, put=put, since=since).apply(broker, self._refuse)
             return Population(broker, version)
-        broker.subscribe_many(self._servable(self._store.at(version)), self._leave_out)
+        broker.subscribe_many(self._servable(self._store.at(version)), self._refuse)
         return Population(broker, version)
 
     def _change(self, since: int, until: int) -> Change:
@@ -87,34 +89,44 @@ class StoredPopulation:
         self._declared = namespaces
         for id in changes.removed:
             self.left_out.pop(id, None)
+        out: list[str] = []
         if self._joining:
-            put, firsts = self._begun(since, until)
+            begun, out = self._begun(since, until, changes.removed)
+            put, firsts = _put(begun)
         else:
             put, firsts = tuple(self._servable(changes.put)), ()
         # what is refused may have been something else before
         refused = {id for id, _ in changes.put} - {id for id, _ in put}
-        return Change(until, (*changes.removed, *sorted(refused)), put, new, firsts)
+        return Change(until, (*changes.removed, *sorted(refused), *out), put, new, firsts)
 
-    def _begun(self, since: int, until: int) -> tuple[tuple[tuple[str, str], ...], tuple[int, ...]]:
-        """What is to be put in, and from which version on each sees messages."""
-        begun = self._store.begun(since, until)
-        first = {id: version for id, _, version in begun}
-        put = tuple(self._servable((id, query) for id, query, _ in begun))
-        return put, tuple(first[id] for id, _ in put)
+    def _begun(self, since: int, until: int, removed: Iterable[str]) -> tuple[list[Begun], list[str]]:
+        """What is to be put in, and what else is to be taken out."""
+        begun = [Begun(*each) for each in self._store.begun(since, until)]
+        free, out = self._circles.change(removed, begun, self._declared)
+        closing = self._circles.closing
+        for id in (*out, *(each.id for each in begun if each.id in closing)):
+            self._leave_out(id, closing[id], closing[id])
+        served = [*free, *(each for each in begun if each.id not in closing)]
+        for each in served:
+            self.left_out.pop(each.id, None)
+        return served, out
 
     def _servable(self, pairs: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
-        """Those that this pipeline serves; the others are put on record."""
+        """Those that a pipeline without joins serves; the others are put on record."""
         for id, query in pairs:
-            if self._joining or not is_join(query):
+            if not is_join(query):
                 self.left_out.pop(id, None)
                 yield id, query
             else:
-                self._leave_out(id, _NOT_JOINING)
+                self._leave_out(id, _NOT_JOINING, _NOT_JOINING)
 
-    def _leave_out(self, id: Hashable, reason: ValueError) -> None:
-        if self.left_out.get(str(id)) != str(reason):
-            self.left_out[str(id)] = str(reason)
-            _log.error("subscription %s is left out: %s", id, reason)
+    def _refuse(self, id: Hashable, error: ValueError) -> None:
+        self._leave_out(str(id), error.reason if isinstance(error, QueryError) else str(error), str(error))
+
+    def _leave_out(self, id: str, reason: str, told: str) -> None:
+        if self.left_out.get(id) != reason:
+            self.left_out[id] = reason
+            _log.error("subscription %s is left out: %s", id, told)
 
     def __len__(self) -> int:
         return len(self._population.broker) if self._population is not None else 0
@@ -124,6 +136,12 @@ class StoredPopulation:
             self._population.close()
             self._population = None
         self._store.close()
+
+
+def _put(begun: Iterable[Begun]) -> tuple[tuple[tuple[str, str], ...], tuple[int, ...]]:
+    """What is to be put in, and from which version on each sees messages."""
+    each = tuple(begun)
+    return tuple((id, query) for id, query, _ in each), tuple(since for _, _, since in each)
 
 
 class FixedPopulation:

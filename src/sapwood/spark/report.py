@@ -262,7 +262,7 @@ def _rejects(outcomes: Sequence[Outcome]) -> str:
 
 
 def _left_out(subscriptions: Mapping[str, str]) -> str:
-    note = "Subscriptions that cannot be served on Spark, as of the last batch."
+    note = "Subscriptions that cannot be served, as of the last batch."
     return _section("Left out", note, _table(("subscription", "why"), list(subscriptions.items()), 2))
 
 

@@ -119,30 +119,33 @@ class Server:
 
     def _deliver(self, matched: DataFrame, batch: int, joined: Joined | None = None) -> dict[str, int]:
         """Writes the deliveries, and counts everything on the way."""
-        observation = Observation()
         counts = _counts() if joined is None else [*_counts(), F.count(LATENESS).alias("late")]
-        observed = matched.observe(observation, *counts).filter("error is null").drop("error", "costs")
-        if joined is not None:
-            return self._deliver_joined(observed, batch, joined, observation)
-        self.deliveries.write(pairs(observed) if self.shape == "pairs" else _delivered(observed), batch)
-        return _counted(observation)
-
-    def _deliver_joined(
-        self, observed: DataFrame, batch: int, joined: Joined, observation: Observation
-    ) -> dict[str, int]:
-        """The same, with what joins deliver."""
-        more = Observation()
-        one = pairs(observed.drop(LATENESS)).withColumn("messages", F.lit(None).cast("array<string>"))
-        several = joined.deliveries.observe(more, F.count(F.lit(1)).alias("deliveries"))
-        self.deliveries.write(one.unionByName(several), batch)
-        counted = _counted(observation)
-        counted["deliveries"] += _counted(more)["deliveries"]
+        counting = _Counting(matched, counts, self.deliveries.passes_over)
+        accepted = counting.rows.filter("error is null").drop("error", "costs")
+        if joined is None:
+            self.deliveries.write(pairs(accepted) if self.shape == "pairs" else _delivered(accepted), batch)
+            return counting.result()
+        one = pairs(accepted.drop(LATENESS)).withColumn("messages", F.lit(None).cast("array<string>"))
+        number = [F.count(F.lit(1)).alias("deliveries")]
+        several = _Counting(joined.deliveries, number, self.deliveries.passes_over)
+        self.deliveries.write(one.unionByName(several.rows), batch)
+        counted = counting.result()
+        counted["deliveries"] += several.result()["deliveries"]
         counted["rejects"] += counted["late"]
         return counted
 
 
-def _counted(observation: Observation) -> dict[str, int]:
-    return {name: int(count or 0) for name, count in observation.get.items()}
+class _Counting:
+    """Rows that are counted while they are written; or if they may not be written, by themselves."""
+
+    def __init__(self, rows: DataFrame, counts: list[Column], apart: bool) -> None:
+        self._apart = rows.agg(*counts) if apart else None
+        self._observation = Observation()
+        self.rows = rows if apart else rows.observe(self._observation, *counts)
+
+    def result(self) -> dict[str, int]:
+        found = self._observation.get if self._apart is None else self._apart.collect()[0].asDict()
+        return {name: int(count or 0) for name, count in found.items()}
 
 
 def _counts() -> list[Column]:

@@ -41,6 +41,11 @@ class Sink:
     def exactly_once(self) -> bool:
         return self.format in FILE_FORMATS or self.format == "delta"
 
+    @property
+    def passes_over(self) -> bool:
+        """Whether a write may do nothing at all, if the batch is there; then nothing is observed either."""
+        return self.format == "delta"
+
     def write(self, rows: DataFrame, batch: int) -> None:
         """Writes a batch, all of it; if it was written before, in its place."""
         if self.format in _TEXT_FORMATS:

@@ -73,7 +73,7 @@ def messages_in(
         read = found.repartition(tasks).mapInArrow(ReadRecords(largest, PARCEL), messages)
     else:
         read = _spread(_ranges(files), tasks).mapInArrow(ReadFiles(largest, PARCEL), messages)
-    below = F.regexp_replace("path", "^" + _quoted(_qualified(spark, path)) + "/?", "")
+    below = F.regexp_replace("path", "^" + _quoted(qualified(spark, path)) + "/?", "")
     name = F.when(below == "", F.regexp_extract("path", "[^/]*$", 0)).otherwise(below)
     one_each = F.lit(record is None) & ~F.col("path").rlike(r"\.xmll(\.gz)?$")
     message_id = F.when(one_each, name).otherwise(F.concat(name, F.lit("@"), F.col("offset")))
@@ -96,7 +96,7 @@ def _ranges(files: DataFrame) -> DataFrame:
     return start.withColumn("end", F.least(F.col("start") + PARCEL, "length"))
 
 
-def _qualified(spark: SparkSession, path: str) -> str:
+def qualified(spark: SparkSession, path: str) -> str:
     """The path as Spark will call it."""
     hadoop: Any = spark._jvm.org.apache.hadoop.fs.Path(path)  # type: ignore[union-attr]
     files = hadoop.getFileSystem(spark._jsc.hadoopConfiguration())

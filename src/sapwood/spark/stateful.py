@@ -20,11 +20,11 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark import StorageLevel
-from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 from pyspark.sql.streaming.query import StreamingQuery
-from pyspark.sql.types import ArrayType, BinaryType, StringType, StructField, StructType
+from pyspark.sql.types import ArrayType, BinaryType, StringType, StructField, StructType, TimestampType
 
 from sapwood.errors import SapwoodError
 from sapwood.join.times import TimePath
@@ -97,8 +97,18 @@ class JoiningStream:
         self._text = isinstance(frames[0].schema["body"].dataType, StringType)
         rows = [self._rows(number, frame) for number, frame in enumerate(frames)]
         # which has no event time, so the watermark does not wait for it
-        rows.append(self.onward.open(spark, self.posted, self._columns, self.settings.buckets))
+        known = self._known_of_published()
+        rows.append(self.onward.open(spark, self.posted, known, self.settings.buckets))
         return self._kept(reduce(DataFrame.union, rows))
+
+    def _known_of_published(self) -> tuple[str | None, ...]:
+        """The columns of messages that those which queries publish have a value for; None for others."""
+        known = {"message_id"}
+        if any(source.settings.stream is not None for source in self.sources.each):
+            known.add("stream")
+        stamps = {field.name for field in self._columns if field.dataType == TimestampType()}
+        known |= stamps & {"published_at"}
+        return tuple([name if name in known else None for name in self._columns.names])
 
     def _rows(self, number: int, messages: DataFrame) -> DataFrame:
         given = self.sources.each[number].settings
@@ -123,15 +133,16 @@ class JoiningStream:
         met = self._met(batch, edition)
         if edition.going_on:
             met = met.persist(StorageLevel.DISK_ONLY)
-        count = Observation()
-        delivered = met.observe(count, F.count(_GOING).alias("going")).filter(F.col(_GOING).isNull())
         messages = self._messages(batch)
         try:
+            delivered = met.filter(F.col(_GOING).isNull()).drop(_GOING)
             late = messages.filter(F.col(LATENESS).isNotNull()).drop(PROBLEM)
-            yield messages, Joined(delivered.drop(_GOING), late)
-            if edition.going_on and count.get["going"]:
-                going = met.filter(F.col(_GOING).isNotNull()).select(f"{_GOING}.*")
+            yield messages, Joined(delivered, late)
+            going = met.filter(F.col(_GOING).isNotNull()).select(f"{_GOING}.*")
+            if edition.going_on and not going.isEmpty():
                 self.onward.write(going, number)
+            else:
+                self.onward.remove(number)
         finally:
             met.unpersist()
             batch.unpersist()
