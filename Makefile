@@ -6,11 +6,12 @@ READY := $(VENV)/.ready
 
 JAVA := $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,java)
 
-.PHONY: help java setup demo test lint format bench clean
+.PHONY: help java setup demo test test-full lint format bench clean
 
 help:
 	@echo "make demo    a whole pipeline on Spark: made-up news for 10,000 subscriptions, and a report (needs Java 17)"
 	@echo "make test    lint, types, import layers and all tests"
+	@echo "make test-full   the same, with the longest tests at full size"
 	@echo "make bench   the filtering experiments (NITF=folder for the published workloads)"
 	@echo "make lint | format | setup | clean"
 
@@ -46,7 +47,10 @@ format: setup
 	$(BIN)/ruff format .
 
 test: java lint
-	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder --durations 10
+
+test-full: export SAPWOOD_TESTS = full
+test-full: test
 
 bench: setup
 	$(BIN)/sapwood bench filter $(if $(NITF),--nitf $(NITF))

@@ -15,28 +15,15 @@ _QUICK = {
     "spark.ui.enabled": "false",
     "spark.driver.memory": "1g",
 }
-_QUICK_JAVA = [
-    # quick to start, and never gets fast
-    "-XX:TieredStopAtLevel=1",
-    "-XX:+UseSerialGC",
-    # plans of a few rows are not worth a second thought, nor compiling
-    "-Dspark.sql.adaptive.enabled=false",
-    "-Dspark.sql.codegen.wholeStage=false",
-    "-Dspark.sql.codegen.factoryMode=NO_CODEGEN",
-]
-"""For processes that tests start, too."""
 
 
 @pytest.fixture(scope="session")
-def java() -> Iterator[None]:
+def java() -> None:
     """For tests that start Spark in a process of their own."""
     try:
         check_java()
     except JavaError as error:
         pytest.skip(str(error).splitlines()[0])
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JDK_JAVA_OPTIONS", " ".join(_QUICK_JAVA))
-        yield
 
 
 @pytest.fixture(scope="session")

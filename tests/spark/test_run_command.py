@@ -28,7 +28,7 @@ QUERIES = {
     "5": "for $b in //b where $b > 3 return <more>{$b}</more>",
 }
 MESSAGES = 5
-FILES = 6
+FILES = 4
 PIPELINE = """
 name = "test"
 [source]

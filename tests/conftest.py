@@ -1,0 +1,25 @@
+"""What holds for all tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+_QUICK_JAVA = [
+    # quick to start, and never gets fast
+    "-XX:TieredStopAtLevel=1",
+    "-XX:+UseSerialGC",
+    # plans of a few rows are not worth a second thought, nor compiling
+    "-Dspark.sql.adaptive.enabled=false",
+    "-Dspark.sql.codegen.wholeStage=false",
+    "-Dspark.sql.codegen.factoryMode=NO_CODEGEN",
+]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def quick_java() -> Iterator[None]:
+    """A Java for a few rows, also in processes that tests start."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JDK_JAVA_OPTIONS", " ".join(_QUICK_JAVA))
+        yield
