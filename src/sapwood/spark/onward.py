@@ -103,8 +103,7 @@ class Onward:
 
     def remove(self, batch: int) -> None:
         """Sees to it that nothing goes on from a batch, whatever was before a crash."""
-        if str(batch) in names_in(self._folder):
-            remove_folder(f"{self._folder}/{batch}")
+        remove_folder(f"{self._folder}/{batch}")
 
     def open(
         self, spark: SparkSession, posted: str, columns: tuple[str | None, ...], buckets: int
