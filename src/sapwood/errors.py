@@ -8,6 +8,7 @@ SapwoodError
 ├── RecordError     a file whose records cannot be told apart
 ├── SettingsError   a pipeline file that cannot be run
 ├── StoreError      a store that cannot be reached, or cannot do what it is asked to
+├── TablesError     a file of tables that cannot be opened, or cannot do what it is asked to
 └── JavaError       there is no Java for Spark to run on
 """
 
@@ -74,6 +75,10 @@ class LateMessage(MessageError):
 
 class StoreError(SapwoodError):
     """What a store of subscriptions cannot do: says why in one line, which never holds a password."""
+
+
+class TablesError(SapwoodError):
+    """What the relational engine's tables cannot do: says why, and what to do, in one line."""
 
 
 def _window(line: str, column: int, width: int = 100) -> tuple[str, int]:

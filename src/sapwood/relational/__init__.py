@@ -1,0 +1,20 @@
+"""Subscriptions as tables: matching is a join, and the number of subscriptions is bounded by the disk.
+
+    from sapwood.relational import RelationalMatcher
+
+    with RelationalMatcher("subscriptions.duckdb", memory="512MB") as matcher:
+        matcher.add("s1", "/stock[symbol = 'YHOO' and price > 50]")
+        for matches in matcher.match_many(messages):
+            print(list(matches))
+
+`form` and `linear` know what a query is as rows, `schema` the tables, `plans` the statements that match a
+batch; `population` and `tags` keep the tables in step with subscriptions and messages.
+"""
+
+from sapwood.relational.batch import MatchedIds
+from sapwood.relational.choosing import Choice, Statistics
+from sapwood.relational.garbage import Garbage
+from sapwood.relational.matcher import RelationalMatcher
+from sapwood.relational.plans import Plan
+
+__all__ = ["Choice", "Garbage", "MatchedIds", "Plan", "RelationalMatcher", "Statistics"]

@@ -1,0 +1,206 @@
+"""The public face of the relational engine: subscriptions in tables, batches of messages against them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import pyarrow as pa
+
+from sapwood.engine.limits import Limits
+from sapwood.engine.loading import OnError
+from sapwood.engine.matcher import Source
+from sapwood.engine.reader import Message
+from sapwood.errors import MessageError
+from sapwood.relational.batch import MatchedIds, answers, decide, match_rules
+from sapwood.relational.choosing import Choice
+from sapwood.relational.deciding import Decider
+from sapwood.relational.garbage import Garbage, collect
+from sapwood.relational.plans import Plan
+from sapwood.relational.population import Population, extents
+from sapwood.relational.tables import MEMORY, Connection, Tables
+from sapwood.relational.values import ValueReader
+
+CHUNK = 50_000
+"""subscriptions added in one transaction"""
+BATCH = 1_000
+"""messages matched at a time"""
+
+
+class RelationalMatcher:
+    """Matches messages against subscriptions that are kept in tables, in a file that need not fit in memory.
+
+    A file is used by one process at a time. In it, threads may change subscriptions while others match: a
+    batch is matched with the subscriptions as they are when it begins. Every change is a transaction: after a
+    crash it is there in full or not at all.
+    """
+
+    def __init__(
+        self,
+        tables: str | Path | None = None,
+        namespaces: Mapping[str, str] | None = None,
+        limits: Limits | None = None,
+        *,
+        plan: Plan | str | None = None,
+        memory: str = MEMORY,
+        threads: int | None = None,
+    ) -> None:
+        """Opens a file of tables, which is made if it is absent; None keeps them in memory.
+
+        `memory` is what DuckDB may use. A plan of None is the one that the file has, or the one that seems
+        best when the first subscriptions come; another than it has makes part of the file anew.
+        """
+        wanted = Plan(plan) if plan is not None else None
+        self._limits = limits or Limits()
+        self._tables = Tables(tables, memory, threads)
+        try:
+            self.population = Population(self._tables)
+            self.population.declare(namespaces or {})
+            if wanted is not None:
+                self.population.use(wanted)
+        except BaseException:
+            self._tables.close()
+            raise
+        self._reader = ValueReader(self.population.tags, self._limits)
+        self._decider = Decider(self.population.namespaces, self._limits)
+
+    # -- subscriptions ---------------------------------------------------------------------------------
+
+    @property
+    def namespaces(self) -> Mapping[str, str]:
+        """The prefixes that queries may use."""
+        return self.population.namespaces
+
+    def declare(self, namespaces: Mapping[str, str]) -> None:
+        """Declares further prefixes for queries to come; ValueError for one that is bound already."""
+        self.population.declare(namespaces)
+
+    def add(self, id: str, query: str) -> None:
+        """Subscribes `id` to a query. QueryError says where and why a query is not XPath 1.0."""
+        self.population.change(put=[(id, query)], replace=False)
+
+    def add_many(
+        self, pairs: Iterable[tuple[str, str]], on_error: OnError | None = None, chunk: int = CHUNK
+    ) -> None:
+        """Subscribes many, in order, a transaction for each chunk.
+
+        What cannot be subscribed is told to `on_error`, and the rest go in; without it, the error is raised
+        with a note that names the subscription, and nothing of its chunk goes in.
+        """
+        rest = iter(pairs)
+        while some := list(islice(rest, chunk)):
+            self.population.change(put=some, on_error=on_error, replace=False)
+
+    def replace(self, id: str, query: str) -> None:
+        """Changes the query of a subscription, which keeps its place; KeyError if there is none."""
+        with self._tables.lock:
+            self._there([id])
+            self.population.change(put=[(id, query)])
+
+    def remove(self, *ids: str) -> None:
+        """Ends subscriptions, all of them or, if one is not there, none; KeyError names it."""
+        with self._tables.lock:
+            self._there(ids)
+            self.population.change(removed=ids)
+
+    def _there(self, ids: Sequence[str]) -> None:
+        found = self.population.numbers(ids)
+        for id in ids:
+            if id not in found:
+                raise KeyError(id)
+
+    def query(self, id: str) -> str:
+        """The query that `id` is subscribed to, or one that means the same; KeyError if there is none."""
+        self._there([id])
+        sql = "SELECT q.text FROM subscription s JOIN query q ON q.id = s.query WHERE s.id = ?"
+        text: str = self._tables.connect().value(sql, [id])
+        return text
+
+    def __contains__(self, id: object) -> bool:
+        return isinstance(id, str) and bool(self.population.numbers([id]))
+
+    def __len__(self) -> int:
+        return int(self._tables.connect().value("SELECT count(*) FROM subscription"))
+
+    # -- messages --------------------------------------------------------------------------------------
+
+    def match(self, message: Source) -> MatchedIds:
+        """The subscriptions that a message matches; MessageError says where and why it is refused."""
+        return next(self.match_many([message]))
+
+    def match_many(self, messages: Iterable[Source], batch: int = BATCH) -> Iterator[MatchedIds]:
+        """The matches of each message in turn; the first that is refused ends it with a MessageError."""
+        for answer in self.match_each(messages, batch):
+            if isinstance(answer, MessageError):
+                raise answer
+            yield answer
+
+    def match_each(
+        self, messages: Iterable[Source], batch: int = BATCH
+    ) -> Iterator[MatchedIds | MessageError]:
+        """The matches of each message in turn, or why it is refused; a batch of them is matched at once."""
+        rest = iter(messages)
+        while some := [Message(message) for message in islice(rest, batch)]:
+            yield from self._batch(some)
+
+    def _batch(self, messages: Sequence[Message]) -> Iterator[MatchedIds | MessageError]:
+        connection = self._tables.connect()
+        try:
+            with self._tables.lock:  # nothing may change between what is asked for and what is told
+                said = self._reader.read(messages)
+                connection.run("BEGIN TRANSACTION")
+                found = extents(connection)
+            match_rules(connection, said, found, self._place_points)
+            decide(connection, messages, self._decider)
+            for number, answer in enumerate(answers(connection, len(messages))):
+                yield said.refused.get(number, answer)
+        finally:
+            connection.close()
+
+    def _place_points(self, missing: list[tuple[Any, ...]]) -> pa.Table:
+        found = self.population.tags.place_points(missing)
+        if len(found):
+            with self._tables.changing() as connection:
+                connection.insert("tag_branching", found)
+        return found
+
+    # -- upkeep ----------------------------------------------------------------------------------------
+
+    @property
+    def plan(self) -> Plan | None:
+        """The plan in use; None as long as there are no subscriptions."""
+        return self.population.plan
+
+    def explain(self) -> Choice:
+        """What each plan would cost, by what is known of the subscriptions, and which is in use."""
+        return self.population.explain()
+
+    def collect_garbage(self, plan: Plan | str | None = None) -> Garbage:
+        """Drops paths, tag paths and constants that no subscription uses any more, and puts the tables in
+        order; changes to the plan given, or to the one that seems best by now."""
+        with self._tables.lock:
+            self.population.use(Plan(plan) if plan is not None else self.explain().best)
+            garbage = collect(self._tables)
+            self.population.reload()
+        return garbage
+
+    @property
+    def connection(self) -> Connection:
+        """A connection of one's own, to look at the tables."""
+        return self._tables.connect()
+
+    def close(self) -> None:
+        """Lets the file go."""
+        self._decider.close()
+        self._tables.close()
+
+    def __enter__(self) -> RelationalMatcher:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,198 @@
+"""The tables in a DuckDB file: connections to it, transactions, numbers for new rows.
+
+One process at a time has the file open. In it, one thread at a time changes the tables; any number of batches
+read them meanwhile, each as they were when it began.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from threading import RLock
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from sapwood.errors import TablesError
+from sapwood.relational.schema import CACHED, FIRST_ROWS, FORMAT, TABLES, VIEWS
+
+MEMORY = "512MB"
+"""what DuckDB may use by default; what needs more goes through the disk"""
+
+
+class Connection:
+    """One connection: statements, and what they bring."""
+
+    def __init__(self, raw: duckdb.DuckDBPyConnection) -> None:
+        self._raw = raw
+
+    def run(self, sql: str, parameters: object = None) -> None:
+        self.rows(sql, parameters)  # a result that nobody fetches keeps the connection busy
+
+    def rows(self, sql: str, parameters: object = None) -> list[tuple[Any, ...]]:
+        return self._raw.execute(sql, parameters).fetchall()
+
+    def value(self, sql: str, parameters: object = None) -> Any:
+        rows = self.rows(sql, parameters)
+        return rows[0][0] if rows else None
+
+    def arrow(self, sql: str) -> pa.Table:
+        return self._raw.sql(sql).to_arrow_table()
+
+    def stream(self, sql: str, rows: int) -> Iterator[pa.RecordBatch]:
+        """What a statement brings, so many rows in memory at a time."""
+        yield from self._raw.sql(sql).to_arrow_reader(rows)
+
+    def keep(self, name: str, sql: str) -> None:
+        """Makes a table of this connection alone."""
+        self.run(f"CREATE OR REPLACE TEMP TABLE {name} AS {sql}")
+
+    @contextmanager
+    def given(self, **tables: pa.Table) -> Iterator[None]:
+        """Arrow tables under names that statements can use."""
+        for name, table in tables.items():
+            self._raw.register(name, table)
+        try:
+            yield
+        finally:
+            for name in tables:
+                self._raw.unregister(name)
+
+    def insert(self, table: str, rows: pa.Table) -> None:
+        if len(rows):
+            with self.given(inserted=rows):
+                self.run(f"INSERT INTO {table} BY NAME SELECT * FROM inserted")
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """All or nothing."""
+        self.run("BEGIN TRANSACTION")
+        try:
+            yield
+        except BaseException:
+            self.run("ROLLBACK")
+            raise
+        self.run("COMMIT")
+
+    def close(self) -> None:
+        self._raw.close()
+
+
+class Tables:
+    """The file, made if it is absent; a path of None keeps everything in memory."""
+
+    def __init__(self, path: str | Path | None, memory: str = MEMORY, threads: int | None = None) -> None:
+        self.path = Path(path) if path is not None else None
+        self.memory = memory
+        self.lock = RLock()
+        """whoever changes the tables, or must not see them change, has it"""
+        config: dict[str, Any] = {
+            "memory_limit": memory,
+            "threads": threads or os.cpu_count() or 1,
+            "preserve_insertion_order": False,  # which would cost memory, and nothing asks for it
+        }
+        try:
+            self._root = duckdb.connect(str(self.path) if self.path else ":memory:", config=config)
+        except (duckdb.Error, OSError) as error:
+            raise _unopened(self.path, memory, error) from None
+        try:
+            # the plans are written in the order in which they are to be run
+            self._root.execute("SET disabled_optimizers = 'join_order'").fetchall()
+            self.writer = self.connect()
+            self._create()
+        except duckdb.Error as error:
+            self._root.close()
+            raise _unopened(self.path, memory, error) from None
+        except BaseException:
+            self._root.close()
+            raise
+        self._next: dict[str, int] = dict(self.writer.rows("SELECT name, next FROM counter"))
+        self._taken: dict[str, int] = {}
+
+    def connect(self) -> Connection:
+        """A further connection, for one thread."""
+        return Connection(self._root.cursor())
+
+    def _create(self) -> None:
+        present = {name for (name,) in self.writer.rows("SELECT table_name FROM duckdb_tables()")}
+        if "meta" in present:
+            found = self.meta("format")
+            if found != str(FORMAT):
+                raise TablesError(
+                    f"{self.path} has tables of another version of Sapwood (format {found}, not {FORMAT}); "
+                    "delete the file, and it is made anew from the store"
+                )
+            return
+        if present:
+            raise TablesError(f"{self.path} is a DuckDB file, but holds other tables than Sapwood's")
+        with self.writer.transaction():
+            for name, columns in TABLES.items():
+                self.writer.run(f"CREATE TABLE {name} ({columns})")
+            for name, sql in VIEWS.items():
+                self.writer.run(f"CREATE VIEW {name} AS {sql}")
+            for statement in FIRST_ROWS:
+                self.writer.run(statement)
+
+    # -- what is written down --------------------------------------------------------------------------
+
+    def meta(self, name: str) -> str | None:
+        found: str | None = self.writer.value("SELECT value FROM meta WHERE name = ?", [name])
+        return found
+
+    def set_meta(self, values: Mapping[str, str | None]) -> None:
+        """Notes values; None takes one away."""
+        for name, value in values.items():
+            self.writer.run("DELETE FROM meta WHERE name = ?", [name])
+            if value is not None:
+                self.writer.run("INSERT INTO meta VALUES (?, ?)", [name, value])
+
+    # -- changes ---------------------------------------------------------------------------------------
+
+    @contextmanager
+    def changing(self) -> Iterator[Connection]:
+        """A transaction; others who change the tables wait until it ends."""
+        with self.lock:
+            self._taken.clear()
+            try:
+                with self.writer.transaction():
+                    yield self.writer
+                    for name, number in self._taken.items():
+                        self.writer.run("UPDATE counter SET next = ? WHERE name = ?", [number, name])
+            except BaseException:
+                self._taken.clear()
+                raise
+            self._next.update(self._taken)
+            self._taken.clear()
+
+    def take(self, counter: str, count: int) -> int:
+        """The first of so many new numbers."""
+        first = self.upcoming(counter)
+        self._taken[counter] = first + count
+        return first
+
+    def upcoming(self, counter: str) -> int:
+        """The number that is given next."""
+        return self._taken[counter] if counter in self._taken else self._next[counter]
+
+    def forget_messages(self) -> None:
+        """Empties what is only known of messages seen."""
+        for name in CACHED:
+            self.writer.run(f"DELETE FROM {name}")
+        self.writer.run("DELETE FROM path_class WHERE path > 0")
+
+    def close(self) -> None:
+        self.writer.close()
+        self._root.close()
+
+
+def _unopened(path: Path | None, memory: str, error: Exception) -> TablesError:
+    text = str(error)
+    if "lock" in text:
+        return TablesError(f"{path} is open in another process; one at a time can use it")
+    if "memory_limit" in text or "memory limit" in text.lower():
+        return TablesError(f"the memory limit {memory!r} is not understood; write it like 512MB or 2GB")
+    first = text.splitlines()[0] if text else type(error).__name__
+    return TablesError(f"{path} cannot be opened: {first}")

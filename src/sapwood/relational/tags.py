@@ -1,0 +1,188 @@
+"""The tag paths of messages, and which linear paths match them.
+
+Linear paths are looked up by their literal beginnings and ends, and what lies between is checked. Only tag
+paths that some linear path matches are put on record; that others match none is remembered in memory, and
+found out again by the next process.
+
+All of it is a cache, bounded by MOST_TAGS: data with ever new names empties it now and then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from sapwood.relational.classes import classify
+from sapwood.relational.linear import (
+    LinearPath,
+    TagPath,
+    lookups,
+    matches,
+    parse_linear,
+    parse_tag,
+    positions,
+    reversed_text,
+    tag_text,
+)
+from sapwood.relational.tables import Connection, Tables
+from sapwood.relational.tag_tree import MOST_TAGS, TagTree
+
+
+_STEPS = "coalesce(max(length({0}) - length(replace({0}, '/', ''))) + 1, 0)"
+"""the steps of the longest text, or more: namespaces may have slashes, too"""
+
+
+class Tags(TagTree):
+    """The tag paths that are known, kept in step with the linear paths."""
+
+    def __init__(self, tables: Tables) -> None:
+        super().__init__()
+        self._tables = tables
+        self.reload()
+
+    def reload(self) -> None:
+        """Takes over what is on record, and forgets the rest."""
+        rows = self._tables.writer.rows("SELECT text, id FROM tag_path")
+        self.numbers = {parse_tag(text): id for text, id in rows}
+        self._renew()
+
+    def _renew(self) -> None:
+        """The linear paths have changed, or what is wanted of them."""
+        self.uses = dict(
+            self._tables.writer.rows(
+                """
+                SELECT m.tag, bit_or(p.uses) FROM path_match m JOIN linear_path p ON p.id = m.path
+                GROUP BY m.tag"""
+            )
+        )
+        self._longest: tuple[int, int] = self._tables.writer.rows(
+            f"SELECT {_STEPS.format('prefix')}, {_STEPS.format('suffix')} FROM linear_path"
+        )[0]
+        self.plant()
+
+    # -- messages bring tag paths ------------------------------------------------------------------------
+
+    def find_out(self, new: list[TagPath]) -> None:
+        """Matches new tag paths with all linear paths. In the caller's keeping of the tables' lock."""
+        if len(self.numbers) + len(new) > MOST_TAGS:
+            with self._tables.changing():
+                self._tables.forget_messages()
+            self.numbers, self.uses = {}, {}
+        found = self._matching(new)
+        self.numbers.update(dict.fromkeys(new, 0))
+        if found:
+            with self._tables.changing() as connection:
+                self._record(connection, {new[place]: paths for place, paths in found.items()})
+
+    def _matching(self, tags: list[TagPath]) -> dict[int, dict[int, int]]:
+        """For each tag path, by its place, that linear paths match: their numbers, and what they want."""
+        places: list[int] = []
+        prefixes: list[str] = []
+        suffixes: list[str] = []
+        for place, tag in enumerate(tags):
+            for prefix, suffix in lookups(tag, self._longest):
+                places.append(place)
+                prefixes.append(prefix)
+                suffixes.append(suffix)
+        asked = pa.table(
+            {
+                "place": pa.array(places, pa.int32()),
+                "prefix": pa.array(prefixes, pa.string()),
+                "suffix": pa.array(suffixes, pa.string()),
+            }
+        )
+        writer = self._tables.writer
+        with writer.given(asked=asked):
+            rows = writer.rows(
+                """
+                SELECT a.place, p.id, p.uses, CASE WHEN p.middle IS NOT NULL OR p.suffix = '' THEN p.text END
+                FROM linear_path p JOIN asked a ON a.prefix = p.prefix AND a.suffix = p.suffix"""
+            )
+        found: dict[int, dict[int, int]] = {}
+        parsed: dict[str, LinearPath] = {}
+        for place, id, uses, text in rows:
+            if text is not None:
+                path = parsed.get(text)
+                if path is None:
+                    path = parsed[text] = parse_linear(text)
+                if not matches(path, tags[place]):
+                    continue
+            found.setdefault(place, {})[id] = uses
+        return found
+
+    def _record(self, connection: Connection, found: Mapping[TagPath, Mapping[int, int]]) -> None:
+        """Puts matches on record, numbering the tag paths that have no number yet."""
+        new = [tag for tag in found if not self.numbers.get(tag)]
+        first = self._tables.take("tag", len(new))
+        self.numbers.update(zip(new, range(first, first + len(new)), strict=True))
+        connection.insert(
+            "tag_path",
+            pa.table(
+                {
+                    "id": pa.array(range(first, first + len(new)), pa.int32()),
+                    "text": pa.array(map(tag_text, new), pa.string()),
+                    "reversed": pa.array(map(reversed_text, new), pa.string()),
+                }
+            ),
+        )
+        pairs = [(self.numbers[tag], path) for tag, paths in found.items() for path in paths]
+        matched = pa.table(
+            {
+                "tag": pa.array([tag for tag, _ in pairs], pa.int32()),
+                "path": pa.array([path for _, path in pairs], pa.int32()),
+            }
+        )
+        connection.insert("path_match", matched)
+        for tag, paths in found.items():
+            number = self.numbers[tag]
+            for uses in paths.values():
+                self.uses[number] = self.uses.get(number, 0) | uses
+        classify(self._tables, connection, matched)
+
+    # -- subscriptions bring linear paths ------------------------------------------------------------------
+
+    def add_paths(self, connection: Connection, paths: Mapping[int, LinearPath], changed: set[int]) -> None:
+        """Matches new linear paths with all tag paths known; `changed` are those of which more is wanted."""
+        by_ends: dict[tuple[str, str], list[tuple[int, LinearPath]]] = {}
+        for id, path in paths.items():
+            by_ends.setdefault((path.prefix, path.suffix), []).append((id, path))
+        longest = (
+            max((prefix.count("/") for prefix, _ in by_ends), default=0),
+            max((suffix.count("/") + 1 for _, suffix in by_ends), default=0),
+        )
+        found: dict[TagPath, dict[int, int]] = {}
+        for tag in self.numbers if by_ends else ():
+            for ends in lookups(tag, longest):
+                for id, path in by_ends.get(ends, ()):
+                    if (path.middle is None and path.suffix) or matches(path, tag):
+                        found.setdefault(tag, {})[id] = 0
+        if found:
+            self._record(connection, found)
+        old = pa.table({"path": pa.array(sorted(changed - paths.keys()), pa.int32())})
+        classify(self._tables, connection, old)
+        self._renew()
+
+    # -- where branching points lie ------------------------------------------------------------------------
+
+    def place_points(self, missing: list[tuple[Any, ...]]) -> pa.Table:
+        """Where the branching points lie on tag paths: for rows of tag path, branching, and the texts of tag
+        path, linear path and points, the rows of `tag_branching`."""
+        tags: list[int] = []
+        branchings: list[int] = []
+        places: list[tuple[int, ...] | None] = []
+        for tag, branching, tag_spelt, path_spelt, points in missing:
+            at = tuple(int(point.partition("=")[2]) for point in points.split("&"))
+            vectors = positions(parse_linear(path_spelt), parse_tag(tag_spelt), at)
+            for vector in [None] if vectors is None else vectors:
+                tags.append(tag)
+                branchings.append(branching)
+                places.append(vector)
+        return pa.table(
+            {
+                "tag": pa.array(tags, pa.int32()),
+                "branching": pa.array(branchings, pa.int32()),
+                "positions": pa.array(places, pa.list_(pa.int32())),
+            }
+        )
