@@ -269,3 +269,18 @@ TestLiveChangesInASmallCache = LiveChangesInASmallCache.TestCase
 TestLiveChangesInASmallCache.settings = EDITS
 TestLiveChangesWithoutCache = LiveChangesWithoutCache.TestCase
 TestLiveChangesWithoutCache.settings = EDITS
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        *("/a/text()[self::*]", "/a/@x[self::*]", "/a/text()[not(self::*)]", "/a/@x[not(self::*)]"),
+        *("(//b | //b/@x)[self::*]", "(//z | //b/@x)[self::*]", "//b[self::*]", "//@x[not(self::x)]"),
+        *("/a[local-name() = '*']", "/a[name() = '*']", "/a[namespace-uri() = '*']"),
+    ],
+)
+def test_a_star_stands_for_elements_and_names_are_taken_literally(query: str) -> None:
+    document = '<a x="1">t<b x="2"/><c/></a>'
+    with Matcher() as matcher:
+        matcher.add("s", query)
+        assert ("s" in matcher.match(document)) == bool(oracle.parse(document).xpath(query))

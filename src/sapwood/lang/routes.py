@@ -73,9 +73,11 @@ class Conditions(Protocol):
 class Walk:
     """Follows location steps from a set of routes, writing abbreviations and rarer axes out as steps."""
 
-    def __init__(self, conditions: Conditions, at_document: bool) -> None:
+    def __init__(self, conditions: Conditions, at_document: bool, on_leaves: bool = False) -> None:
+        """`on_leaves`: the context node may be an attribute or text."""
         self._conditions = conditions
         self._at_document = at_document
+        self._on_leaves = on_leaves
 
     def over(self, steps: tuple[ast.Step, ...], routes: list[Route]) -> NodeSet:
         deep = False  # whether `//` precedes
@@ -144,6 +146,8 @@ class Walk:
     def _self(self, step: ast.Step, routes: list[Route], deep: bool) -> list[Route]:
         kept = self._conditions.step_predicates(step, positions=False)
         named = (Named(step.test), *kept) if step.test != "*" else kept
+        if step.test == "*" and self._on_leaves and any(not route.steps for route in routes):
+            self._conditions.weaken(step, "an element, where a node may be none")
         staying = [
             filtered(route, named)
             for route in routes

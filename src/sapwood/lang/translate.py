@@ -225,7 +225,7 @@ class Translator:
 
     def _name_test(self, call: ast.Call, value: str) -> Condition:
         local = value.rpartition(":")[2]
-        on_element = self._in_predicate and not self._on_leaves
+        on_element = self._in_predicate and not self._on_leaves and "*" not in value
         if on_element and value and call.name == "local-name":
             return Named(f"{ANY_NAMESPACE}}}{value}")
         if on_element and value and call.name == "namespace-uri":
@@ -324,7 +324,8 @@ class Translator:
         if path.absolute and self._in_predicate:
             self.weaken(path, "an absolute path inside a predicate")
         start = self.nodes(path.base) if path.base is not None else NodeSet([Route(path.absolute)])
-        walk = Walk(self, at_document=path.absolute or not self._in_predicate)
+        at_document = path.absolute or not self._in_predicate
+        walk = Walk(self, at_document, self._on_leaves and not path.absolute and path.base is None)
         if start.beyond is None:
             return walk.over(path.steps, start.routes)
         if start.beyond.anywhere:

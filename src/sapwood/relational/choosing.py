@@ -1,9 +1,9 @@
 """Which plan: a simple model of what a batch costs with each, from a few counts.
 
 Costs are in rows that are looked at. A batch looks through the tables once for each statement, and then at
-the rules that come up for its messages. Chains are narrower, and shorter where rules begin alike; but each level
-is a statement of its own, and what it finds is written down for the next. A row that holds the whole rule is
-looked at once, and what does not fit is dropped on the spot.
+the rules that come up for its messages. Chains are narrower, and shorter where rules begin alike; but each
+level is a statement of its own, and what it finds is written down for the next. A row that holds the whole
+rule is looked at once, and what does not fit is dropped on the spot.
 """
 
 from __future__ import annotations

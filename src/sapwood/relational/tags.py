@@ -29,7 +29,6 @@ from sapwood.relational.linear import (
 from sapwood.relational.tables import Connection, Tables
 from sapwood.relational.tag_tree import MOST_TAGS, TagTree
 
-
 _STEPS = "coalesce(max(length({0}) - length(replace({0}, '/', ''))) + 1, 0)"
 """the steps of the longest text, or more: namespaces may have slashes, too"""
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from itertools import accumulate
+from typing import Any
 
 import pyarrow as pa
 
@@ -44,15 +44,15 @@ VALUE = pa.schema(
 )
 MESSAGE = pa.schema([("msg", pa.int32())])
 
-_text_key = lru_cache(maxsize=65_536)(text_key)
-_number_key = lru_cache(maxsize=65_536)(number_key)
+_MOST_TEXTS = 100_000
+"""converted texts that are remembered"""
 
 
 @dataclass(slots=True)
 class Said:
     """What a batch says: its rows, and why some messages could not be read, by their numbers."""
 
-    columns: tuple[list[object], ...] = field(default_factory=lambda: tuple([] for _ in VALUE))
+    columns: tuple[list[Any], ...] = field(default_factory=lambda: tuple([] for _ in VALUE))
     read: list[int] = field(default_factory=list)
     refused: dict[int, MessageError] = field(default_factory=dict)
 
@@ -87,7 +87,7 @@ class ValueReader:
             for number, document in documents:
                 _attributes_wanted(document, self._tags)
                 said.read.append(number)
-                _Rows(number, document, said.columns).add()
+                _add_rows(number, document, said.columns)
         return said
 
     def document(self, message: Message) -> Document:
@@ -130,77 +130,106 @@ def _attributes_wanted(document: Document, tags: TagTree) -> None:
                     node.attribute[name] = tags.wanted((*node.path, f"@{name}"))
 
 
-class _Rows:
-    """The rows of one message."""
+class _Converted(dict[str, tuple[int, float | None, int | None]]):
+    """Text → its key, its number if it is one, and the number's key; remembers short ones."""
 
-    def __init__(self, number: int, document: Document, columns: tuple[list[object], ...]) -> None:
-        self._number = number
-        self._document = document
-        self._columns = columns
-        self._present: set[int] = set()
-        self._numbers: list[int] | None = None
+    def __missing__(self, text: str) -> tuple[int, float | None, int | None]:
+        number = to_number(text)
+        known = number == number
+        found = text_key(text), number if known else None, number_key(number) if known else None
+        if len(text) <= 64:
+            if len(self) >= _MOST_TEXTS:
+                self.clear()
+            self[text] = found
+        return found
 
-    def add(self) -> None:
-        document = self._document
-        for element, (node, attributes) in enumerate(zip(document.places, document.attributes, strict=True)):
-            assert isinstance(node, TagNode)
-            if node.element is not None:
-                self._element(element, *node.element)
-            if attributes:
-                for i in range(0, len(attributes), 2):
-                    wanted = node.attribute[attributes[i]]
-                    if wanted is not None:
-                        self._row(*wanted, attributes[i + 1], element, i // 2 + 1)
-        for number, element in enumerate(document.text_parents):
-            node = document.places[element]
-            assert isinstance(node, TagNode)
-            if node.text_node is not None:
-                self._row(*node.text_node, document.texts[number], element, -number - 1)
 
-    def _element(self, element: int, tag: int, uses: int) -> None:
-        self._row(tag, uses, self._document.string_value(element) if uses & _VALUED else None, element, 0)
+_converted = _Converted()
 
-    def _row(self, tag: int, uses: int, text: str | None, element: int, leaf: int) -> None:
-        """A row. `leaf` is 0 for the element, an attribute's number from 1, or, negative, a text node's."""
+
+def _add_rows(message: int, document: Document, columns: tuple[list[Any], ...]) -> None:
+    """Adds the rows of one message. This runs for every value, so it is written to be fast."""
+    tags, texts, numbers, text_keys, number_keys, nodes = columns[1:]
+    before = len(tags)
+    present: set[int] = set()
+    lineage = _Lineage(document)
+
+    def add(wanted: tuple[int, int], text: str | None, element: int, leaf: int) -> None:
+        tag, uses = wanted
         if uses == _PRESENCE:
-            if tag in self._present:
+            if tag in present:
                 return
-            self._present.add(tag)
-        number = None
-        if uses & _NUMBER and text is not None:
-            converted = to_number(text)
-            number = converted if converted == converted else None
-        messages, tags, texts, numbers, text_keys, number_keys, nodes = self._columns
-        messages.append(self._number)
+            present.add(tag)
         tags.append(tag)
+        nodes.append(lineage.of(element, leaf) if uses & _NODES else None)
+        if text is None or not uses & _VALUED:
+            texts.append(None)
+            numbers.append(None)
+            text_keys.append(None)
+            number_keys.append(None)
+            return
+        key, number, key_of_number = _converted[text]
         texts.append(text if uses & _TEXT else None)
-        numbers.append(number)
-        text_keys.append(_text_key(text) if uses & _TEXT_KEY and text is not None else None)
-        number_keys.append(_number_key(number) if uses & _NUMBER_KEY and number is not None else None)
-        nodes.append(self._nodes(element, leaf) if uses & _NODES else None)
+        numbers.append(number if uses & _NUMBER else None)
+        text_keys.append(key if uses & _TEXT_KEY else None)
+        number_keys.append(key_of_number if uses & _NUMBER_KEY else None)
 
-    def _nodes(self, element: int, leaf: int) -> list[int]:
-        document = self._document
-        if self._numbers is None:
-            counts = accumulate([len(attributes) // 2 for attributes in document.attributes], initial=0)
-            # before an element: the elements and attributes and text nodes that started earlier
-            self._numbers = [
-                element + before + texts
-                for element, (before, texts) in enumerate(zip(counts, document.text_starts, strict=False))
-            ]
-        numbers, parents = self._numbers, document.parents
-        path: list[int] = []
-        at = element
-        while at:
-            path.append(numbers[at])
-            at = parents[at]
-        path.reverse()
+    places: list[TagNode] = document.places  # type: ignore[assignment]  # of the tree that it was read with
+    attributes_of = document.attributes
+    for element, node in enumerate(places):
+        wanted = node.element
+        if wanted is not None:
+            add(wanted, document.string_value(element) if wanted[1] & _VALUED else None, element, 0)
+        attributes = attributes_of[element]
+        if attributes:
+            known = node.attribute
+            for i in range(0, len(attributes), 2):
+                wanted = known[attributes[i]]
+                if wanted is not None:
+                    add(wanted, attributes[i + 1], element, i // 2 + 1)
+    for number, element in enumerate(document.text_parents):
+        wanted = places[element].text_node
+        if wanted is not None:
+            add(wanted, document.texts[number], element, -number - 1)
+    columns[0].extend([message] * (len(tags) - before))
+
+
+class _Lineage:
+    """The numbers of nodes, from the root element down."""
+
+    def __init__(self, document: Document) -> None:
+        self._document = document
+        self._numbers: list[int] = []
+        self._paths: list[list[int] | None] = [[], *[None] * (len(document) - 1)]
+
+    def of(self, element: int, leaf: int) -> list[int]:
+        """Down to an element (`leaf` 0), one of its attributes, counted from 1, or, negative, a text node."""
+        path = self._paths[element] or self._found(element)
+        if not leaf:
+            return path
         if leaf > 0:
-            path.append(numbers[element] + leaf)
-        elif leaf < 0:
-            text = -leaf - 1
-            after = document.text_after[text]
-            path.append(
-                numbers[after] + len(document.attributes[after]) // 2 + text - document.text_starts[after] + 1
-            )
+            return [*path, path[-1] + leaf]
+        document, text = self._document, -leaf - 1
+        after = document.text_after[text]
+        # behind that element and its attributes, and the text nodes that began since
+        own = len(document.attributes[after]) // 2 + text - document.text_starts[after] + 1
+        return [*path, self._numbers[after] + own]
+
+    def _found(self, element: int) -> list[int]:
+        document = self._document
+        if not self._numbers:
+            counts = accumulate([len(attributes) // 2 for attributes in document.attributes], initial=0)
+            # before an element: the elements and attributes and text nodes that began earlier
+            self._numbers = [
+                element + attributes + texts
+                for element, (attributes, texts) in enumerate(zip(counts, document.text_starts, strict=False))
+            ]
+        above: list[int] = []
+        parent = element
+        while parent and self._paths[parent] is None:
+            above.append(parent)
+            parent = document.parents[parent]
+        path = self._paths[parent] or []
+        for parent in reversed(above):
+            path = self._paths[parent] = [*path, self._numbers[parent]]
         return path
