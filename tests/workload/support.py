@@ -12,7 +12,7 @@ PROJECT = Path(__file__).parents[2]
 SHIPPED = PROJECT / "src/sapwood/workload/dtds"
 REAL = PROJECT.parent / "shared/data"
 
-NAMES = ("auction", "bibliography", "book", "news", "quotes")
+NAMES = ("auction", "bibliography", "book", "news", "observatory", "quotes")
 REAL_FILES = (
     "nitf/nitf-2-5.dtd",
     "xmark/auction.dtd",

@@ -175,7 +175,7 @@ def test_a_dtd_cannot_be_changed() -> None:
 
 def test_an_unknown_name_is_answered_with_the_known_ones() -> None:
     with pytest.raises(
-        DtdError, match="no DTD 'novel'; shipped are auction, bibliography, book, news, quotes"
+        DtdError, match="no DTD 'novel'; shipped are auction, bibliography, book, news, observatory, quotes"
     ):
         load_dtd("novel")
 

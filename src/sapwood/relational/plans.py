@@ -234,7 +234,7 @@ def _matched(extents: Extents, dialect: Dialect) -> Iterator[Step]:
 HIT = Step(
     "hit",
     f"""
-    SELECT DISTINCT c.msg, c.rule, c.shape, p.n, p.branching, v.tag, v.nodes
+    SELECT c.msg, c.rule, c.shape, p.n, p.branching, v.tag, v.nodes
     FROM predicate p JOIN candidate c ON c.rule = p.rule
                      JOIN path_match m ON m.path = p.path
                      JOIN value v ON v.msg = c.msg AND v.tag = m.tag AND {passes("v", "p")}
@@ -269,10 +269,11 @@ def branching(depth: int, dialect: Dialect) -> Iterator[Step]:
             FROM ({of_level} {below}) l
                  JOIN shape_part s ON s.shape = l.shape AND s.part = l.part AND s.depth = {level}
             GROUP BY l.msg, l.rule, l.shape, s.parent, {columns}
-            HAVING count(DISTINCT l.part) = max(s.siblings)""",
+            HAVING count(*) = max(s.siblings)""",
         )
         outer = ", ".join(f"v{d}" for d in range(1, level))
-        below = f"UNION ALL SELECT msg, rule, shape, part, {outer} FROM point{level}"
+        # inner elements no longer matter, so that each outer one is there once for every part
+        below = f"UNION ALL SELECT DISTINCT msg, rule, shape, part, {outer} FROM point{level}"
     yield Step(
         "satisfied",
         """

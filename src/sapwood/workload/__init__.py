@@ -30,8 +30,10 @@ from sapwood.workload.dtd import (
 from sapwood.workload.feeds import FeedGenerator
 from sapwood.workload.joins import JoinGenerator, JoinSchema, feed_schema, flat_schema, levels_schema
 from sapwood.workload.messages import MessageGenerator
+from sapwood.workload.observations import ObservationWorkload
 from sapwood.workload.queries import QueryGenerator
 from sapwood.workload.reader import dtds, load_dtd
+from sapwood.workload.stocks import StockWorkload
 from sapwood.workload.transformations import TransformationGenerator
 
 __all__ = [
@@ -46,12 +48,14 @@ __all__ = [
     "JoinGenerator",
     "JoinSchema",
     "MessageGenerator",
+    "ObservationWorkload",
     "Occurs",
     "Particle",
     "QueriesExhausted",
     "QueryGenerator",
     "Ref",
     "Seq",
+    "StockWorkload",
     "TransformationGenerator",
     "dtds",
     "feed_schema",
