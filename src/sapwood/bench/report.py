@@ -6,10 +6,11 @@ import json
 import os
 import platform
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from xml.parsers import expat
 
@@ -162,7 +163,7 @@ class Report:
 
 def machine() -> dict[str, str]:
     """What the figures were measured on."""
-    return {
+    known = {
         "python": f"{platform.python_implementation()} {platform.python_version()}",
         "system": f"{platform.system()} {platform.machine()}",
         "processor": _processor(),
@@ -174,6 +175,9 @@ def machine() -> dict[str, str]:
         "numpy": version("numpy"),
         "sapwood": version("sapwood"),
     }
+    with suppress(PackageNotFoundError):  # only the relational engine needs it
+        known["duckdb"] = version("duckdb")
+    return known
 
 
 def _processor() -> str:

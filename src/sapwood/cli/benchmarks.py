@@ -10,6 +10,7 @@ from rich.console import Console
 
 from sapwood.cli.console import errors
 from sapwood.cli.running import spark_needed, told_plainly
+from sapwood.cli.tables import duckdb_needed
 
 if TYPE_CHECKING:
     from sapwood.bench.report import Report
@@ -84,6 +85,28 @@ def bench_join(
     """
     from sapwood.bench import join as experiments
 
+    options = experiments.Options(quick=quick, out=out, only=only or ())
+    _show(experiments.run(options, errors), out, as_json)
+
+
+@bench.command("relational")
+def bench_relational(
+    quick: Annotated[
+        bool, typer.Option("--quick", help="A minute or two instead of three quarters of an hour.")
+    ] = False,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(help="stocks, growth, large, observations, crossing or spark."),
+    ] = None,
+    out: OutOption = OUT,
+    as_json: JsonOption = False,
+) -> None:
+    """Subscriptions in tables: three plans, growth, memory, and against the automaton and Spark SQL.
+
+    Ctrl-C ends it and keeps what is measured.
+    """
+    with duckdb_needed("sapwood bench relational"):
+        from sapwood.bench import relational as experiments
     options = experiments.Options(quick=quick, out=out, only=only or ())
     _show(experiments.run(options, errors), out, as_json)
 

@@ -4,15 +4,27 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
 
 from sapwood import Broker, Explanation, JoinExplanation, Limits, Matcher, MessageError, PlanExplanation, Why
-from sapwood.cli.console import NamespacesOption, counting, errors, namespaces_of, report, write_line
-from sapwood.files import read_messages, read_queries
+from sapwood.cli import forms
+from sapwood.cli.console import NamespacesOption, counting, errors, fail, namespaces_of, report, write_line
+from sapwood.cli.relational_matching import BATCH, Answers, Setting, relational_answers
+from sapwood.cli.stored import load_store, opened_store, tell_left_out
+from sapwood.cli.tables import (
+    Engine,
+    EngineOption,
+    MemoryOption,
+    PlanOption,
+    TablesOption,
+    duckdb_needed,
+)
+from sapwood.files import NamedMessage, read_messages, read_queries
 from sapwood.workload import load_dtd
 
 _THIS = object()
@@ -24,34 +36,97 @@ SubscribeMany = Callable[[Pairs, Callable[[Hashable, ValueError], None]], None]
 
 def match(
     queries: Annotated[
-        str, typer.Argument(help="One query a line (the line's number is its id), or JSON lines.")
-    ],
-    messages: Annotated[list[str], typer.Argument(help="Files, folders, *.xmll (one a line), - (stdin).")],
+        str | None,
+        typer.Argument(
+            help="One query a line (the line's number is its id), or JSON lines; left out with --store.",
+            show_default=False,
+        ),
+    ] = None,
+    messages: Annotated[
+        list[str] | None,
+        typer.Argument(help="Files, folders, *.xmll (one a line), - (stdin).", show_default=False),
+    ] = None,
     select: Annotated[bool, typer.Option("--select", help="Tell the nodes selected, too.")] = False,
     count: Annotated[bool, typer.Option("--count", help="Tell only how many subscriptions match.")] = False,
     namespace: NamespacesOption = None,
     max_bytes: Annotated[int, typer.Option(help="Refuse messages larger than this.")] = Limits().bytes,
+    store: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="Match with the filters of a store: a file, or postgresql://…."),
+    ] = None,
+    engine: EngineOption = Engine.AUTOMATON,
+    tables: TablesOption = None,
+    plan: PlanOption = None,
+    memory: MemoryOption = None,
+    batch: Annotated[
+        int | None, typer.Option(min=1, help=f"Messages that tables answer at once; by default {BATCH:,}.")
+    ] = None,
 ) -> None:
     """Match messages against all queries; one JSON line a message.
 
     Bad queries and messages are reported and left out, the others go on; the exit status is then 1.
+
+    --tables, --plan, --memory and --batch go with --engine relational.
     """
-    matcher = Matcher(namespaces_of(namespace), Limits(bytes=max_bytes))
-    refused = load(matcher.add_many, queries)
-    with matcher, counting() as progress:
+    queries, messages = _sources(queries, messages or [], store)
+    if store is not None and namespace:
+        fail("--namespace goes with QUERIES; a store has its own: 'sapwood subscriptions namespaces'")
+    declared, limits = namespaces_of(namespace), Limits(bytes=max_bytes)
+    if engine is Engine.RELATIONAL:
+        if select:
+            fail("--select tells nodes, which tables do not hold: leave out --engine relational")
+        setting = Setting(tables, plan, memory, batch)
+        answering = relational_answers(queries, store, declared, limits, count, setting)
+    else:
+        given = {"--tables": tables, "--plan": plan, "--memory": memory, "--batch": batch}
+        for name, value in given.items():
+            if value is not None:
+                fail(f"{name} goes with --engine relational")
+        answering = _automaton_answers(queries, store, Matcher(declared, limits), select, count)
+    with answering as (refused, answers), counting() as progress:
         task = progress.add_task("matching", total=None)
-        for message in read_messages(messages):
-            try:
-                answer = _answer(matcher, message.body, select, count)
-            except MessageError as error:
+        for name, answer in answers(read_messages(messages)):
+            if isinstance(answer, MessageError):
                 refused += 1
-                answer = {"error": {"reason": error.reason, "line": error.line, "column": error.column}}
-            write_line({"message": message.name, **answer})
+                answer = {"error": {"reason": answer.reason, "line": answer.line, "column": answer.column}}
+            write_line({"message": name, **answer})
             progress.advance(task)
     sys.stdout.flush()
     if refused:
         errors.print(f"[yellow]{refused:,} queries or messages were refused[/]")
         raise typer.Exit(1)
+
+
+def _sources(first: str | None, rest: list[str], store: str | None) -> tuple[str | None, list[str]]:
+    """The file of queries, unless they are in a store, and the messages."""
+    queries, messages = (first, rest) if store is None else (None, [first, *rest] if first else [])
+    if not messages:
+        fail("MESSAGES are missing: give QUERIES and MESSAGES, or --store URL and MESSAGES")
+    return queries, messages
+
+
+@contextmanager
+def _automaton_answers(
+    queries: str | None, store: str | None, matcher: Matcher, select: bool, count: bool
+) -> Iterator[tuple[int, Answers]]:
+    """How many queries of a file, or else of a store, were refused, and what answers messages."""
+    if store is not None:
+        with opened_store(store) as source:
+            refused = load_store(matcher, source)
+            tell_left_out(source)
+    else:
+        assert queries is not None
+        refused = load(matcher.add_many, queries)
+
+    def answers(messages: Iterable[NamedMessage]) -> Iterator[tuple[str, dict[str, Any] | MessageError]]:
+        for message in messages:
+            try:
+                yield message.name, _answer(matcher, message.body, select, count)
+            except MessageError as error:
+                yield message.name, error
+
+    with matcher:
+        yield refused, answers
 
 
 def load(subscribe_many: SubscribeMany, path: str) -> int:
@@ -96,10 +171,18 @@ def explain(
     dtd: Annotated[
         str | None, typer.Option(help="A DTD that messages follow: a file, or the name of one of ours.")
     ] = None,
+    engine: Annotated[
+        Engine, typer.Option(help="The relational engine's view: a filter as rules.")
+    ] = Engine.AUTOMATON,
     namespace: NamespacesOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
 ) -> None:
     """Show how a query is evaluated: pattern and paths or plan, what is shared, what is refined, and why."""
+    if engine is Engine.RELATIONAL:
+        if message or among or dtd:
+            fail("--message, --among and --dtd go with the automaton: leave out --engine relational")
+        _explain_form(query, namespaces_of(namespace), as_json)
+        return
     graph = load_dtd(dtd) if dtd else None
     made: list[bytes] = []
     with Broker(namespaces_of(namespace), dtd=graph) as broker:
@@ -118,3 +201,12 @@ def explain(
         print(json.dumps({"made": body.decode()}) if as_json else body.decode())
     if message and not made and len(parts) == 1:
         print(json.dumps({"made": None}) if as_json else "nothing is made of the message")
+
+
+def _explain_form(query: str, namespaces: dict[str, str], as_json: bool) -> None:
+    with duckdb_needed("sapwood explain --engine relational"):
+        form = forms.form_of(query, namespaces)
+        if as_json:
+            write_line(forms.as_record(query, form))
+        else:
+            print(forms.as_text(query, form))

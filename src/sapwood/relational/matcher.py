@@ -28,6 +28,8 @@ CHUNK = 50_000
 """subscriptions added in one transaction"""
 BATCH = 1_000
 """messages matched at a time"""
+_BATCH_BYTES = 64 * 1024 * 1024
+"""or less, if they have more bytes than this"""
 
 
 class RelationalMatcher:
@@ -142,8 +144,17 @@ class RelationalMatcher:
         self, messages: Iterable[Source], batch: int = BATCH
     ) -> Iterator[MatchedIds | MessageError]:
         """The matches of each message in turn, or why it is refused; a batch of them is matched at once."""
-        rest = iter(messages)
-        while some := [Message(message) for message in islice(rest, batch)]:
+        if batch < 1:
+            raise ValueError(f"a batch has one message at least, not {batch!r}")
+        some: list[Message] = []
+        size = 0
+        for message in map(Message, messages):
+            some.append(message)
+            size += len(message.data)
+            if len(some) >= batch or size >= _BATCH_BYTES:
+                yield from self._batch(some)
+                some, size = [], 0
+        if some:
             yield from self._batch(some)
 
     def _batch(self, messages: Sequence[Message]) -> Iterator[MatchedIds | MessageError]:

@@ -53,14 +53,16 @@ class Population:
         on_error: OnError | None = None,
         replace: bool = True,
         note: Mapping[str, str | None] | None = None,
+        places: Mapping[str, int] | None = None,
     ) -> None:
         """Subscriptions end and others come, all in one transaction; `note` is put on record with it.
 
-        Those of `put` that are there already are replaced, and keep their places, or refused.
+        Those of `put` that are there already are replaced, or refused. They keep their places in the order,
+        and others follow all that ever were, unless `places` says which they have.
         """
         with self._tables.lock, collection_paused(lambda: False):
             try:
-                self._change(removed, put, on_error, replace, note or {})
+                self._change(removed, put, on_error, replace, note or {}, places or {})
             except BaseException:
                 self.reload()
                 raise
@@ -73,6 +75,7 @@ class Population:
         on_error: OnError | None,
         replace: bool,
         note: Mapping[str, str | None],
+        places: Mapping[str, int],
     ) -> None:
         there = self.numbers([*removed, *(id for id, _ in put)])
         with self._tables.changing() as connection:
@@ -81,7 +84,7 @@ class Population:
             if leaving:
                 unload(connection, pa.table({"number": pa.array(leaving, pa.int64())}))
             if accepted:
-                self._enter(connection, accepted, there)
+                self._enter(connection, accepted, {**there, **places})
             self._tables.set_meta(note)
 
     def _accepted(
@@ -104,7 +107,7 @@ class Population:
         return accepted
 
     def _enter(
-        self, connection: Connection, queries: Mapping[str, CompiledQuery], there: Mapping[str, int]
+        self, connection: Connection, queries: Mapping[str, CompiledQuery], places: Mapping[str, int]
     ) -> None:
         compiled = list(queries.values())
         plan = _plan(connection)
@@ -113,9 +116,12 @@ class Population:
             self._tables.set_meta({"plan": plan.value})
         numbers, reach = load(self._tables, connection, self._paths, plan, compiled, self._on_paths)
         self._extend(connection, reach)
-        new = [id for id in queries if id not in there]
+        new = [id for id in queries if id not in places]
         first = self._tables.take("subscription", len(new))
-        places = dict(there) | dict(zip(new, range(first, first + len(new)), strict=True))
+        places = {**places, **dict(zip(new, range(first, first + len(new)), strict=True))}
+        beyond = max(places[id] for id in queries) + 1 - self._tables.upcoming("subscription")
+        if beyond > 0:  # so that what comes next follows them
+            self._tables.take("subscription", beyond)
         connection.insert(
             "subscription",
             pa.table(

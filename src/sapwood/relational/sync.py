@@ -34,8 +34,6 @@ from sapwood.store.languages import XPATH, language_of
 
 OnProgress = Callable[[int], None]
 
-_NO_QUERY = 0
-"""stands for the query of a subscription that only has its place yet; it never matches"""
 _NOT_EMPTIED = {"meta", "counter", "path_class", *CACHED}
 
 
@@ -213,8 +211,6 @@ class _Way:
 
     def _go(self, stretch: _Stretch) -> None:
         self._population.declare(self._namespaces)
-        with self._tables.changing() as connection:  # places that were given just before a crash
-            connection.run(f"DELETE FROM subscription WHERE query = {_NO_QUERY}")
         mark = self._store.mark(stretch.until)
         gone, rows = self._changes(stretch)
         for some, last in _chunks(rows, self._chunk):
@@ -244,10 +240,34 @@ class _Way:
         # What is refused, or is no filter any more, must go although nothing comes in its stead.
         going = [*gone, *(row.id for row in rows)]
         with self._tables.lock:
-            if filters:
-                self._give_places(filters)
+            self._check_places(filters)
             self._population.change(
-                going, [(row.id, row.query) for row in filters], self._on_error, note=notes
+                going,
+                [(row.id, row.query) for row in filters],
+                self._on_error,
+                note=notes,
+                places={row.id: row.place for row in filters},
+            )
+
+    def _check_places(self, rows: list[_Row]) -> None:
+        """That nobody else has the places of these."""
+        given = pa.table(
+            {
+                "number": pa.array([row.place for row in rows], pa.int64()),
+                "id": pa.array([row.id for row in rows], pa.string()),
+            }
+        )
+        connection = self._tables.connect()
+        with connection.given(given_places=given):
+            taken = connection.value(
+                """
+                SELECT s.id FROM subscription s JOIN given_places p ON p.number = s.number
+                WHERE p.id <> s.id LIMIT 1"""
+            )
+        if taken is not None:
+            raise TablesError(
+                f"{self._tables.path} holds {taken!r}, which is not the store's; delete the file, and it is "
+                "made anew"
             )
 
     def _is_filter(self, row: _Row) -> bool:
@@ -255,44 +275,6 @@ class _Way:
         if language != XPATH and self._on_error is not None:
             self._on_error(row.id, NoFilter(language))
         return language == XPATH
-
-    def _give_places(self, rows: list[_Row]) -> None:
-        """Lets subscriptions that are to come have their places already: whatever is replaced keeps its own.
-
-        This is a transaction by itself, but one that nobody notices.
-        """
-        given = pa.table(
-            {
-                "number": pa.array([row.place for row in rows], pa.int64()),
-                "id": pa.array([row.id for row in rows], pa.string()),
-            }
-        )
-        with self._tables.changing() as connection, connection.given(placed=given):
-            taken = connection.value(
-                """
-                SELECT s.id FROM subscription s JOIN placed p ON p.number = s.number
-                WHERE p.id <> s.id LIMIT 1"""
-            )
-            if taken is not None:
-                raise TablesError(
-                    f"{self._tables.path} holds {taken!r}, which is not the store's; delete the file, and it "
-                    "is made anew"
-                )
-            connection.run(
-                """
-                UPDATE subscription SET number = p.number
-                FROM placed p WHERE p.id = subscription.id AND p.number <> subscription.number"""
-            )
-            connection.run(
-                f"""
-                INSERT INTO subscription BY NAME
-                SELECT p.number, p.id, {_NO_QUERY} AS query
-                FROM placed p ANTI JOIN subscription s ON s.id = p.id"""
-            )
-            # so that what is added by other ways gets a number of its own
-            behind = rows[-1].place + 1 - self._tables.upcoming("subscription")
-            if behind > 0:
-                self._tables.take("subscription", behind)
 
 
 def _name(store: SubscriptionStore) -> str:

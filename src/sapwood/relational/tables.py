@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import RLock
 from typing import Any
@@ -33,7 +33,12 @@ class Connection:
         self.rows(sql, parameters)  # a result that nobody fetches keeps the connection busy
 
     def rows(self, sql: str, parameters: object = None) -> list[tuple[Any, ...]]:
-        return self._raw.execute(sql, parameters).fetchall()
+        try:
+            return self._raw.execute(sql, parameters).fetchall()
+        except RuntimeError as error:
+            if "interrupt" in str(error).lower():  # Ctrl-C, in DuckDB's words
+                raise KeyboardInterrupt from None
+            raise
 
     def value(self, sql: str, parameters: object = None) -> Any:
         rows = self.rows(sql, parameters)
@@ -73,7 +78,10 @@ class Connection:
         try:
             yield
         except BaseException:
-            self.run("ROLLBACK")
+            with suppress(duckdb.Error, RuntimeError):
+                self._raw.abort()  # what Ctrl-C left unfinished
+            with suppress(duckdb.Error):
+                self.run("ROLLBACK")
             raise
         self.run("COMMIT")
 
@@ -192,7 +200,7 @@ def _unopened(path: Path | None, memory: str, error: Exception) -> TablesError:
     text = str(error)
     if "lock" in text:
         return TablesError(f"{path} is open in another process; one at a time can use it")
-    if "memory_limit" in text or "memory limit" in text.lower():
+    if "memory" in text.lower():
         return TablesError(f"the memory limit {memory!r} is not understood; write it like 512MB or 2GB")
     first = text.splitlines()[0] if text else type(error).__name__
     return TablesError(f"{path} cannot be opened: {first}")

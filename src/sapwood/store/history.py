@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from hashlib import blake2b
 from itertools import islice
 
 from sqlalchemy import ColumnElement, Connection, and_, delete, insert, or_, select, update
@@ -19,6 +20,8 @@ _AT_ONCE = 900
 """ids named in one statement; some builds of SQLite take no more than 999"""
 _STREAMED = {"yield_per": 2_000}
 """rows held at a time while they are read"""
+_MARKED = 200
+"""subscriptions at each end of a version that its mark is made of"""
 
 _rows = tables.history.c
 # in the order of Subscription's fields
@@ -88,11 +91,36 @@ def population(
 
 def active_at(connection: Connection, version: int) -> Iterator[tuple[str, str]]:
     """Ids and queries that were active at a version, in the order added."""
-    valid = and_(_rows.since <= version, or_(tables.current, _rows.until > version))
-    query = select(_rows.id, _rows.query).where(valid, _rows.active).order_by(_rows.place)
+    query = select(_rows.id, _rows.query).where(_valid(version), _rows.active).order_by(_rows.place)
     with connection.execute(query, execution_options=_STREAMED) as rows:
         for row in rows:
             yield row[0], row[1]
+
+
+def placed(
+    connection: Connection, version: int, after: int = 0, since: int | None = None
+) -> Iterator[tuple[int, str, str]]:
+    """Places, ids and queries that were active at a version, in the order added: those behind a place, and
+    of them, if `since` is given, only those that were not just so at that version."""
+    wanted = and_(_valid(version), _rows.active, _rows.place > after)
+    if since is not None:
+        wanted = and_(wanted, _rows.since > since)
+    query = select(_rows.place, _rows.id, _rows.query).where(wanted).order_by(_rows.place)
+    with connection.execute(query, execution_options=_STREAMED) as rows:
+        for row in rows:
+            yield row[0], row[1], row[2]
+
+
+def mark(connection: Connection, version: int) -> str:
+    """A digest of the first and last subscriptions of a version."""
+    query = select(_rows.place, _rows.id, _rows.query).where(_valid(version), _rows.active).limit(_MARKED)
+    ends = [connection.execute(query.order_by(order)).all() for order in (_rows.place, _rows.place.desc())]
+    text = repr([tuple(row) for end in ends for row in end])
+    return blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def _valid(version: int) -> ColumnElement[bool]:
+    return and_(_rows.since <= version, or_(tables.current, _rows.until > version))
 
 
 def changes(connection: Connection, since: int, until: int) -> Changes:

@@ -223,6 +223,23 @@ class SubscriptionStore:
             history.require(connection, until)
             return list(history.begun(connection, since, until))
 
+    def placed(
+        self, version: int, after: int = 0, since: int | None = None
+    ) -> Iterator[tuple[int, str, str]]:
+        """As `at`, with their places, and only those behind the place `after`, so that whoever was
+        interrupted can go on; with `since`, only those that were not just so, in the same place, at that
+        earlier version."""
+        with self._database.reading() as connection:
+            history.require(connection, version)
+        return self._placed(version, after, since)
+
+    def mark(self, version: int) -> str:
+        """What tells a version from the same version of another store, most likely: a digest of its first
+        and last subscriptions, which stays the same as long as the version can be read."""
+        with self._database.reading() as connection:
+            history.require(connection, version)
+            return history.mark(connection, version)
+
     def prune(self, version: int) -> int:
         """Forgets what only versions before this one need; how many former states were dropped."""
         with self._database.writing() as connection:
@@ -234,6 +251,11 @@ class SubscriptionStore:
         with self._database.reading() as connection:
             history.require(connection, version)  # it may have been pruned meanwhile
             yield from history.active_at(connection, version)
+
+    def _placed(self, version: int, after: int, since: int | None) -> Iterator[tuple[int, str, str]]:
+        with self._database.reading() as connection:
+            history.require(connection, version)
+            yield from history.placed(connection, version, after, since)
 
     def _checked(self, row: NewSubscription) -> NewSubscription:
         check_row(row)
