@@ -23,6 +23,7 @@ from sapwood.engine.rows import Rows
 from sapwood.engine.select import Selection
 from sapwood.engine.values import Ints
 from sapwood.engine.why import Why, why
+from sapwood.lang.namespaces import declare
 from sapwood.lang.query import Query, compile_query
 
 Source = bytes | bytearray | memoryview | str
@@ -77,13 +78,7 @@ class Matcher:
 
     def declare(self, namespaces: Mapping[str, str]) -> None:
         """Declares further prefixes for queries to come; ValueError for one that is bound already."""
-        for prefix, uri in namespaces.items():
-            if not prefix or not uri:
-                raise ValueError(f"a prefix and a namespace must not be empty: {prefix!r}: {uri!r}")
-            bound = self._namespaces.get(prefix, uri)
-            if bound != uri:
-                raise ValueError(f"the prefix {prefix!r} is bound to {bound!r} already, not to {uri!r}")
-        self._namespaces.update(namespaces)
+        declare(self._namespaces, namespaces)
 
     def add(self, id: Hashable, query: str) -> None:
         """Subscribes `id` to a query. QueryError says where and why a query is not XPath 1.0."""

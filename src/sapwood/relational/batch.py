@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from sapwood.engine.reader import Message
+from sapwood.errors import MessageError
 from sapwood.relational.deciding import Decider
-from sapwood.relational.plans import HIT, Extents, steps
+from sapwood.relational.plans import HIT, HOLDING, Extents, steps
 from sapwood.relational.sql import DuckDialect
 from sapwood.relational.tables import Connection
-from sapwood.relational.values import Said
 
+_MOST_HELD = 2_000_000
+"""facts of messages that are joined with rules at once: hash tables of these have to fit into memory"""
 _FETCHED = 100_000
 """rows of answers in memory at a time"""
 
@@ -31,14 +34,34 @@ MISSING_PLACES = """
          JOIN linear_path p ON p.id = b.path"""
 
 
-def match_rules(connection: Connection, said: Said, extents: Extents, placed: Placed) -> None:
-    """Makes the table `matched` of what a batch says."""
+class Saying(Protocol):
+    """What messages say, wherever they were read."""
+
+    @property
+    def values(self) -> pa.Table: ...
+    @property
+    def messages(self) -> pa.Table: ...
+
+
+class TooMuch(Exception):
+    """More than one message holds more facts than are to be joined at once."""
+
+
+def match_rules(
+    connection: Connection, said: Saying, extents: Extents, placed: Placed, some: range | None = None
+) -> None:
+    """Makes the table `matched` of what a batch says, or some of its messages; then TooMuch if they had
+    better be fewer."""
+    chosen = f"WHERE msg BETWEEN {some.start} AND {some.stop - 1}" if some is not None else ""
     with connection.given(given_values=said.values, given_messages=said.messages):
-        connection.keep("value", "SELECT * FROM given_values")
-        connection.keep("message", "SELECT * FROM given_messages")
+        connection.keep("value", f"SELECT * FROM given_values {chosen}")
+        connection.keep("message", f"SELECT * FROM given_messages {chosen}")
     for step in steps(extents, DuckDialect()):
         connection.keep(step.name, step.sql)
-        if step is HIT:
+        if step.name == HOLDING and some is not None and len(some) > 1:
+            if connection.value(f"SELECT count(*) FROM {HOLDING}") > _MOST_HELD:
+                raise TooMuch
+        elif step is HIT:
             new = placed(connection.rows(MISSING_PLACES))
             with connection.given(new_places=new):
                 connection.keep(
@@ -50,8 +73,10 @@ def match_rules(connection: Connection, said: Said, extents: Extents, placed: Pl
                 )
 
 
-def decide(connection: Connection, messages: Sequence[Message], decider: Decider) -> None:
-    """Takes the queries out of `matched` that turn out not to match."""
+def decide(connection: Connection, messages: Sequence[Message], decider: Decider) -> dict[int, MessageError]:
+    """Takes the queries out of `matched` that turn out not to match; tells the messages, by their numbers,
+    that lxml refuses."""
+    refused: dict[int, MessageError] = {}
     rows = connection.rows(
         """
         SELECT m.msg, m.query, q.text FROM query q JOIN matched m ON m.query = q.id
@@ -65,7 +90,11 @@ def decide(connection: Connection, messages: Sequence[Message], decider: Decider
         while end < len(rows) and rows[end][0] == number:
             end += 1
         some = rows[start:end]
-        answers = decider.true_of(messages[number], [text for _, _, text in some])
+        try:
+            answers = decider.true_of(messages[number], [text for _, _, text in some])
+        except MessageError as error:
+            refused[number] = error
+            answers = [False] * len(some)
         wrong += [(number, query) for (_, query, _), true in zip(some, answers, strict=True) if not true]
         start = end
     if wrong:
@@ -75,6 +104,7 @@ def decide(connection: Connection, messages: Sequence[Message], decider: Decider
                 "matched",
                 "SELECT m.* FROM matched m ANTI JOIN wrong w ON w.msg = m.msg AND w.query = m.query",
             )
+    return refused
 
 
 class MatchedIds:
@@ -94,7 +124,10 @@ class MatchedIds:
         return iter(self._ids.to_pylist())
 
     def __contains__(self, id: object) -> bool:
-        return isinstance(id, str) and self._ids.index(pa.scalar(id, self._ids.type)).as_py() >= 0
+        try:
+            return isinstance(id, str) and self._ids.index(pa.scalar(id, self._ids.type)).as_py() >= 0
+        except UnicodeEncodeError:  # half of a surrogate pair, which no id has
+            return False
 
     def __repr__(self) -> str:
         return f"<MatchedIds: {len(self)} subscriptions>"
@@ -105,10 +138,10 @@ _ANSWER = """
     ORDER BY m.msg, s.number"""
 
 
-def answers(connection: Connection, count: int) -> Iterator[MatchedIds]:
-    """The matches of the batch's messages in turn, a few of which are in memory at a time."""
+def answers(connection: Connection, some: range) -> Iterator[MatchedIds]:
+    """The matches of some messages of a batch in turn, a few of which are in memory at a time."""
     parts: list[pa.RecordBatch] = []
-    current = 0
+    current = some.start
     for batch in connection.stream(_ANSWER, _FETCHED):
         messages = batch.column(0).to_numpy()
         starts = [0, *(np.flatnonzero(np.diff(messages)) + 1).tolist()]
@@ -119,7 +152,7 @@ def answers(connection: Connection, count: int) -> Iterator[MatchedIds]:
                 parts = []
                 current += 1
             parts.append(batch.slice(start, end - start))
-    while current < count:
+    while current < some.stop:
         yield _matched(parts)
         parts = []
         current += 1

@@ -10,11 +10,13 @@ compiled one by one.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import NamedTuple
 
+from sapwood.engine.refine import Refiner
 from sapwood.errors import QueryError
 from sapwood.lang.query import compile_query
 from sapwood.relational.form import Form, Rule, relational_form
@@ -24,7 +26,9 @@ from sapwood.relational.paths import Paths, uses_of
 _QUOTED = re.compile(r"""(['"])(.*?)\1""", re.DOTALL)
 _NUMBER = re.compile(r"([=<>]\s*)(-?(?:\d+(?:\.\d*)?|\.\d+))(?=\s*(?:[\])]|and\b|or\b|\Z))")
 _MARK = "\ue000"
-_FIRST_NUMBER = 900_000_001.0
+_NUMBERS = "8675309"
+_FIRST_NUMBER = float(f"{_NUMBERS}000000")
+"""marks for numbers; no other number in a query may look like one"""
 _MOST_SKELETONS = 200_000
 _UNSEEN, _SEEN = object(), object()
 
@@ -73,6 +77,7 @@ class QueryCompiler:
     def __init__(self, paths: Paths, namespaces: Mapping[str, str]) -> None:
         self._paths = paths
         self._namespaces = namespaces
+        self._refiner = Refiner(Counter())
         self._templates: dict[str, _Template | object | None] = {}
 
     def forget(self) -> None:
@@ -99,6 +104,8 @@ class QueryCompiler:
 
     def _compiled(self, text: str) -> CompiledQuery:
         query = compile_query(text, self._namespaces)
+        if not query.exact:
+            self._refiner.compiled(query)  # it has to be decided some day
         form = relational_form(query)
         rules = tuple(self._rule(rule) for rule in form.rules)
         meaning = repr(rules) if form.exact else f"xpath {text}"
@@ -152,7 +159,7 @@ class QueryCompiler:
 
 def _cut(text: str) -> tuple[str, list[str | float]] | None:
     """A query's skeleton, `\\0` and the kind of constant in place of each, and the constants."""
-    if _MARK in text or "\0" in text:
+    if _MARK in text or "\0" in text or _NUMBERS in text:
         return None
     constants: list[str | float] = []
     pieces: list[str] = []

@@ -3,7 +3,10 @@ stays."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
+
+import duckdb
 
 from sapwood.relational.ops import ALWAYS
 from sapwood.relational.paths import uses_of
@@ -47,7 +50,8 @@ def collect(tables: Tables) -> Garbage:
             if dropped[table]:
                 connection.run(f"DELETE FROM {table} WHERE {unused}")
         _narrow_uses(connection)
-    tables.writer.run("CHECKPOINT")
+    with suppress(duckdb.TransactionException):  # batches are under way; it is done when the file is closed
+        tables.writer.run("CHECKPOINT")
     size = tables.path.stat().st_size if tables.path is not None else 0
     return Garbage(dropped, size)
 

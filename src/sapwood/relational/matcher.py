@@ -8,6 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 
 from sapwood.engine.limits import Limits
@@ -15,7 +16,7 @@ from sapwood.engine.loading import OnError
 from sapwood.engine.matcher import Source
 from sapwood.engine.reader import Message
 from sapwood.errors import MessageError
-from sapwood.relational.batch import MatchedIds, answers, decide, match_rules
+from sapwood.relational.batch import MatchedIds, TooMuch, answers, decide, match_rules
 from sapwood.relational.choosing import Choice
 from sapwood.relational.deciding import Decider
 from sapwood.relational.garbage import Garbage, collect
@@ -68,6 +69,7 @@ class RelationalMatcher:
             raise
         self._reader = ValueReader(self.population.tags, self._limits)
         self._decider = Decider(self.population.namespaces, self._limits)
+        self._at_once = 1_000_000  # messages; fewer, once they were too many
 
     # -- subscriptions ---------------------------------------------------------------------------------
 
@@ -92,6 +94,8 @@ class RelationalMatcher:
         What cannot be subscribed is told to `on_error`, and the rest go in; without it, the error is raised
         with a note that names the subscription, and nothing of its chunk goes in.
         """
+        if chunk < 1:
+            raise ValueError(f"a chunk has one subscription at least, not {chunk!r}")
         rest = iter(pairs)
         while some := list(islice(rest, chunk)):
             self.population.change(put=some, on_error=on_error, replace=False)
@@ -158,18 +162,35 @@ class RelationalMatcher:
             yield from self._batch(some)
 
     def _batch(self, messages: Sequence[Message]) -> Iterator[MatchedIds | MessageError]:
+        """The answers to a batch; in two batches if one needs too much memory."""
         connection = self._tables.connect()
         try:
             with self._tables.lock:  # nothing may change between what is asked for and what is told
                 said = self._reader.read(messages)
                 connection.run("BEGIN TRANSACTION")
                 found = extents(connection)
-            match_rules(connection, said, found, self._place_points)
-            decide(connection, messages, self._decider)
-            for number, answer in enumerate(answers(connection, len(messages))):
-                yield said.refused.get(number, answer)
+            done = 0
+            while done < len(messages):
+                some = range(done, min(done + self._at_once, len(messages)))
+                try:
+                    match_rules(connection, said, found, self._place_points, some)
+                except TooMuch:
+                    self._at_once = max(1, len(some) // 2)
+                    continue
+                except duckdb.OutOfMemoryException:
+                    if len(some) == 1:
+                        raise
+                    self._at_once = max(1, len(some) // 2)
+                    break
+                said.refused |= decide(connection, messages, self._decider)
+                for number, answer in enumerate(answers(connection, some), done):
+                    yield said.refused.get(number, answer)
+                done = some.stop
+                self._at_once += self._at_once // 8 + 1  # the next ones may be smaller
         finally:
             connection.close()
+        if done < len(messages):  # a transaction does not survive that
+            yield from self._batch(messages[done:])
 
     def _place_points(self, missing: list[tuple[Any, ...]]) -> pa.Table:
         found = self.population.tags.place_points(missing)
@@ -194,9 +215,10 @@ class RelationalMatcher:
         order; changes to the plan given, or to the one that seems best by now."""
         with self._tables.lock:
             self.population.use(Plan(plan) if plan is not None else self.explain().best)
-            garbage = collect(self._tables)
-            self.population.reload()
-        return garbage
+            try:
+                return collect(self._tables)
+            finally:
+                self.population.reload()
 
     @property
     def connection(self) -> Connection:

@@ -30,6 +30,8 @@ from sapwood.relational.ops import CONTAINS, EQUAL_NUMBER, EQUAL_TEXT, EXISTS, F
 from sapwood.relational.schema import NO_FACT, NO_PATH
 from sapwood.relational.sql import Dialect, Step, passes, within
 
+HOLDING = "holding"
+
 
 class Plan(StrEnum):
     """What leads from facts and bounds to rules."""
@@ -97,7 +99,7 @@ def _said(extents: Extents) -> Iterator[Step]:
         UNION ALL
         SELECT msg, {NO_PATH}, NULL, NULL, {_NO_TEXTS}, false FROM message""",
     )
-    yield Step("holding", " UNION ALL ".join(_facts(extents)))
+    yield Step(HOLDING, " UNION ALL ".join(_facts(extents)))
 
 
 _NO_TEXTS = "CAST(NULL AS STRING) AS low_text, CAST(NULL AS STRING) AS high_text"
@@ -110,8 +112,8 @@ def _facts(extents: Extents) -> Iterator[str]:
     if ops & {EQUAL_TEXT, EQUAL_NUMBER}:
         yield """
             SELECT DISTINCT k.msg, f.id
-            FROM fact f JOIN probe k ON k.key = f.key AND k.op = f.op
-                        JOIN path_match m ON m.path = f.path AND m.tag = k.tag
+            FROM fact f JOIN path_match m ON m.path = f.path
+                        JOIN probe k ON k.key = f.key AND k.tag = m.tag AND k.op = f.op
             WHERE f.text = k.text OR f.number = k.number"""
     if EXISTS in ops:
         yield f"""

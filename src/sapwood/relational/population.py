@@ -9,6 +9,7 @@ from dataclasses import asdict
 import pyarrow as pa
 
 from sapwood.engine.loading import OnError, collection_paused
+from sapwood.lang.namespaces import declare
 from sapwood.relational.choosing import Choice, choose, measured, measured_in
 from sapwood.relational.compiling import CompiledQuery, QueryCompiler
 from sapwood.relational.filing import Reach
@@ -31,14 +32,13 @@ class Population:
 
     def declare(self, namespaces: Mapping[str, str]) -> None:
         """Declares further prefixes for queries to come; ValueError for one that is bound already."""
-        for prefix, uri in namespaces.items():
-            bound = self.namespaces.get(prefix, uri)
-            if bound != uri:
-                raise ValueError(f"the prefix {prefix!r} is bound to {bound!r} already, not to {uri!r}")
-        if namespaces.keys() - self.namespaces.keys():
-            self.namespaces.update(namespaces)
-            with self._tables.changing():
-                self._tables.set_meta({"namespaces": json.dumps(self.namespaces)})
+        with self._tables.lock:
+            known = dict(self.namespaces)
+            declare(known, namespaces)
+            if known != self.namespaces:
+                with self._tables.changing():
+                    self._tables.set_meta({"namespaces": json.dumps(known)})
+                self.namespaces.update(known)
 
     def reload(self) -> None:
         """Takes over what the tables have by now."""
@@ -94,8 +94,8 @@ class Population:
         accepted: dict[str, CompiledQuery] = {}
         for id, text in put:
             try:
-                if not isinstance(id, str):
-                    raise ValueError(f"an id in tables is a string, not {id!r}")
+                if not _is_id(id):
+                    raise ValueError(f"an id in tables is a string of characters, not {id!r}")
                 if id in taken or id in accepted:
                     raise ValueError(f"{id!r} is subscribed already")
                 accepted[id] = self._compiler.compile(text)
@@ -139,7 +139,7 @@ class Population:
     def numbers(self, ids: Sequence[str]) -> dict[str, int]:
         """The numbers of those that are subscribed."""
         connection = self._tables.connect()
-        asked = pa.table({"id": pa.array([id for id in ids if isinstance(id, str)], pa.string())})
+        asked = pa.table({"id": pa.array(list(filter(_is_id, ids)), pa.string())})
         with connection.given(asked=asked):
             rows = connection.rows(
                 "SELECT s.id, s.number FROM subscription s SEMI JOIN asked a ON a.id = s.id"
@@ -171,6 +171,14 @@ class Population:
         before = _reach(connection)
         if before | reach != before:
             self._tables.set_meta({"reach": json.dumps(asdict(before | reach))})
+
+
+def _is_id(id: object) -> bool:
+    """Whether it can be stored: half of a surrogate pair cannot."""
+    try:
+        return isinstance(id, str) and id.encode() is not None
+    except UnicodeEncodeError:
+        return False
 
 
 def _plan(connection: Connection) -> Plan | None:

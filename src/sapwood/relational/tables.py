@@ -7,17 +7,20 @@ read them meanwhile, each as they were when it began.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from threading import RLock
-from typing import Any
+from threading import Lock, RLock
+from typing import Any, ClassVar
 
 import duckdb
 import pyarrow as pa
 
 from sapwood.errors import TablesError
 from sapwood.relational.schema import CACHED, FIRST_ROWS, FORMAT, TABLES, VIEWS
+
+_MEMORY = re.compile(r"\s*0*[1-9]\d*(\.\d+)?\s*[KMGT]i?B\s*", re.IGNORECASE)
 
 MEMORY = "512MB"
 """what DuckDB may use by default; what needs more goes through the disk"""
@@ -94,7 +97,10 @@ class Tables:
 
     def __init__(self, path: str | Path | None, memory: str = MEMORY, threads: int | None = None) -> None:
         self.path = Path(path) if path is not None else None
+        if not _MEMORY.fullmatch(memory):
+            raise TablesError(f"the memory limit {memory!r} is not understood; write it like 512MB or 2GB")
         self.memory = memory
+        self._opened = _Opened(self.path)
         self.lock = RLock()
         """whoever changes the tables, or must not see them change, has it"""
         config: dict[str, Any] = {
@@ -102,20 +108,22 @@ class Tables:
             "threads": threads or os.cpu_count() or 1,
             "preserve_insertion_order": False,  # which would cost memory, and nothing asks for it
         }
+        self._opened.take()
         try:
             self._root = duckdb.connect(str(self.path) if self.path else ":memory:", config=config)
         except (duckdb.Error, OSError) as error:
-            raise _unopened(self.path, memory, error) from None
+            self._opened.let_go()
+            raise _unopened(self.path, error) from None
         try:
             # the plans are written in the order in which they are to be run
             self._root.execute("SET disabled_optimizers = 'join_order'").fetchall()
             self.writer = self.connect()
             self._create()
         except duckdb.Error as error:
-            self._root.close()
-            raise _unopened(self.path, memory, error) from None
+            self._let_go()
+            raise _unopened(self.path, error) from None
         except BaseException:
-            self._root.close()
+            self._let_go()
             raise
         self._next: dict[str, int] = dict(self.writer.rows("SELECT name, next FROM counter"))
         self._taken: dict[str, int] = {}
@@ -126,7 +134,7 @@ class Tables:
 
     def _create(self) -> None:
         present = {name for (name,) in self.writer.rows("SELECT table_name FROM duckdb_tables()")}
-        if "meta" in present:
+        if TABLES.keys() <= present:
             found = self.meta("format")
             if found != str(FORMAT):
                 raise TablesError(
@@ -193,14 +201,40 @@ class Tables:
 
     def close(self) -> None:
         self.writer.close()
+        self._let_go()
+
+    def _let_go(self) -> None:
         self._root.close()
+        self._opened.let_go()
 
 
-def _unopened(path: Path | None, memory: str, error: Exception) -> TablesError:
+class _Opened:
+    """That a file is open in this process: whoever opened it, too, would give the same numbers to others."""
+
+    _paths: ClassVar[set[Path]] = set()
+    _lock: ClassVar[Lock] = Lock()
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path.resolve() if path is not None else None
+
+    def take(self) -> None:
+        if self._path is not None:
+            with self._lock:
+                if self._path in self._paths:
+                    raise TablesError(
+                        f"{self._path} is open already in this process; one at a time can use it"
+                    )
+                self._paths.add(self._path)
+
+    def let_go(self) -> None:
+        if self._path is not None:
+            with self._lock:
+                self._paths.discard(self._path)
+
+
+def _unopened(path: Path | None, error: Exception) -> TablesError:
     text = str(error)
-    if "lock" in text:
+    if "Could not set lock" in text:
         return TablesError(f"{path} is open in another process; one at a time can use it")
-    if "memory" in text.lower():
-        return TablesError(f"the memory limit {memory!r} is not understood; write it like 512MB or 2GB")
     first = text.splitlines()[0] if text else type(error).__name__
     return TablesError(f"{path} cannot be opened: {first}")

@@ -29,10 +29,10 @@ class TagNode(Place):
         self.text_node: Wanted = None
         self.attribute: dict[str, Wanted] = {}
         self.attributes = self.text = self.value = None  # a reader has nothing to probe here
-        tree.came_up(self)
 
     def __missing__(self, name: str) -> Place:
         child = self[name] = TagNode(self.tree, (*self.path, element_tag(name)))
+        self.tree.new.append((self, name, child))
         return child
 
 
@@ -46,26 +46,30 @@ class TagTree(ABC):
 
     def plant(self) -> None:
         """Starts anew: nodes find out again what is wanted."""
-        self._unknown: list[TagPath] = []
-        self._nodes: list[TagNode] = []
+        self.new: list[tuple[TagNode, str, TagNode]] = []
+        """nodes of which nothing is known yet: parent, name and node"""
         self.root = TagNode(self, ())
 
-    def came_up(self, node: TagNode) -> None:
-        self._nodes.append(node)
-        if node.path:
-            self._unknown += [node.path, (*node.path, TEXT)]
+    def forget_new(self, after: int) -> None:
+        """Drops the new nodes behind the first so many: nobody is to know of them."""
+        for parent, name, _ in self.new[after:]:
+            parent.pop(name, None)
+        del self.new[after:]
 
     def know(self, paths: Iterable[TagPath]) -> None:
         """Finds out about all nodes that came up since this was last called, and these tag paths of
         attributes."""
-        new = [path for path in dict.fromkeys([*self._unknown, *paths]) if path not in self.numbers]
-        self._unknown = []
+        came_up = [path for _, _, node in self.new for path in (node.path, (*node.path, TEXT))]
+        new = [path for path in dict.fromkeys([*came_up, *paths]) if path not in self.numbers]
         if new:
             self.find_out(new)
-        for node in self._nodes:
+        for _, _, node in self.new:
             node.element = self.wanted(node.path)
             node.text_node = self.wanted((*node.path, TEXT))
-        self._nodes = []
+        self.new = []
+
+    def settle(self) -> None:  # noqa: B027  # not everyone has something to do
+        """Whatever is to be done before a batch."""
 
     @abstractmethod
     def find_out(self, new: list[TagPath]) -> None:

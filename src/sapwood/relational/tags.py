@@ -63,17 +63,25 @@ class Tags(TagTree):
 
     # -- messages bring tag paths ------------------------------------------------------------------------
 
-    def find_out(self, new: list[TagPath]) -> None:
-        """Matches new tag paths with all linear paths. In the caller's keeping of the tables' lock."""
-        if len(self.numbers) + len(new) > MOST_TAGS:
+    def settle(self) -> None:
+        """Empties the cache if it has become too large. Not within a batch, whose rows have its numbers."""
+        if len(self.numbers) > MOST_TAGS:
             with self._tables.changing():
                 self._tables.forget_messages()
             self.numbers, self.uses = {}, {}
+            self.plant()
+
+    def find_out(self, new: list[TagPath]) -> None:
+        """Matches new tag paths with all linear paths. In the caller's keeping of the tables' lock."""
         found = self._matching(new)
         self.numbers.update(dict.fromkeys(new, 0))
         if found:
-            with self._tables.changing() as connection:
-                self._record(connection, {new[place]: paths for place, paths in found.items()})
+            try:
+                with self._tables.changing() as connection:
+                    self._record(connection, {new[place]: paths for place, paths in found.items()})
+            except BaseException:
+                self.reload()  # or the next batch would believe that it knows them
+                raise
 
     def _matching(self, tags: list[TagPath]) -> dict[int, dict[int, int]]:
         """For each tag path, by its place, that linear paths match: their numbers, and what they want."""

@@ -52,14 +52,13 @@ _MOST_TEXTS = 100_000
 class Said:
     """What a batch says: its rows, and why some messages could not be read, by their numbers."""
 
-    columns: tuple[list[Any], ...] = field(default_factory=lambda: tuple([] for _ in VALUE))
+    parts: list[pa.Table] = field(default_factory=list)
     read: list[int] = field(default_factory=list)
     refused: dict[int, MessageError] = field(default_factory=dict)
 
     @property
     def values(self) -> pa.Table:
-        arrays = [pa.array(column, f.type) for column, f in zip(self.columns, VALUE, strict=True)]
-        return pa.table(arrays, schema=VALUE)
+        return pa.concat_tables([VALUE.empty_table(), *self.parts])
 
     @property
     def messages(self) -> pa.Table:
@@ -75,19 +74,25 @@ class ValueReader:
 
     def read(self, messages: Sequence[Message]) -> Said:
         """What the messages say, numbered as they come."""
+        self._tags.settle()
         said = Said()
         for some in _portions(messages):
             documents: list[tuple[int, Document]] = []
             for number in some:
+                known = len(self._tags.new)
                 try:
                     documents.append((number, self.document(messages[number])))
                 except MessageError as error:
+                    self._tags.forget_new(known)
                     said.refused[number] = error
             self._tags.know(_new_attributes(documents))
+            columns: tuple[list[Any], ...] = tuple([] for _ in VALUE)
             for number, document in documents:
                 _attributes_wanted(document, self._tags)
                 said.read.append(number)
-                _add_rows(number, document, said.columns)
+                _add_rows(number, document, columns)
+            arrays = [pa.array(column, f.type) for column, f in zip(columns, VALUE, strict=True)]
+            said.parts.append(pa.table(arrays, schema=VALUE))
         return said
 
     def document(self, message: Message) -> Document:

@@ -1,0 +1,372 @@
+"""What goes wrong is told in plain words, changes nothing, and nothing is the worse for it afterwards."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from sapwood import Matcher, MessageError, QueryError
+from sapwood.errors import TablesError
+from sapwood.relational import Plan, RelationalMatcher
+from sapwood.relational.schema import TABLES
+from sapwood.relational.tables import Connection
+from tests.relational.structures import assert_consistent
+
+MESSAGE = "<a x='1'><b/></a>"
+
+
+@pytest.fixture(scope="module")
+def opened() -> Iterator[RelationalMatcher]:
+    with RelationalMatcher(namespaces={"p": "urn:p"}, threads=1) as matcher:
+        matcher.add_many([("one", "/a[@x = 1]"), ("two", "//b/..")])
+        yield matcher
+        matcher.add("three", "/a[@x = 1]/b")
+        assert list(matcher.match(MESSAGE)) == ["one", "two", "three"]
+        assert_consistent(matcher)
+
+
+@pytest.fixture
+def matcher(opened: RelationalMatcher) -> Iterator[RelationalMatcher]:
+    """With two subscriptions, which must be there at the end, and answer; nobody else is."""
+    yield opened
+    assert list(opened.match(MESSAGE)) == ["one", "two"]
+    assert len(opened) == 2
+
+
+# -- queries ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        *("/a[", "", " ", "/a[@x = 'open]", "/a]", "/a[q:b = 1]", "//a[foo(.) = 1]", "/a[@x = 1 = ]"),
+        *("/a[@x = 1", "$x", "/a[b[c]", "'", '"', "/a[@x = 5 'x']", "/a[@x = 'a\0b']/.."),
+        pytest.param("+".join(["count(//a)"] * 5_000) + " > 1", id="more than lxml takes"),
+    ],
+)
+def test_a_query_that_is_refused_is_refused_as_elsewhere(matcher: RelationalMatcher, query: str) -> None:
+    with pytest.raises(QueryError) as expected:
+        Matcher({"p": "urn:p"}).add("bad", query)
+    for _ in range(3):  # the third time by its skeleton
+        with pytest.raises(QueryError) as caught:
+            matcher.add("bad", query)
+        assert str(caught.value) == str(expected.value)
+        assert caught.value.position == expected.value.position
+    assert "bad" not in matcher
+
+
+def test_half_a_character_cannot_be_stored(matcher: RelationalMatcher) -> None:
+    with pytest.raises(QueryError, match="half of a surrogate pair") as caught:
+        matcher.add("bad", "/a[@x = 'caf\ud800']")
+    assert caught.value.position == 12
+
+
+def test_of_a_chunk_with_a_bad_query_nothing_goes_in(matcher: RelationalMatcher) -> None:
+    pairs = [("c", "/c[@y = 5]"), ("d", "//d"), ("e", "/a["), ("f", "/f")]
+    with pytest.raises(QueryError) as caught:
+        matcher.add_many(pairs, chunk=2)
+    assert caught.value.__notes__ == ["subscription 'e'"]
+    assert [id for id, _ in pairs if id in matcher] == ["c", "d"]
+    with pytest.raises(QueryError):
+        matcher.add_many([("g", "/g[@z > 1]"), ("h", "]")])
+    assert len(matcher) == 4
+    assert list(matcher.match("<g z='2'/>")) == []
+    matcher.remove("c", "d")
+
+
+def test_told_of_what_is_bad_the_rest_go_in(matcher: RelationalMatcher) -> None:
+    told: list[tuple[object, str]] = []
+    pairs: list[tuple[Any, str]] = [
+        *[("c", "/c"), ("d", "/c["), ("c", "/d"), ("one", "/c"), (7, "/c"), (None, "/c"), ((1, "x"), "/c")],
+        *[("\ud800", "/c"), ("e", "/c"), ("f", "/c/..[")],
+    ]
+    matcher.add_many(pairs, on_error=lambda id, error: told.append((id, type(error).__name__)), chunk=4)
+    assert [id for id, _ in told] == ["d", "c", "one", 7, None, (1, "x"), "\ud800", "f"]
+    assert [name for _, name in told].count("QueryError") == 2
+    assert list(matcher.match("<c/>")) == ["c", "e"]
+    assert matcher.query("one") == "/a[@x = 1]"
+    matcher.remove("c", "e")
+
+
+def test_an_error_of_the_one_who_is_told_changes_nothing(matcher: RelationalMatcher) -> None:
+    def give_up(id: object, error: ValueError) -> None:
+        raise RuntimeError("enough")
+
+    with pytest.raises(RuntimeError, match="enough"):
+        matcher.add_many([("c", "/c"), ("d", "/c[")], on_error=give_up)
+    assert "c" not in matcher
+
+
+# -- ids -------------------------------------------------------------------------------------------------
+
+ODD: list[Any] = [5, None, ("a", 1), b"one", "\ud800"]
+
+
+@pytest.mark.parametrize("id", ODD, ids=ascii)
+def test_an_id_is_a_string(matcher: RelationalMatcher, id: Any) -> None:
+    with pytest.raises(ValueError, match="string") as caught:
+        matcher.add(id, "/a")
+    assert not isinstance(caught.value, QueryError)
+    assert id not in matcher
+    assert id not in matcher.match(MESSAGE)
+    for ask in (matcher.remove, matcher.query, lambda id: matcher.replace(id, "/a")):
+        with pytest.raises(KeyError):
+            ask(id)
+
+
+def test_any_string_is_an_id(matcher: RelationalMatcher) -> None:
+    ids = ["", " ", "a\0b", "'", "\U0001f600", "x" * 10_000, "NULL", "one "]
+    matcher.add_many((id, "/a") for id in ids)
+    assert all(id in matcher for id in ids)
+    found = matcher.match(MESSAGE)
+    assert list(found) == ["one", "two", *ids]
+    assert all(id in found for id in ids)
+    matcher.remove(*ids)
+
+
+def test_an_id_is_subscribed_once(matcher: RelationalMatcher) -> None:
+    with pytest.raises(ValueError, match="'one' is subscribed already") as caught:
+        matcher.add("one", "/c")
+    assert not isinstance(caught.value, QueryError)
+    with pytest.raises(ValueError, match="'c' is subscribed already"):
+        matcher.add_many([("c", "/c"), ("c", "/d")])
+    assert matcher.query("one") == "/a[@x = 1]"
+    assert len(matcher) == 2
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda matcher: matcher.remove("none"),
+        lambda matcher: matcher.remove("one", "none", "two"),
+        lambda matcher: matcher.replace("none", "/c"),
+        lambda matcher: matcher.query("none"),
+    ],
+)
+def test_who_is_not_there_is_a_key_error(
+    matcher: RelationalMatcher, ask: Callable[[RelationalMatcher], object]
+) -> None:
+    with pytest.raises(KeyError, match="none"):
+        ask(matcher)
+    assert len(matcher) == 2
+
+
+def test_a_replacement_that_is_refused_leaves_what_was_there(matcher: RelationalMatcher) -> None:
+    with pytest.raises(QueryError):
+        matcher.replace("one", "/a[")
+    assert matcher.query("one") == "/a[@x = 1]"
+
+
+def test_nothing_asked_nothing_done(matcher: RelationalMatcher) -> None:
+    matcher.add_many([])
+    matcher.remove()
+    assert list(matcher.match_many([])) == []
+
+
+@pytest.mark.parametrize("size", [0, -1])
+def test_of_no_size_there_are_no_chunks_and_no_batches(matcher: RelationalMatcher, size: int) -> None:
+    """Rather than that nothing goes in, and nobody knows."""
+    with pytest.raises(ValueError):
+        matcher.add_many([("c", "/c")], chunk=size)
+    with pytest.raises(ValueError):
+        list(matcher.match_many([MESSAGE], batch=size))
+
+
+@pytest.mark.parametrize("namespaces", [{"": "urn:x"}, {"x": ""}, {"p": "urn:other"}], ids=str)
+def test_prefixes_are_declared_as_elsewhere(matcher: RelationalMatcher, namespaces: dict[str, str]) -> None:
+    with pytest.raises(ValueError) as expected:
+        Matcher({"p": "urn:p"}).declare(namespaces)
+    with pytest.raises(ValueError) as caught:
+        matcher.declare(namespaces)
+    assert str(caught.value) == str(expected.value)
+    assert matcher.namespaces == {"p": "urn:p"}
+
+
+# -- messages --------------------------------------------------------------------------------------------
+
+
+def test_a_refused_message_ends_the_answers_at_its_place(matcher: RelationalMatcher) -> None:
+    answers = matcher.match_many([MESSAGE, "<a>", MESSAGE], batch=2)
+    assert list(next(answers)) == ["one", "two"]
+    with pytest.raises(MessageError, match="no element found"):
+        next(answers)
+    found = list(matcher.match_each([MESSAGE, "<a>", b"\xff", "", MESSAGE]))
+    assert [isinstance(answer, MessageError) for answer in found] == [False, True, True, True, False]
+    with pytest.raises(TypeError):
+        matcher.match(5)  # type: ignore[arg-type]
+
+
+# -- files -----------------------------------------------------------------------------------------------
+
+
+def not_duckdb(path: Path) -> None:
+    path.write_text("this is no database\n" * 500)
+
+
+def other_tables(path: Path) -> None:
+    with duckdb.connect(str(path)) as connection:
+        connection.execute("CREATE TABLE orders (id INTEGER)").fetchall()
+
+
+def another_meta(path: Path) -> None:
+    with duckdb.connect(str(path)) as connection:
+        connection.execute("CREATE TABLE meta (key INTEGER)").fetchall()
+
+
+def another_format(path: Path) -> None:
+    RelationalMatcher(path).close()
+    with duckdb.connect(str(path)) as connection:
+        connection.execute("UPDATE meta SET value = '0' WHERE name = 'format'").fetchall()
+
+
+@pytest.mark.parametrize(
+    ("make", "name", "reason"),
+    [
+        (not_duckdb, "tables", "not a valid DuckDB"),
+        (not_duckdb, "locked", "not a valid DuckDB"),  # whatever it is called
+        (other_tables, "tables", "other tables than Sapwood's"),
+        (another_meta, "tables", "other tables than Sapwood's"),
+        (another_format, "tables", "another version of Sapwood"),
+        (Path.mkdir, "tables", "cannot be opened"),
+        (lambda path: None, "none/tables", "cannot be opened"),
+    ],
+)
+def test_a_file_that_is_none_of_ours(
+    make: Callable[[Path], None], name: str, reason: str, tmp_path: Path
+) -> None:
+    path = tmp_path / name
+    make(path)
+    before = path.read_bytes() if path.is_file() else None
+    with pytest.raises(TablesError, match=reason) as caught:
+        RelationalMatcher(path)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert before is None or path.read_bytes() == before
+
+
+@pytest.mark.parametrize("memory", ["lots", "", "0MB", "-5MB", "5 apples"])
+def test_a_bad_memory_limit(memory: str, tmp_path: Path) -> None:
+    with pytest.raises(TablesError, match=r"memory limit .* is not understood; write it like 512MB"):
+        RelationalMatcher(tmp_path / "tables", memory=memory)
+    RelationalMatcher(tmp_path / "tables").close()
+
+
+def test_a_wrong_plan_is_told_before_a_file_is_made(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="'recursive' is not a valid Plan"):
+        RelationalMatcher(tmp_path / "tables", plan="recursive")
+    assert list(tmp_path.iterdir()) == []
+    with RelationalMatcher(plan="shared") as matcher, pytest.raises(ValueError):
+        matcher.collect_garbage("recursive")
+
+
+def test_a_file_with_another_namespace_for_a_prefix_is_let_go_again(tmp_path: Path) -> None:
+    RelationalMatcher(tmp_path / "tables", {"p": "urn:p"}).close()
+    with pytest.raises(ValueError, match="bound to 'urn:p' already"):
+        RelationalMatcher(tmp_path / "tables", {"p": "urn:q"})
+    with RelationalMatcher(tmp_path / "tables", {"q": "urn:q"}) as matcher:
+        assert matcher.namespaces == {"p": "urn:p", "q": "urn:q"}
+
+
+def test_a_file_that_another_process_has_open(tmp_path: Path) -> None:
+    path = tmp_path / "tables"
+    program = (
+        "import sys; from sapwood.relational import RelationalMatcher\n"
+        "with RelationalMatcher(sys.argv[1]) as matcher:\n"
+        "    matcher.add('s', '/a'); print('ready', flush=True); sys.stdin.read()"
+    )
+    arguments = [sys.executable, "-c", program, str(path)]
+    with subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        with pytest.raises(TablesError, match="is open in another process; one at a time can use it"):
+            RelationalMatcher(path)
+    with RelationalMatcher(path) as matcher:
+        assert list(matcher.match("<a/>")) == ["s"]
+
+
+def test_a_file_that_this_process_has_open(tmp_path: Path) -> None:
+    """Two who give the same numbers to different things would take each other's subscriptions for theirs."""
+    with RelationalMatcher(tmp_path / "tables") as matcher:
+        matcher.add("s", "/a")
+        for memory in ("512MB", "600MB"):
+            with pytest.raises(TablesError, match="open"):
+                RelationalMatcher(tmp_path / "tables", memory=memory)
+        matcher.add("t", "/b")
+        assert list(matcher.match("<b/>")) == ["t"]
+    RelationalMatcher(tmp_path / "tables").close()
+
+
+# -- the database fails ----------------------------------------------------------------------------------
+
+
+@contextmanager
+def failing(statement: str) -> Iterator[None]:
+    """Whatever runs a statement that begins so is told that there is no more memory."""
+    run = Connection.run
+
+    def run_or_fail(self: Connection, sql: str, parameters: object = None) -> None:
+        if sql.strip().startswith(statement):
+            raise duckdb.OutOfMemoryException("no more")
+        run(self, sql, parameters)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Connection, "run", run_or_fail)
+        yield
+
+
+@pytest.mark.parametrize("plan", [Plan.BUCKETS, Plan.UNROLLED])
+def test_a_change_that_fails_half_way_changes_nothing(plan: Plan) -> None:
+    """And what was worked out for it in memory does not stay, either: neither paths nor tag paths."""
+    here = ["one", "two"]
+    with RelationalMatcher(plan=plan, threads=1) as matcher:
+        matcher.add_many([("one", "/a[@x = 1]"), ("two", "//b/..")])
+        message = "<a x='1'><b/><c y='2'/></a>"
+        put = [("c", "//c[@y = 2]"), ("d", "//c[@y > 1][@z != 'v' or @y]/@y")]
+        for table in ("linear_path", "tag_path", "query", "predicate", "subscription"):
+            assert table in TABLES
+            assert list(matcher.match(message)) == here
+            with failing(f"INSERT INTO {table} "), pytest.raises(duckdb.OutOfMemoryException):
+                matcher.add_many(put)
+            if table != "tag_path":
+                with failing(f"INSERT INTO {table} "), pytest.raises(duckdb.OutOfMemoryException):
+                    matcher.replace("one", f"/{table}/a[@n{table} = 1]")
+            assert_consistent(matcher)
+        matcher.add_many(put)
+        assert list(matcher.match(message)) == [*here, "c", "d"]
+        with failing("DELETE FROM rule"), pytest.raises(duckdb.OutOfMemoryException):
+            matcher.remove("c")
+        with failing("COMMIT"), pytest.raises(duckdb.OutOfMemoryException):
+            matcher.remove("one")
+        assert list(matcher.match(message)) == [*here, "c", "d"]
+        assert_consistent(matcher)
+
+
+@pytest.mark.parametrize("table", ["tag_path", "path_match", "class_tag", "tag_branching"])
+def test_a_batch_that_fails_half_way_does_not_spoil_the_next(table: str) -> None:
+    """It has begun to find out about new tag paths; the next one must not believe that it knows them."""
+    with RelationalMatcher(threads=1) as matcher:
+        matcher.add_many([("one", "/a[@x > 0]"), ("two", "//b[@y = 1][c]/d"), ("three", "//d")])
+        message = "<a x='1'><b y='1'><c/><d/></b></a>"
+        with failing(f"INSERT INTO {table} "), pytest.raises(duckdb.OutOfMemoryException):
+            matcher.match(message)
+        assert list(matcher.match(message)) == ["one", "two", "three"]
+        assert_consistent(matcher)
+
+
+def test_garbage_that_is_not_collected_to_the_end_spoils_nothing() -> None:
+    with RelationalMatcher(threads=1) as matcher:
+        matcher.add_many([("one", "/a"), ("two", "/a[@q = 1][@w = 2]")])
+        list(matcher.match("<a q='1' w='2'/>"))
+        matcher.remove("two")
+        with failing("CHECKPOINT"), suppress(duckdb.OutOfMemoryException):
+            matcher.collect_garbage()
+        matcher.add("three", "/a[@q = 1][@w = 2]")
+        assert list(matcher.match("<a q='1' w='2'/>")) == ["one", "three"]
+        assert_consistent(matcher)

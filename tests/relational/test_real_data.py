@@ -1,0 +1,118 @@
+"""Real messages and real queries: the tables answer as the automaton does, with each plan.
+
+The data lies beside the project, in ../shared/data; where it does not, these tests are skipped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from sapwood.relational import Plan, RelationalMatcher
+from tests.relational.alike import about, answers, automaton
+from tests.shared_data import folder
+from tests.test_hostile import BOMBS
+from tests.test_real_data import (
+    AUCTIONS,
+    INVOICES,
+    ISO,
+    NEWS,
+    NITF_QUERIES,
+    PAYMENTS,
+    RECORDS,
+    UBL,
+    auctions,
+    news,
+    sampled,
+)
+
+
+def assert_alike(
+    queries: Sequence[str], messages: Sequence[bytes], namespaces: dict[str, str] | None = None
+) -> int:
+    """Asserts that each plan in turn, of the same tables, answers as the automaton does; the matches."""
+    pairs = [(query, query) for query in dict.fromkeys(queries)]
+    expected = automaton(pairs, messages, namespaces)
+    with RelationalMatcher(namespaces=namespaces, plan=Plan.SHARED) as matcher:
+        matcher.add_many(pairs)
+        for plan in Plan:
+            matcher.collect_garbage(plan)
+            for message, one, other in zip(messages, answers(matcher, messages), expected, strict=True):
+                assert one == other, about(plan, message, one, other)
+    return sum(len(answer) for answer in expected if isinstance(answer, list))
+
+
+# -- messages of all kinds -------------------------------------------------------------------------------
+
+
+def test_news_with_the_queries_of_yfilters_authors() -> None:
+    queries = [q for name, n in NITF_QUERIES.items() for q in sampled(folder("nitf") / name, n)]
+    assert assert_alike([*queries, *NEWS], news(8)) > 450
+
+
+def test_auctions() -> None:
+    queries = sampled(folder("xmark") / "queries-100k.txt.gz", 1_000)
+    assert assert_alike([*queries, *AUCTIONS], auctions(25)) > 400
+
+
+def test_invoices_payments_and_records_together() -> None:
+    """With namespaces. Two of them are ill-formed as published: they are refused in the same words."""
+    paths = [*sorted(folder("ubl").glob("*.xml"))[::16], *sorted(folder("ubl").glob("*ublpe*"))]
+    paths += sorted(folder("iso20022").glob("*.xml"))[::4]
+    messages = [path.read_bytes() for path in paths]
+    messages += (folder("dblp") / "records.xmll").read_bytes().splitlines()[:100]
+    assert assert_alike([*INVOICES, *PAYMENTS, *RECORDS], messages, UBL | ISO) > 300
+
+
+# -- hostile ones ----------------------------------------------------------------------------------------
+
+QUERIES = [
+    "//a",
+    "//*[@x = 'v' or . = 'v']",
+    "//a[b][c]/d",
+    "//*[not(*)]",
+    "count(//a/..) * 1 > 3",
+    "/sane[@x = 1]",
+]
+SANE = b"<sane x='1'/>"
+
+
+def among_neighbours(bombs: list[bytes]) -> None:
+    """Bombs in one batch with sane messages are refused as the automaton refuses them; the others match."""
+    pairs = [(query, query) for query in QUERIES]
+    messages = [message for bomb in bombs for message in (bomb, SANE)]
+    expected = automaton(pairs, messages)
+    assert sum(isinstance(answer, str) for answer in expected) > len(bombs) // 4
+    with RelationalMatcher() as matcher:
+        matcher.add_many(pairs)
+        for message, one, other in zip(messages, answers(matcher, messages), expected, strict=True):
+            assert one == other, about(None, message, one, other)
+        assert answers(matcher, [SANE]) == expected[1:2]
+
+
+def test_bombs_harm_no_neighbour() -> None:
+    made = [bomb().encode("utf-16" if "UTF-16" in name else "utf-8") for name, bomb in BOMBS.items()]
+    among_neighbours([message for message in made if len(message) < 110_000])
+
+
+def test_messages_that_only_lxml_refuses_harm_no_neighbour() -> None:
+    """It is stricter than the reader about some things, and is asked late, about some queries only."""
+    declared = [b"<a xmlns:n='x y'><b/></a>", b"<r xmlns:n='%zz'><a/></r>"]
+    among_neighbours([*declared, b"<a xml:id='1 2'/>"])
+
+
+def test_the_bombs_of_others_harm_no_neighbour(monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = sorted(path for path in folder("hostile").glob("*") if path.suffix in (".xml", ".ent", ".dtd"))
+    monkeypatch.chdir(folder("hostile"))  # where the files they point at are
+    among_neighbours([path.read_bytes() for path in paths])
+
+
+def test_refused_messages_leave_no_names_behind() -> None:
+    """What a message that is refused would have said is not looked at, nor kept."""
+    bombs = [f"<a><{'n' * 900}{i}/><{'n' * 1_100}/></a>" for i in range(50)]
+    with RelationalMatcher() as matcher:
+        matcher.add_many([("a", "/a"), ("all", "//*")])
+        assert all("the limit is 1,000" in str(answer) for answer in answers(matcher, bombs))
+        assert matcher.connection.value("SELECT count(*) FROM tag_path") == 0
+        assert list(matcher.match("<a/>")) == ["a", "all"]
