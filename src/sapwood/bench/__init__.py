@@ -8,5 +8,6 @@
 Costs are multiples of raw expat parsing, measured in the same run: a machine's speed cancels out, and so does
 most of what else it is doing at the time. Only where tables of a paper stand beside ours are there times.
 
-`filter`, `transform`, `join` and `spark` each know their experiments; `session` runs those of any of them.
+`filter`, `transform`, `join`, `relational` and `spark` each know their experiments; `session` runs those of
+any of them.
 """
