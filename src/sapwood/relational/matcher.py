@@ -21,7 +21,7 @@ from sapwood.relational.choosing import Choice
 from sapwood.relational.deciding import Decider
 from sapwood.relational.garbage import Garbage, collect
 from sapwood.relational.plans import Plan
-from sapwood.relational.population import Population, extents
+from sapwood.relational.population import Population
 from sapwood.relational.tables import MEMORY, Connection, Tables
 from sapwood.relational.values import ValueReader
 
@@ -168,7 +168,8 @@ class RelationalMatcher:
             with self._tables.lock:  # nothing may change between what is asked for and what is told
                 said = self._reader.read(messages)
                 connection.run("BEGIN TRANSACTION")
-                found = extents(connection)
+                connection.run("SELECT 1 FROM meta LIMIT 1")  # from now on it sees the tables as they are
+                found = self.population.extents(connection)
             done = 0
             while done < len(messages):
                 some = range(done, min(done + self._at_once, len(messages)))

@@ -29,6 +29,7 @@ class Population:
         self._paths = Paths(tables)
         self.tags = Tags(tables)
         self._compiler = QueryCompiler(self._paths, self.namespaces)
+        self._extents: Extents | None = None
 
     def declare(self, namespaces: Mapping[str, str]) -> None:
         """Declares further prefixes for queries to come; ValueError for one that is bound already."""
@@ -42,6 +43,7 @@ class Population:
 
     def reload(self) -> None:
         """Takes over what the tables have by now."""
+        self._extents = None
         self._paths.forget_new()
         self._compiler.forget()
         self.tags.reload()
@@ -61,6 +63,7 @@ class Population:
         and others follow all that ever were, unless `places` says which they have.
         """
         with self._tables.lock, collection_paused(lambda: False):
+            self._extents = None
             try:
                 self._change(removed, put, on_error, replace, note or {}, places or {})
             except BaseException:
@@ -158,9 +161,16 @@ class Population:
         with self._tables.lock:
             if _plan(self._tables.writer) is plan:
                 return
+            self._extents = None
             with self._tables.changing() as connection:
                 reach = refile(self._tables, connection, plan)
                 self._tables.set_meta({"plan": plan.value, "reach": json.dumps(asdict(reach))})
+
+    def extents(self, connection: Connection) -> Extents:
+        """How far the tables go; in the caller's keeping of their lock."""
+        if self._extents is None:
+            self._extents = extents(connection)
+        return self._extents
 
     def explain(self) -> Choice:
         """What each plan would cost, by what is known of the subscriptions, and which is in use."""
