@@ -181,6 +181,19 @@ def test_queries_that_come_late_find_what_was_there_before() -> None:
         assert_consistent(matcher)
 
 
+@pytest.mark.parametrize("plan", [Plan.SHARED, Plan.UNROLLED])
+def test_a_long_query_that_has_left_costs_nothing_any_more(plan: Plan) -> None:
+    """Each level of its chain was a statement of every batch."""
+    with RelationalMatcher(plan=plan, threads=1) as matcher:
+        matcher.add("short", "/a[@x0 = 0]")
+        matcher.add("long", f"/a[{' and '.join(f'@x{i} = {i}' for i in range(12))}]")
+        matcher.remove("long")
+        matcher.collect_garbage(plan)
+        extents = matcher.population.extents(matcher.connection)
+        assert (extents.fact_levels, extents.fact_slots) in [(1, 0), (0, 1)]
+        assert list(matcher.match("<a x0='0'/>")) == ["short"]
+
+
 # -- order, ids ------------------------------------------------------------------------------------------
 
 
@@ -331,3 +344,28 @@ def test_one_thread_changes_what_others_match(tmp_path: Path, monkeypatch: pytes
     matcher.collect_garbage()
     assert_empty(matcher)
     matcher.close()
+
+
+def test_many_threads_match_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also what only lxml can decide, whose thread is replaced now and then: here, all the time."""
+    monkeypatch.setattr(refine, "_MESSAGES_PER_THREAD", 2)
+    queries = [f"count(//a) = {i}" for i in range(4)] + [f"//b[not(@x = {i})]/.." for i in range(4)]
+    documents = [f"<r>{'<a/>' * i}<b x='{i}'/></r>" for i in range(4)]
+    pairs = [(query, query) for query in queries]
+    expected = automaton(pairs, documents)
+    found: list[list[Answer] | BaseException] = []
+
+    def ask() -> None:
+        try:
+            found.extend(answers(matcher, documents) for _ in range(3))
+        except BaseException as error:
+            found.append(error)
+
+    with RelationalMatcher() as matcher:
+        matcher.add_many(pairs)
+        workers = [threading.Thread(target=ask) for _ in range(4)]
+        for thread in workers:
+            thread.start()
+        for thread in workers:
+            thread.join()
+    assert found == [expected] * 12

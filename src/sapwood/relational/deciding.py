@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict
 from collections.abc import Mapping, Sequence
+from threading import Lock
 
 from sapwood.engine.evaluate import Evaluator
 from sapwood.engine.limits import Limits
@@ -27,9 +28,14 @@ class Decider:
         self._refiner = Refiner(Counter())
         self._kept: OrderedDict[str, tuple[int, Query]] = OrderedDict()
         self._slots = 0
+        self._lock = Lock()  # lxml works in one thread at a time
 
     def true_of(self, message: Message, texts: Sequence[str]) -> list[bool]:
         """Which of the queries, each given by its text, match a message that was read before."""
+        with self._lock:
+            return self._true_of(message, texts)
+
+    def _true_of(self, message: Message, texts: Sequence[str]) -> list[bool]:
         evaluator = Evaluator(read_document(message, self._limits, self._machine.settle(), with_text=True))
         answers = []
         for text in texts:

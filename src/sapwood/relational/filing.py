@@ -30,6 +30,21 @@ class Reach:
         )
 
 
+def reach_of(connection: Connection) -> Reach:
+    """How far the structure really goes, when the longest rules have left."""
+    facts = " ".join(f"WHEN fact{i} <> {NO_FACT} THEN {i}" for i in range(FACTS, 0, -1))
+    bounds = " ".join(f"WHEN op{i} <> {ALWAYS} THEN {i}" for i in range(BOUNDS, 0, -1))
+    # a rule without any fact still has the one that always holds
+    slots = connection.rows(
+        f"""
+        SELECT coalesce(max(CASE {facts} ELSE 1 END), 0), coalesce(max(CASE {bounds} ELSE 0 END), 0)
+        FROM unrolled"""
+    )[0]
+    longest = "SELECT coalesce(max(level), 0) FROM {}"
+    levels = (connection.value(longest.format(table)) for table in ("fact_chain", "bound_chain"))
+    return Reach(*slots, *levels)
+
+
 def file_rules(tables: Tables, connection: Connection, plan: Plan) -> Reach:
     """Files the rules; how far they go."""
     if plan is Plan.UNROLLED:

@@ -219,7 +219,7 @@ class RelationalMatcher:
             try:
                 return collect(self._tables)
             finally:
-                self.population.reload()
+                self.population.shrink()
 
     @property
     def connection(self) -> Connection:

@@ -12,7 +12,7 @@ from sapwood.engine.loading import OnError, collection_paused
 from sapwood.lang.namespaces import declare
 from sapwood.relational.choosing import Choice, choose, measured, measured_in
 from sapwood.relational.compiling import CompiledQuery, QueryCompiler
-from sapwood.relational.filing import Reach
+from sapwood.relational.filing import Reach, reach_of
 from sapwood.relational.loading import load, refile, unload
 from sapwood.relational.paths import Paths, Uses
 from sapwood.relational.plans import Extents, Plan
@@ -165,6 +165,12 @@ class Population:
             with self._tables.changing() as connection:
                 reach = refile(self._tables, connection, plan)
                 self._tables.set_meta({"plan": plan.value, "reach": json.dumps(asdict(reach))})
+
+    def shrink(self) -> None:
+        """Notes how far the tables go now, which may be less far than they did."""
+        with self._tables.changing() as connection:
+            self._tables.set_meta({"reach": json.dumps(asdict(reach_of(connection)))})
+        self.reload()
 
     def extents(self, connection: Connection) -> Extents:
         """How far the tables go; in the caller's keeping of their lock."""
