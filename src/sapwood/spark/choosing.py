@@ -1,4 +1,5 @@
-"""Whether a pipeline joins messages, which is decided when it begins and then stays so.
+"""How a pipeline keeps its subscriptions; and whether it joins messages, which is decided when it begins and
+then stays so.
 
 What is kept of messages belongs to the checkpoint. So a pipeline that began without joins goes on without,
 and one that began with joins goes on with them, even if nobody subscribes to one at the moment.
@@ -7,7 +8,14 @@ and one that began with joins goes on with them, even if nobody subscribes to on
 from __future__ import annotations
 
 from sapwood.spark.ledger import Ledger
-from sapwood.spark.population import FixedPopulation, StoredPopulation, Subscribed, joins_in_store
+from sapwood.spark.population import (
+    FixedPopulation,
+    StoredPopulation,
+    Subscribed,
+    is_no_filter,
+    joins_in_store,
+)
+from sapwood.spark.serving import Matching, by_broker
 from sapwood.spark.settings import JoinSettings, Settings, SettingsError
 from sapwood.spark.stateful import check_protobuf
 
@@ -18,12 +26,33 @@ def chosen(settings: Settings, ledger: Ledger) -> tuple[Subscribed, JoinSettings
     """The subscriptions, and how messages are joined if they are; SettingsError if that cannot be."""
     limits = settings.matcher_limits()
     given = settings.subscriptions
+    tabled = settings.engine == "relational"
+    serves = {"serves": is_no_filter} if tabled else {}
+    population: Subscribed
     if given.store is not None:
         joins = _joins(settings, ledger, joins_in_store(given.store), fixed=False)
-        return StoredPopulation(given.store, limits, joins is not None), joins
-    assert given.file is not None
-    population = FixedPopulation(given.file, given.namespaces, limits)
-    return population, _joins(settings, ledger, population.joining, fixed=True)
+        population = StoredPopulation(given.store, limits, joins is not None, **serves)
+    else:
+        assert given.file is not None
+        population = fixed = FixedPopulation(given.file, given.namespaces, limits, **serves)
+        joins = _joins(settings, ledger, fixed.joining, fixed=True)
+    if tabled:
+        from sapwood.spark.tabled import in_tables  # which needs DuckDB
+
+        population = in_tables(population, settings)
+    return population, joins
+
+
+def matching_by(settings: Settings, population: Subscribed, folder: str) -> Matching:
+    """What matches messages with the subscriptions; `folder` is for what it leaves there meanwhile."""
+    if settings.engine != "relational":
+        return by_broker
+    from sapwood.spark.relational import RelationalMatching
+    from sapwood.spark.tabled import TabledPopulation
+
+    assert isinstance(population, TabledPopulation)
+    on = settings.relational.on if settings.relational is not None else "duckdb"
+    return RelationalMatching(population.matcher, on, f"{folder}/relational", settings.matcher_limits())
 
 
 def _joins(settings: Settings, ledger: Ledger, wanted: bool, fixed: bool) -> JoinSettings | None:

@@ -92,6 +92,8 @@ class Edition:
     """whether some of them are transformations, so that what they make is delivered, too"""
     going_on: bool = False
     """whether some of them are chains or publish, so that there is more to do in the next batch"""
+    empty: bool = False
+    """whether there are none"""
 
 
 @dataclass(slots=True)
@@ -133,6 +135,7 @@ class Population:
             self.numeric,
             self.broker.transformations > 0,
             self.broker.network_of_joins.going_on,
+            len(self.broker) == 0,
         )
 
     def _behind(self) -> int:

@@ -9,6 +9,12 @@ from typing import BinaryIO, cast
 from pyarrow import fs
 
 
+def make_folder(folder: str) -> None:
+    """Makes a folder, unless it is there."""
+    filesystem, path = _found(folder)
+    filesystem.create_dir(path, recursive=True)
+
+
 def make_empty(folder: str) -> None:
     """Makes a folder, or removes all that is in it."""
     filesystem, path = _found(folder)

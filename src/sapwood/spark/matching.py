@@ -32,7 +32,7 @@ Subscriptions = DataFrame | Pairs | Matcher | Broker
 PROBLEM = "_problem"
 """A column with which a source says why it rejects a message that it could not read."""
 
-_ERROR = StructType(
+ERROR = StructType(
     [
         StructField("reason", StringType()),
         StructField("line", IntegerType()),
@@ -40,7 +40,9 @@ _ERROR = StructType(
         StructField("body", BinaryType()),
     ]
 )
-_COST = StructType([StructField("subscription", StringType()), StructField("seconds", DoubleType())])
+COSTS = ArrayType(
+    StructType([StructField("subscription", StringType()), StructField("seconds", DoubleType())])
+)
 BODIES = ArrayType(StringType())
 ANSWERS = frozenset({"subscriptions", "bodies", "error", "costs"})
 """The columns that matching adds to a message's own."""
@@ -67,8 +69,7 @@ def match(
                       null or a struct of `reason`, `line`, `column` and the `body` that was refused. If there
                       are transformations, also `bodies`: what each of them made, null for filters.
     """
-    if shape not in get_args(Shape):
-        raise ValueError(f"shape must be one of {', '.join(map(repr, get_args(Shape)))}, not {shape!r}")
+    check_shape(shape)
     edition = edition_of(messages.sparkSession, subscriptions, namespaces, limits)
     matched = match_edition(messages, edition)
     return pairs(matched) if shape == "pairs" else matched
@@ -91,16 +92,16 @@ def column(name: str) -> Column:
 
 def match_edition(messages: DataFrame, edition: Edition, profile: bool = False) -> DataFrame:
     """One row for each message, with the subscriptions of one edition; with `profile`, also their `costs`."""
-    _check_messages(messages)
+    check_messages(messages)
     problem = PROBLEM if PROBLEM in messages.columns else None
     kept = [field for field in messages.schema.fields if field.name not in ("body", problem)]
     id_type = LongType() if edition.numeric else StringType()
     found = [StructField("subscriptions", ArrayType(id_type, containsNull=False))]
     if edition.transforming:
         found.append(StructField("bodies", BODIES))
-    found.append(StructField("error", _ERROR))
+    found.append(StructField("error", ERROR))
     if profile:
-        found.append(StructField("costs", ArrayType(_COST)))
+        found.append(StructField("costs", COSTS))
     # mapInArrow takes a name with a dot for a path, so it gets numbers
     numbered = {name: f"_{number}" for number, name in enumerate(messages.columns)}
     partition = MatchPartition(edition, numbered["body"], numbered.get(PROBLEM), profile)
@@ -128,7 +129,14 @@ def _numeric(broker: Broker) -> bool:
     return bool(ids) and all(type(id) is int and -(1 << 63) <= id < 1 << 63 for id in ids)
 
 
-def _check_messages(messages: DataFrame) -> None:
+def check_shape(shape: str) -> None:
+    """ValueError for a shape that there is not."""
+    if shape not in get_args(Shape):
+        raise ValueError(f"shape must be one of {', '.join(map(repr, get_args(Shape)))}, not {shape!r}")
+
+
+def check_messages(messages: DataFrame) -> None:
+    """ValueError if messages lack a column, or have one that they must not have."""
     types = {field.name: field.dataType for field in messages.schema.fields}
     if len(types) < len(messages.columns):
         twice = next(name for name in types if messages.columns.count(name) > 1)

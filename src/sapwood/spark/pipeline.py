@@ -27,7 +27,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from sapwood.spark.choosing import chosen
+from sapwood.spark.choosing import chosen, matching_by
 from sapwood.spark.feeding import Source, Sources
 from sapwood.spark.ledger import Ledger
 from sapwood.spark.onward import Onward
@@ -57,14 +57,17 @@ class Pipeline:
         self._on_batch = on_batch or (lambda outcome: None)
         self._source = _sources(settings)
         self._ledger = Ledger(spark, f"{settings.run.checkpoint}/sapwood")
-        self._server = Server(
-            _sink(settings, "deliveries"), _sink(settings, "rejects"), settings.deliveries.shape
-        )
         self._population, joins = chosen(settings, self._ledger)
+        own = qualified(spark, f"{settings.run.checkpoint}/sapwood")
+        self._server = Server(
+            _sink(settings, "deliveries"),
+            _sink(settings, "rejects"),
+            settings.deliveries.shape,
+            matching_by(settings, self._population, own),
+        )
         self._joining: JoiningStream | None = None
         if joins is not None:
             check_times(self._source, self._population.namespaces)
-            own = qualified(spark, f"{settings.run.checkpoint}/sapwood")
             self._post = Post(f"{own}/posted")
             self._joining = JoiningStream(self._source, joins, self._post.folder, Onward(f"{own}/onward"))
         self._query: StreamingQuery | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import Protocol
 
 from sapwood.broker import Broker
@@ -14,7 +14,7 @@ from sapwood.lang.xscl import is_join
 from sapwood.spark.circles import Begun, Circles
 from sapwood.spark.edition import Carrier, Change, Edition, Population
 from sapwood.store import SubscriptionStore
-from sapwood.store.languages import XSCL, check_query, language_of
+from sapwood.store.languages import XPATH, XSCL, check_query, language_of
 
 _log = logging.getLogger(__name__)
 _NOT_JOINING = "it joins messages, and this pipeline does not: give it a table [joins] and a new checkpoint"
@@ -25,8 +25,9 @@ _BEGINNING = 0
 class Subscribed(Protocol):
     """What a pipeline wants to know of its subscriptions."""
 
-    left_out: dict[str, str]
-    """those that cannot be served, and why"""
+    @property
+    def left_out(self) -> Mapping[str, str]:
+        """Those that cannot be served, and why."""
 
     def newest(self) -> int:
         """The version that a new batch is to be served with."""
@@ -44,14 +45,28 @@ class Subscribed(Protocol):
     def close(self) -> None: ...
 
 
+Serves = Callable[[str], bool]
+"""whether a query is served here, and not elsewhere"""
+
+
+def _any(query: str) -> bool:
+    return True
+
+
+def is_no_filter(query: str) -> bool:
+    """Whether a query makes something of messages, where filters are served elsewhere."""
+    return language_of(query) != XPATH
+
+
 class StoredPopulation:
     """The active subscriptions of a store. Those that cannot be served are left out, and the log says so."""
 
-    def __init__(self, location: str, limits: Limits, joining: bool = False) -> None:
+    def __init__(self, location: str, limits: Limits, joining: bool = False, serves: Serves = _any) -> None:
         """`joining`: the pipeline can join messages."""
         self._store = SubscriptionStore(location, create=False)
         self._limits = limits
         self._joining = joining
+        self._serves = serves
         self._declared: dict[str, str] = {}
         self._population: Population | None = None
         self._circles = Circles()
@@ -68,7 +83,7 @@ class StoredPopulation:
         if self._population is None:
             self._population = self._compiled(version)
         elif self._population.version < version:
-            self._population.advance(self._change(self._population.version, version), self._refuse)
+            self._population.advance(self._change(self._population, version), self._refuse)
         return self._population.issue(context)
 
     def _compiled(self, version: int) -> Population:
@@ -82,7 +97,8 @@ class StoredPopulation:
         broker.subscribe_many(self._servable(self._store.at(version)), self._refuse)
         return Population(broker, version)
 
-    def _change(self, since: int, until: int) -> Change:
+    def _change(self, population: Population, until: int) -> Change:
+        since = population.version
         changes = self._store.changes(since, until)
         namespaces = self._store.namespaces
         new = {prefix: uri for prefix, uri in namespaces.items() if prefix not in self._declared}
@@ -95,8 +111,8 @@ class StoredPopulation:
             put, firsts = _put(begun)
         else:
             put, firsts = tuple(self._servable(changes.put)), ()
-        # what is refused may have been something else before
-        refused = {id for id, _ in changes.put} - {id for id, _ in put}
+        # what is refused, or served elsewhere, may have been something else before
+        refused = {id for id, _ in changes.put if id in population.broker} - {id for id, _ in put}
         return Change(until, (*changes.removed, *sorted(refused), *out), put, new, firsts)
 
     def _begun(self, since: int, until: int, removed: Iterable[str]) -> tuple[list[Begun], list[str]]:
@@ -106,7 +122,7 @@ class StoredPopulation:
         closing = self._circles.closing
         for id in (*out, *(each.id for each in begun if each.id in closing)):
             self._leave_out(id, closing[id], closing[id])
-        served = [*free, *(each for each in begun if each.id not in closing)]
+        served = [*free, *(each for each in begun if each.id not in closing and self._serves(each.query))]
         for each in served:
             self.left_out.pop(each.id, None)
         return served, out
@@ -114,11 +130,12 @@ class StoredPopulation:
     def _servable(self, pairs: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
         """Those that a pipeline without joins serves; the others are put on record."""
         for id, query in pairs:
-            if not is_join(query):
-                self.left_out.pop(id, None)
-                yield id, query
-            else:
+            if is_join(query):
                 self._leave_out(id, _NOT_JOINING, _NOT_JOINING)
+                continue
+            self.left_out.pop(id, None)
+            if self._serves(query):
+                yield id, query
 
     def _refuse(self, id: Hashable, error: ValueError) -> None:
         self._leave_out(str(id), error.reason if isinstance(error, QueryError) else str(error), str(error))
@@ -147,9 +164,11 @@ def _put(begun: Iterable[Begun]) -> tuple[tuple[tuple[str, str], ...], tuple[int
 class FixedPopulation:
     """The queries of a file, all of which must be right; version 0 for ever."""
 
-    def __init__(self, path: str, namespaces: Mapping[str, str], limits: Limits) -> None:
+    def __init__(
+        self, path: str, namespaces: Mapping[str, str], limits: Limits, serves: Serves = _any
+    ) -> None:
         broker = Broker(namespaces, limits)
-        broker.subscribe_many(_queries(path, namespaces))
+        broker.subscribe_many(pair for pair in queries_in(path, namespaces) if serves(pair[1]))
         self._population = Population(broker)
         self.namespaces = namespaces
         self.left_out: dict[str, str] = {}
@@ -172,7 +191,7 @@ class FixedPopulation:
         self._population.close()
 
 
-def _queries(path: str, namespaces: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+def queries_in(path: str, namespaces: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """The ids and queries of a file, each in the language that it claims to be in, if it does."""
     for query in read_queries(path):
         if query.language not in (None, language_of(query.text)):

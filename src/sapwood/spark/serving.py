@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from time import perf_counter
@@ -67,6 +68,16 @@ class Joined:
     """messages that are too late for them, with `body` and why"""
 
 
+Matching = Callable[[DataFrame, Edition], AbstractContextManager[DataFrame]]
+"""Messages with what they match, as `match_edition` has them with `profile`; to be read in time."""
+
+
+@contextmanager
+def by_broker(messages: DataFrame, edition: Edition) -> Iterator[DataFrame]:
+    """Matches messages with a broker, which has all subscriptions."""
+    yield match_edition(messages, edition, profile=True)
+
+
 @dataclass(frozen=True, slots=True)
 class Server:
     """Serves batches into two sinks."""
@@ -74,6 +85,7 @@ class Server:
     deliveries: Sink
     rejects: Sink
     shape: Shape = "pairs"
+    matching: Matching = by_broker
 
     def serve(
         self,
@@ -85,24 +97,12 @@ class Server:
     ) -> Outcome:
         """Delivers a batch; serving it again with the same edition changes nothing in an exact sink."""
         started = perf_counter()
-        matched = match_edition(messages, edition, profile=True)
         if joined is not None:
             joined = replace(
                 joined, deliveries=joined.deliveries.withColumn("version", F.lit(edition.version))
             )
-        # Both sinks read it, and it can be large: a third of 500,000 subscriptions may match one message.
-        matched = matched.withColumn("version", F.lit(edition.version)).persist(StorageLevel.DISK_ONLY)
-        try:
-            counted = self._deliver(matched, batch, *((joined,) if joined is not None else ()))
-            refused = _refused(matched)
-            if joined is not None and counted["late"]:  # they were delivered to all others
-                refused = refused.unionByName(_late(joined.late, edition.version))
-            reasons = _reasons(refused, counted["rejects"]) if counted["rejects"] else {}
-            if counted["rejects"]:
-                self.rejects.write(refused, batch)
-            slow = _slow(matched) if counted["costs"] else {}
-        finally:
-            matched.unpersist()
+        with self.matching(messages, edition) as matched:
+            counted, reasons, slow = self._written(matched, edition.version, batch, joined)
         return Outcome(
             batch=batch,
             version=edition.version,
@@ -116,6 +116,25 @@ class Server:
             reasons=reasons,
             slow=slow,
         )
+
+    def _written(
+        self, matched: DataFrame, version: int, batch: int, joined: Joined | None
+    ) -> tuple[dict[str, int], dict[str, int], dict[str, float]]:
+        """Writes deliveries and rejects: the counts, why messages are refused, and what was slow."""
+        # Both sinks read it, and it can be large: a third of 500,000 subscriptions may match one message.
+        matched = matched.withColumn("version", F.lit(version)).persist(StorageLevel.DISK_ONLY)
+        try:
+            counted = self._deliver(matched, batch, *((joined,) if joined is not None else ()))
+            refused = _refused(matched)
+            if joined is not None and counted["late"]:  # they were delivered to all others
+                refused = refused.unionByName(_late(joined.late, version))
+            reasons = _reasons(refused, counted["rejects"]) if counted["rejects"] else {}
+            if counted["rejects"]:
+                self.rejects.write(refused, batch)
+            slow = _slow(matched) if counted["costs"] else {}
+        finally:
+            matched.unpersist()
+        return counted, reasons, slow
 
     def _deliver(self, matched: DataFrame, batch: int, joined: Joined | None = None) -> dict[str, int]:
         """Writes the deliveries, and counts everything on the way."""

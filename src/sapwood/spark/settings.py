@@ -6,6 +6,7 @@ import re
 import tomllib
 from dataclasses import fields
 from difflib import get_close_matches
+from importlib.util import find_spec
 from io import BytesIO
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -32,6 +33,7 @@ _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")  # but not C:/
 _SQLITE = re.compile(r"sqlite(?:\+pysqlite)?:///")
 _INTERVAL = re.compile(r"\d+ (?:milliseconds?|seconds?|minutes?|hours?)")
 _NO_TIME = re.compile(r"0+(?:\.0*)?\s*[a-z]+", re.IGNORECASE)
+_SIZE = re.compile(r"\d+(?:\.\d+)? ?[KMGT]i?B", re.IGNORECASE)
 BUCKETS = 16
 
 
@@ -67,6 +69,12 @@ def seconds_of(text: str) -> float:
 def _length(text: str) -> str:
     seconds_of(text)
     return text
+
+
+def _size(text: str) -> str:
+    if _SIZE.fullmatch(text.strip()):
+        return text.strip()
+    raise ValueError(f"a size such as '512MB' or '2GB' is expected, not {text!r}")
 
 
 class _Table(BaseModel):
@@ -176,6 +184,19 @@ class JoinSettings(_Table):
         return seconds_of(self.lateness)
 
 
+class RelationalSettings(_Table):
+    """How the relational engine works."""
+
+    on: Literal["duckdb", "spark"] = "duckdb"
+    """where messages are joined with the tables: in DuckDB on the driver, or with Spark SQL"""
+    plan: Literal["shared", "buckets", "unrolled"] | None = None
+    """how subscriptions are filed; by default as they are, or as seems best at first"""
+    memory: Annotated[str, AfterValidator(_size)] = "512MB"
+    """what DuckDB may use"""
+    tables: str | None = None
+    """the file of tables; by default in the checkpoint"""
+
+
 class RunSettings(_Table):
     """How it runs."""
 
@@ -186,12 +207,21 @@ class RunSettings(_Table):
     """tasks in a batch; by default twice the cores"""
 
 
+def _local(path: str) -> str | None:
+    """The path, if it is one of this machine's."""
+    if path.startswith("file:"):
+        return "/" + path.removeprefix("file:").lstrip("/")
+    return None if _URI.match(path) else path
+
+
 def _listed(source: Any) -> Any:
     return [source] if isinstance(source, dict) else source
 
 
 class Settings(_Table):
     name: str = "sapwood"
+    engine: Literal["automaton", "relational"] = "automaton"
+    """what filters are matched with: an automaton in memory, or tables on disk"""
     sources: Annotated[tuple[SourceSettings, ...], BeforeValidator(_listed)] = Field(alias="source")
     """one, or several, each of which is a stream of its own"""
     subscriptions: SubscriptionSettings
@@ -199,6 +229,7 @@ class Settings(_Table):
     rejects: SinkSettings
     run: RunSettings
     joins: JoinSettings | None = None
+    relational: RelationalSettings | None = None
     limits: dict[str, int] = {}
     spark: Options = {}
 
@@ -210,7 +241,35 @@ class Settings(_Table):
         self._check_streams()
         if self.joins is not None and (problem := self.against_joins()):
             raise ValueError(problem)
+        self._check_engine()
         return self
+
+    def _check_engine(self) -> None:
+        if self.engine != "relational":
+            if self.relational is not None:
+                raise ValueError("'relational': this table is for engine = \"relational\"")
+            return
+        if find_spec("duckdb") is None:
+            raise ValueError(
+                "'engine': the relational engine needs duckdb, which is missing: "
+                "pip install 'sapwood[relational]'"
+            )
+        given = self.relational.tables if self.relational is not None else None
+        if given is not None and _local(given) is None:
+            raise ValueError(f"'relational.tables': a file of this machine is expected, not {given!r}")
+        if given is None and _local(self.run.checkpoint) is None:
+            raise ValueError(
+                "'relational.tables' is missing: the tables are in a file of this machine, and the "
+                "checkpoint is not"
+            )
+
+    @property
+    def tables(self) -> Path:
+        """The file of the relational engine's tables."""
+        given = self.relational.tables if self.relational is not None else None
+        found = _local(given or self.run.checkpoint)
+        assert found is not None
+        return Path(found) if given is not None else Path(found) / "relational.duckdb"
 
     def _check_streams(self) -> None:
         if not self.sources:
@@ -299,6 +358,7 @@ def _known_keys(location: tuple[str | int, ...]) -> list[str]:
         "rejects": SinkSettings,
         "run": RunSettings,
         "joins": JoinSettings,
+        "relational": RelationalSettings,
     }
     model = tables[str(location[0])] if location else Settings
     return [field.alias or name for name, field in model.model_fields.items()]
@@ -315,9 +375,13 @@ def _resolved(given: Settings, folder: Path) -> Settings:
     if store is not None:
         sqlite = _SQLITE.match(store)
         store = f"{sqlite[0]}{folder / store[sqlite.end() :]}" if sqlite else at(store)
+    relational = given.relational
+    if relational is not None:
+        relational = relational.model_copy(update={"tables": at(relational.tables)})
     return given.model_copy(
         update={
             "sources": sources,
+            "relational": relational,
             "subscriptions": given.subscriptions.model_copy(
                 update={"store": store, "file": at(given.subscriptions.file)}
             ),

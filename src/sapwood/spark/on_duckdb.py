@@ -1,0 +1,129 @@
+"""What a batch says, matched in DuckDB on the driver; workers read messages, and decide what is left open."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from uuid import uuid4
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+from pyspark.sql import DataFrame
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from sapwood.engine import Limits
+from sapwood.relational.batch import TooMuch, match_rules
+from sapwood.relational.matcher import RelationalMatcher
+from sapwood.relational.tables import Connection
+from sapwood.relational.values import VALUE, Said
+from sapwood.spark.answers import Found
+from sapwood.spark.folders import make_empty, open_new, remove_folder
+from sapwood.spark.hearing import BLOCK, Heard
+from sapwood.spark.undecided import Decide, decided
+
+VALUES = 1_000_000
+"""values on the driver at a time, unless a block of messages has more"""
+_AT_ONCE = 4_000
+"""messages matched at a time, to begin with"""
+_FETCHED = 100_000
+_PAIRS = pa.schema([("msg", pa.int64()), ("subscription", pa.string())])
+
+_OPEN = """
+    SELECT m.msg, m.query, q.text FROM query q JOIN matched m ON m.query = q.id
+    WHERE NOT (q.exact AND m.certain)"""
+_SURE = f"""
+    SELECT m.msg, m.query FROM matched m ANTI JOIN ({_OPEN}) o ON o.msg = m.msg AND o.query = m.query
+    UNION ALL SELECT msg, query FROM decided"""
+_ANSWER = "SELECT m.msg, s.id FROM subscription s JOIN matched m ON m.query = s.query"
+
+
+class OnDuckDB:
+    """Matches on the driver. What comes of a batch goes through a folder that all workers reach."""
+
+    def __init__(self, matcher: RelationalMatcher, folder: str, limits: Limits) -> None:
+        self._matcher = matcher
+        self._folder = folder
+        self._limits = limits
+        self._at_once = _AT_ONCE
+        make_empty(folder)
+
+    @contextmanager
+    def found(self, heard: Heard, messages: DataFrame) -> Iterator[Found]:
+        """What a batch matches; `messages` has the bodies, by `msg`."""
+        batch = f"{self._folder}/{uuid4().hex}"
+        make_empty(batch)
+        try:
+            errors: list[pa.Table] = []
+            with open_new(f"{batch}/pairs.parquet") as file, pq.ParquetWriter(file, _PAIRS) as writer:
+                for portion in _portions(heard.blocks):
+                    errors += self._match(heard, messages, portion, writer)
+            spark = messages.sparkSession
+            refused = spark.createDataFrame(pa.concat_tables(errors)) if errors else None
+            yield Found(spark.read.schema(from_arrow_schema(_PAIRS)).parquet(batch), refused)
+        finally:
+            remove_folder(batch)
+
+    def smaller(self) -> bool:
+        """Takes fewer messages at a time from now on, if that is possible."""
+        self._at_once //= 2
+        return self._at_once > 0
+
+    def _match(
+        self, heard: Heard, messages: DataFrame, portion: str, writer: pq.ParquetWriter
+    ) -> list[pa.Table]:
+        """Writes the pairs of some messages; which of these are refused after all."""
+        connection = heard.connection
+        numbers = np.sort(heard.messages.filter(portion).toArrow().column(0).to_numpy())
+        values = heard.values.filter(portion).toArrow()
+        own = np.searchsorted(numbers, values.column("msg").to_numpy()).astype(np.int32)
+        said = Said([values.set_column(0, "msg", pa.array(own)).cast(VALUE)], list(range(len(numbers))))
+        errors: list[pa.Table] = []
+        done = 0
+        while done < len(numbers):
+            some = range(done, min(done + self._at_once, len(numbers)))
+            try:
+                match_rules(connection, said, heard.extents, self._matcher._place_points, some)
+            except TooMuch:
+                self._at_once = max(1, len(some) // 2)
+                continue
+            errors += self._decide(connection, messages, numbers)
+            for rows in connection.stream(_ANSWER, _FETCHED):
+                own = pa.array(numbers[rows.column(0).to_numpy()])
+                writer.write_batch(pa.record_batch([own, rows.column(1)], schema=_PAIRS))
+            done = some.stop
+            self._at_once += self._at_once // 8 + 1  # the next ones may be smaller
+        return errors
+
+    def _decide(
+        self, connection: Connection, messages: DataFrame, numbers: NDArray[np.int64]
+    ) -> list[pa.Table]:
+        """Leaves in `matched` what is certain, or turns out to be true; which messages are refused."""
+        asked = connection.arrow(_OPEN)
+        if not len(asked):
+            return []
+        asked = asked.set_column(0, "msg", pa.array(numbers[asked.column(0).to_numpy()]))
+        pairs = messages.sparkSession.createDataFrame(asked)
+        decide = Decide(dict(self._matcher.namespaces), self._limits)
+        answer = decided(pairs, messages, decide).toArrow()
+        true = answer.filter(answer.column("query").is_valid()).select(["msg", "query"])
+        true = true.set_column(0, "msg", pa.array(np.searchsorted(numbers, true.column(0).to_numpy())))
+        with connection.given(decided=true):
+            connection.keep("matched", _SURE)
+        refused = answer.filter(answer.column("error").is_valid()).select(["msg", "error"])
+        return [refused] if len(refused) else []
+
+
+def _portions(blocks: dict[int, int]) -> Iterator[str]:
+    """Conditions for messages that are on the driver together."""
+    first: int | None = None
+    last = values = 0
+    for block in sorted(blocks):
+        if first is not None and values + blocks[block] > VALUES:
+            yield f"msg BETWEEN {first << BLOCK} AND {(last + 1 << BLOCK) - 1}"
+            first, values = None, 0
+        first = block if first is None else first
+        last, values = block, values + blocks[block]
+    if first is not None:
+        yield f"msg BETWEEN {first << BLOCK} AND {(last + 1 << BLOCK) - 1}"

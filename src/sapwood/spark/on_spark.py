@@ -1,0 +1,171 @@
+"""The statements of `relational.plans` on Spark SQL.
+
+Each is a view for those that follow. What several of them read, or what is joined with a large table, is
+computed and kept: so Spark knows how large it is, and sends it to where the large table is instead of
+shuffling that.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from sapwood.engine import Limits
+from sapwood.relational.batch import MISSING_PLACES
+from sapwood.relational.export import small
+from sapwood.relational.matcher import RelationalMatcher
+from sapwood.relational.plans import HIT, HOLDING, steps
+from sapwood.relational.sql import SparkDialect, Step
+from sapwood.relational.tables import Connection
+from sapwood.spark.answers import Found
+from sapwood.spark.computed import Computed
+from sapwood.spark.copies import Copies
+from sapwood.spark.hearing import Heard
+from sapwood.spark.own_session import suit
+from sapwood.spark.undecided import Decide, decided
+
+_FEW = 500_000
+"""rows that are sent to where others are joined with them"""
+_MEASURED = frozenset({"probe", HOLDING, "found", HIT.name})
+"""Steps of whose size much depends. (And Spark changes the order of joins with a union: with `probe`.)"""
+
+
+class Views:
+    """Frames of a batch under the names that statements use, in a session that has no others."""
+
+    def __init__(self, own: SparkSession) -> None:
+        self._own = own
+        self._names: set[str] = set()
+        self._kept: list[Computed] = []
+
+    def put(self, name: str, frame: DataFrame, few: bool = False) -> None:
+        """Puts a frame under a name; if it has few rows, they are sent to where others are."""
+        (F.broadcast(frame) if few else frame).createOrReplaceTempView(name)
+        self._names.add(name)
+
+    def keep(self, frame: DataFrame) -> Computed:
+        """The frame, to be computed once, and forgotten with the views."""
+        self._kept.append(Computed(frame))
+        return self._kept[-1]
+
+    def close(self) -> None:
+        for name in self._names:
+            self._own.catalog.dropTempView(name)
+        for each in self._kept:
+            each.forget()
+
+
+class Shown:
+    """The tables under their names in a session, put there again only if they have changed."""
+
+    def __init__(self, copies: Copies) -> None:
+        self._copies = copies
+        self._large = ""
+        self._small: dict[str, pa.Table] = {}
+
+    def show(self, own: SparkSession, heard: Heard) -> None:
+        """Shows the tables as they were when a batch was heard; always in the same session."""
+        large = self._copies.bring(heard.connection, heard.extents.plan)
+        if large != self._large:
+            for name, frame in self._copies.frames(own, heard.extents.plan).items():
+                frame.createOrReplaceTempView(name)
+            self._large = large
+        for name, table in small(heard.connection).items():
+            if not table.equals(self._small.get(name, _NOTHING)):
+                own.createDataFrame(table).createOrReplaceTempView(name)
+                self._small[name] = table
+
+
+_NOTHING = pa.table({})
+
+
+class OnSpark:
+    """Matches with Spark SQL, over copies of the tables that all workers reach."""
+
+    def __init__(self, matcher: RelationalMatcher, copies: Copies, limits: Limits) -> None:
+        self._matcher = matcher
+        self._limits = limits
+        self._tables = Shown(copies)
+
+    def smaller(self) -> bool:
+        """Spark takes as much at a time as it has room for."""
+        return False
+
+    @contextmanager
+    def found(self, heard: Heard, messages: DataFrame) -> Iterator[Found]:
+        """What a batch matches; `messages` has the bodies, by `msg`."""
+        spark = messages.sparkSession
+        tasks = suit(spark, sum(heard.blocks.values()))
+        views = Views(spark)
+        try:
+            self._tables.show(spark, heard)
+            views.put("value", heard.values.coalesce(tasks))
+            views.put("message", heard.messages.coalesce(tasks))
+            self._run(spark, heard, views)
+            refused = None
+            if heard.extents.depth or heard.connection.value(_INEXACT):
+                refused = self._decide(views, messages)
+            yield Found(spark.sql(_ANSWER), refused)
+        finally:
+            views.close()
+
+    def _run(self, spark: SparkSession, heard: Heard, views: Views) -> None:
+        statements = list(steps(heard.extents, SparkDialect()))
+        few = sum(heard.blocks.values()) <= _FEW
+        for place, step in enumerate(statements):
+            frame = spark.sql(step.sql)
+            if step.name in _MEASURED or _readers(step, statements[place + 1 :]) > 1:
+                kept = views.keep(frame)
+                frame, few = kept.frame, kept.count() <= _FEW
+            # the others have no more rows than those before them that count
+            views.put(step.name, frame, few)
+            if step is HIT:
+                views.put("point_place", self._places(heard.connection, frame))
+
+    def _places(self, connection: Connection, hit: DataFrame) -> DataFrame:
+        """Where branching points lie on the tag paths of a batch."""
+        asked = hit.select("tag", "branching").distinct().toArrow()
+        with connection.given(hit=asked):
+            new = self._matcher._place_points(connection.rows(MISSING_PLACES))
+            with connection.given(new_places=new):
+                places = connection.arrow(
+                    """
+                    SELECT k.* FROM tag_branching k
+                    SEMI JOIN hit h ON h.tag = k.tag AND h.branching = k.branching
+                    UNION ALL SELECT * FROM new_places"""
+                )
+        return hit.sparkSession.createDataFrame(places)
+
+    def _decide(self, views: Views, messages: DataFrame) -> DataFrame | None:
+        """Leaves in `matched` what is certain, or turns out to be true; which messages are refused."""
+        spark = messages.sparkSession
+        kept = views.keep(spark.sql(_KNOWN))
+        few = kept.count() <= _FEW
+        matched = kept.frame.filter("sure").select("msg", "query")
+        open = kept.frame.filter("NOT sure").select("msg", "query", "text")
+        refused = None
+        if not open.isEmpty():
+            answer = views.keep(
+                decided(open, messages, Decide(dict(self._matcher.namespaces), self._limits))
+            ).frame
+            matched = matched.unionByName(answer.filter("query IS NOT NULL").select("msg", "query"))
+            refused = answer.filter("error IS NOT NULL").select("msg", "error")
+        views.put("matched", matched, few)
+        return refused if refused is not None and not refused.isEmpty() else None
+
+
+_ANSWER = "SELECT m.msg, s.id AS subscription FROM subscription s JOIN matched m ON m.query = s.query"
+_KNOWN = """
+    SELECT m.msg, m.query, q.text, m.certain AND coalesce(q.exact, true) AS sure
+    FROM query q RIGHT JOIN matched m ON q.id = m.query"""
+_INEXACT = "SELECT count(*) FROM query WHERE NOT exact"
+
+
+def _readers(step: Step, later: list[Step]) -> int:
+    """How many of later statements read a step."""
+    return sum(bool(re.search(rf"\b{step.name}\b", other.sql)) for other in later)

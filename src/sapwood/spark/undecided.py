@@ -1,0 +1,71 @@
+"""Queries whose rules do not tell the whole truth, evaluated on the workers, message by message."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from sapwood.engine import Limits
+from sapwood.engine.reader import Message
+from sapwood.errors import MessageError
+from sapwood.relational.deciding import Decider
+from sapwood.spark.worker import ERROR
+
+_ROWS = pa.schema([("msg", pa.int64()), ("query", pa.int64()), ("error", ERROR)])
+_TYPES = "msg BIGINT, query BIGINT, error STRUCT<reason: STRING, line: INT, column: INT, body: BINARY>"
+_deciders: dict[tuple[frozenset[tuple[str, str]], Limits], Decider] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Decide:
+    """A function for `mapInArrow`: messages in, each with its body and with queries and their texts. Out come
+    the pairs of which the query is true, and messages that are refused after all, because lxml does so."""
+
+    namespaces: Mapping[str, str]
+    limits: Limits
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        decider = self._decider()
+        for batch in batches:
+            for row in range(batch.num_rows):
+                (message,) = batch.slice(row, 1).to_pylist()  # bodies can be large
+                rows = _decided(decider, **message)
+                if rows:
+                    yield pa.RecordBatch.from_pylist(rows, schema=_ROWS)
+
+    def _decider(self) -> Decider:
+        """This worker's, which keeps queries compiled."""
+        key = frozenset(self.namespaces.items()), self.limits
+        if key not in _deciders:
+            for old in _deciders.values():
+                old.close()
+            _deciders.clear()
+            _deciders[key] = Decider(self.namespaces, self.limits)
+        return _deciders[key]
+
+
+def _decided(
+    decider: Decider, msg: int, body: bytes | str, queries: list[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    message = Message(body)
+    try:
+        truths = decider.true_of(message, [query["text"] for query in queries])
+    except MessageError as error:
+        why = {"reason": error.reason, "line": error.line, "column": error.column, "body": message.data}
+        return [{"msg": msg, "error": why}]
+    return [
+        {"msg": msg, "query": query["query"]} for query, true in zip(queries, truths, strict=True) if true
+    ]
+
+
+def decided(pairs: DataFrame, messages: DataFrame, decide: Decide) -> DataFrame:
+    """Of pairs of `msg` and `query`, with its `text`, those that match; and with an `error` instead of a
+    query, messages that are refused. `messages` has `msg` and `body`."""
+    queries = pairs.groupBy("msg").agg(F.collect_list(F.struct("query", "text")).alias("queries"))
+    asked = messages.select("msg", "body").join(queries, "msg")
+    return asked.select("msg", "body", "queries").mapInArrow(decide, _TYPES)
