@@ -329,7 +329,7 @@ def test_a_change_that_fails_half_way_changes_nothing(plan: Plan) -> None:
         matcher.add_many([("one", "/a[@x = 1]"), ("two", "//b/..")])
         message = "<a x='1'><b/><c y='2'/></a>"
         put = [("c", "//c[@y = 2]"), ("d", "//c[@y > 1][@z != 'v' or @y]/@y")]
-        for table in ("linear_path", "tag_path", "query", "predicate", "subscription"):
+        for table in ("linear_path", "tag_path", "predicate", "subscription"):
             assert table in TABLES
             assert list(matcher.match(message)) == here
             with failing(f"INSERT INTO {table} "), pytest.raises(duckdb.OutOfMemoryException):

@@ -13,7 +13,7 @@ from tests.relational.alike import answers, automaton
 from tests.relational.storm import MESSAGES, SIZES, group
 from tests.relational.structures import assert_consistent
 
-KILLS = 3
+KILLS = 2
 
 
 def test_a_process_that_is_killed_leaves_whole_transactions(tmp_path: Path) -> None:

@@ -116,7 +116,7 @@ class Edits(RuleBasedStateMachine):
 
 TestEdits = Edits.TestCase
 TestEdits.settings = settings(
-    max_examples=4,
+    max_examples=3,
     stateful_step_count=10,
     deadline=None,
     print_blob=True,

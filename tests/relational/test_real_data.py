@@ -48,7 +48,7 @@ def assert_alike(
 
 def test_news_with_the_queries_of_yfilters_authors() -> None:
     queries = [q for name, n in NITF_QUERIES.items() for q in sampled(folder("nitf") / name, n)]
-    assert assert_alike([*queries, *NEWS], news(8)) > 450
+    assert assert_alike([*queries, *NEWS], news(6)) > 300
 
 
 def test_auctions() -> None:
@@ -58,11 +58,11 @@ def test_auctions() -> None:
 
 def test_invoices_payments_and_records_together() -> None:
     """With namespaces. Two of them are ill-formed as published: they are refused in the same words."""
-    paths = [*sorted(folder("ubl").glob("*.xml"))[::16], *sorted(folder("ubl").glob("*ublpe*"))]
-    paths += sorted(folder("iso20022").glob("*.xml"))[::4]
+    paths = [*sorted(folder("ubl").glob("*.xml"))[::24], *sorted(folder("ubl").glob("*ublpe*"))]
+    paths += sorted(folder("iso20022").glob("*.xml"))[::5]
     messages = [path.read_bytes() for path in paths]
-    messages += (folder("dblp") / "records.xmll").read_bytes().splitlines()[:100]
-    assert assert_alike([*INVOICES, *PAYMENTS, *RECORDS], messages, UBL | ISO) > 300
+    messages += (folder("dblp") / "records.xmll").read_bytes().splitlines()[:60]
+    assert assert_alike([*INVOICES, *PAYMENTS, *RECORDS], messages, UBL | ISO) > 200
 
 
 # -- hostile ones ----------------------------------------------------------------------------------------
@@ -93,7 +93,7 @@ def among_neighbours(bombs: list[bytes]) -> None:
 
 def test_bombs_harm_no_neighbour() -> None:
     made = [bomb().encode("utf-16" if "UTF-16" in name else "utf-8") for name, bomb in BOMBS.items()]
-    among_neighbours([message for message in made if len(message) < 110_000])
+    among_neighbours([message for message in made if len(message) < 60_000])
 
 
 def test_messages_that_only_lxml_refuses_harm_no_neighbour() -> None:
