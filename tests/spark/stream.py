@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote, urlparse
@@ -95,15 +96,19 @@ class Stream:
             bodies = self._generator.take(messages_each)
             for i in range(broken_each):
                 bodies.insert(7 * i % len(bodies), BROKEN[(self._published + i) % len(BROKEN)])
-            name = f"{self._published:04}.xmll"
-            self._published += 1
-            offset = 0
+            self.publish_these(bodies)
+
+    def publish_these(self, bodies: Iterable[bytes]) -> None:
+        """Puts a file with these messages into the inbox."""
+        name = f"{self._published:04}.xmll"
+        self._published += 1
+        offset = 0
+        unfinished = self.inbox / f".{name}"
+        with unfinished.open("wb") as file:
             for body in bodies:
                 self.messages[f"{name}@{offset}"] = body
-                offset += len(body) + 1
-            unfinished = self.inbox / f".{name}"
-            unfinished.write_bytes(b"".join(body + b"\n" for body in bodies))
-            unfinished.rename(self.inbox / name)
+                offset += file.write(body + b"\n")
+        unfinished.rename(self.inbox / name)
 
     def change_subscriptions(self, round: int) -> None:
         """Other subscriptions than before, of both kinds, in six versions."""

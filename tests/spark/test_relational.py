@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from sapwood import Matcher, MessageError
 from sapwood.relational import Plan, RelationalMatcher
-from sapwood.spark.relational import Place, RelationalMatching, match_relational
+from sapwood.relational.sync import held
+from sapwood.spark.pipeline import Pipeline
+from sapwood.spark.relational import RelationalMatching, match_relational
+from sapwood.spark.serving import Outcome, Server
+from sapwood.spark.settings import read_settings
+from sapwood.store import NewSubscription
+from tests.spark.crashes import Crash, after
+from tests.spark.stream import Stream
 
 QUERIES = {
     "equal": "/a[b = '1']",
@@ -26,90 +33,112 @@ QUERIES = {
     "second": "/a/b[2]",
     "many": "count(//b) > 1",
     "either": "/a[b > 4] | /z",
+    "made": "for $b in /a/b return <made>{$b/c}</made>",
 }
 MESSAGES = (
-    "<a><b>1</b></a>",
-    "<a><b x='5'>z</b><b/></a>",
-    "<a><c>9</c></a>",
-    "<a><b><c>1</c><d>2</d></b></a>",
-    "<a><b><c>1</c></b><b><d>2</d></b></a>",
-    "<a><b>never closed</a>",
-    "<z id='4'/>",
-    "<a><b>2</b><c>4</c></a>",
-    "<a><b><c><e>1</e></c><q><d/></q></b></a>",
-    None,
+    b"<a><b>1</b></a>",
+    b"<a><b x='5'>z</b><b/></a>",
+    b"<a><c>9</c></a>",
+    b"<a><b><c>1</c><d>2</d></b></a>",
+    b"<a><b><c>1</c></b><b><d>2</d></b></a>",
+    b"<a><b>never closed</a>",
+    b"<z id='4'/>",
+    b"<a><b>2</b><c>4</c></a>",
+    b"<a><b><c><e>1</e></c><q><d/></q></b></a>",
 )
-NEW = ("<a><n m='1'/><b>7</b></a>", "<n><n><b>1</b></n></n>")
+NEW = (b"<a><n m='1'/><b>7</b></a>", b"<n><n><b>1</b></n></n>")
 """messages with tag paths that the others do not have"""
-RANGES = {f"above {i}": f"/a[c = 4]/b > {i}" for i in range(60)}
-"""enough for buckets"""
-
-Answer = tuple[list[str], tuple[str, int | None, int | None] | None]
 
 
-class Both:
-    """The same subscriptions in tables and in a matcher."""
-
-    def __init__(self, queries: Mapping[str, str], plan: Plan) -> None:
-        self.tables = RelationalMatcher(plan=plan)
-        self.matcher = Matcher()
-        self.tables.add_many(queries.items())
-        self.matcher.add_many(queries.items())
-
-    def change(self) -> None:
-        """Some go, some come, and some have another query: a new one, or one that others have."""
-        for each in (self.tables, self.matcher):
-            each.remove("range")
-            each.remove("deep")
-            each.replace("both", "/a[b = '1']")
-            each.replace("starts", "/a[n/@m = 1 and b > 5]")
-            each.add("new", "//n[b or .//b[not(c)]]")
-
-    def answers(self, messages: Iterable[str | None]) -> dict[str, Answer]:
-        """What is to be expected of messages, by their numbers."""
-        return {str(number): self._answer(message) for number, message in enumerate(messages)}
-
-    def _answer(self, message: str | None) -> Answer:
-        if message is None:
-            return [], ("the message is null", None, None)
-        try:
-            return sorted(map(str, self.matcher.match(message))), None
-        except MessageError as error:
-            return [], (error.reason, error.line, error.column)
-
-
-def frame(spark: SparkSession, messages: Iterable[str | None]) -> DataFrame:
-    rows = [(str(number), message) for number, message in enumerate(messages)]
-    return spark.createDataFrame(rows, "message_id STRING, body STRING").repartition(2)
-
-
-def told(matched: DataFrame) -> dict[str, Answer]:
-    answers: dict[str, Answer] = {}
-    rows = matched.collect()
-    for row in rows:
-        error = row["error"]
-        why = (error["reason"], error["line"], error["column"]) if error is not None else None
-        answers[row["message_id"]] = sorted(row["subscriptions"]), why
-    assert len(answers) == len(rows)
-    return answers
+# -- without a pipeline ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("plan", [Plan.SHARED, Plan.BUCKETS])
 def test_chains_on_spark_give_the_matchers_answers(spark: SparkSession, plan: Plan) -> None:
-    both = Both(RANGES, plan)
-    pairs = match_relational(frame(spark, MESSAGES), both.tables, on="spark")
-    expected = {(message, id) for message, (ids, _) in both.answers(MESSAGES).items() for id in ids}
-    assert len(expected) > 1
-    assert sorted(tuple(row) for row in pairs.collect()) == sorted((*pair, None) for pair in expected)
+    queries = {f"above {i}": f"/a[c = 4]/b > {i}" for i in range(-30, 30)}  # enough for buckets
+    matcher = Matcher()
+    matcher.add_many(queries.items())
+    rows = [*enumerate(MESSAGES), (len(MESSAGES), None)]
+    messages = spark.createDataFrame(rows, "message_id INT, body BINARY").repartition(2)
+    with RelationalMatcher(plan=plan) as tables:
+        tables.add_many(queries.items())
+        matched = match_relational(messages, tables, shape="messages", on="spark").collect()
+    assert sum(len(row["subscriptions"]) for row in matched) > 20
+    answers = {row["message_id"]: (row["subscriptions"], row["error"]) for row in matched}
+    assert len(answers) == len(matched) == len(rows)
+    for number, body in rows:
+        subscriptions, error = answers[number]
+        if body is None:
+            assert (subscriptions, error["reason"]) == ([], "the message is null")
+            continue
+        try:
+            assert sorted(subscriptions) == sorted(map(str, matcher.match(body)))
+            assert error is None
+        except MessageError as refused:
+            where = (error["reason"], error["line"], error["column"], bytes(error["body"]))
+            assert where == (refused.reason, refused.line, refused.column, body)
+            assert subscriptions == []
 
 
-@pytest.mark.parametrize("on", ["spark", "duckdb"])
-def test_subscriptions_change_between_batches(spark: SparkSession, tmp_path: Path, on: Place) -> None:
-    both = Both(QUERIES, Plan.UNROLLED)
-    matching = RelationalMatching(both.tables, on, str(tmp_path))
-    with matching(frame(spark, MESSAGES)) as matched:
-        assert told(matched) == both.answers(MESSAGES)
-    both.change()
-    with matching(frame(spark, MESSAGES + NEW)) as matched:
-        assert told(matched) == both.answers(MESSAGES + NEW)
-    matching.close()
+def test_what_cannot_be_matched_is_told(spark: SparkSession, tmp_path: Path) -> None:
+    with RelationalMatcher() as tables:
+        with pytest.raises(ValueError, match="on must be one of 'duckdb', 'spark', not 'sparc'"):
+            RelationalMatching(tables, "sparc", str(tmp_path))  # type: ignore[arg-type]
+        stream = spark.readStream.format("rate").load()
+        with pytest.raises(ValueError, match="must not be a streaming DataFrame"):
+            match_relational(stream, tables)
+        with pytest.raises(ValueError, match="messages need a column 'body'; there are message_id"):
+            match_relational(spark.createDataFrame([("1",)], "message_id STRING"), tables)
+
+
+# -- a pipeline ------------------------------------------------------------------------------------------
+
+
+def streaming(folder: Path, on: str) -> Stream:
+    """A pipeline with the relational engine, its subscriptions and a first file of messages."""
+    stream = Stream(folder)
+    text = stream.settings.read_text()
+    plan = 'plan = "unrolled"'  # what others need more steps for
+    stream.settings.write_text(f'engine = "relational"\n{text}\n[relational]\non = "{on}"\n{plan}\n')
+    with stream.store() as store:
+        store.import_many(NewSubscription(id, query) for id, query in QUERIES.items())
+    stream.publish_these(MESSAGES)
+    return stream
+
+
+def change(stream: Stream) -> None:
+    """Some go, some come, and some have another query: a new one, one that others have, or no filter."""
+    with stream.store() as store:
+        store.remove("range", "deep")
+        store.replace("both", "/a[b = '1']")
+        store.replace("starts", "/a[n/@m = 1 and b > 5]")
+        store.replace("absent", "for $c in /a/c return <c/>")
+        store.replace("made", "/a[not(c)]")
+        store.add("new", "//n[b or .//b[not(c)]]")
+
+
+def run(spark: SparkSession, stream: Stream, on_batch: Callable[[Outcome], None] | None = None) -> Pipeline:
+    pipeline = Pipeline(spark, read_settings(stream.settings), on_batch)
+    pipeline.run()
+    return pipeline
+
+
+def test_a_pipeline_with_spark_sql(tmp_path: Path, spark: SparkSession) -> None:
+    stream = streaming(tmp_path / "stream", "spark")
+    stream.publish_these(MESSAGES + NEW)
+    pipeline = run(spark, stream, lambda outcome: change(stream) if outcome.batch == 0 else None)
+    assert [outcome.subscriptions for outcome in pipeline.outcomes()] == [14, 13]
+    stream.assert_exact(spark)
+
+
+def test_a_pipeline_with_duckdb_that_crashes(tmp_path: Path, spark: SparkSession) -> None:
+    stream = streaming(tmp_path / "stream", "duckdb")
+    with after(Server, "serve", lambda *arguments: arguments[3], 0), pytest.raises(Crash):
+        run(spark, stream)
+    change(stream)  # which the first batch must not see
+    stream.publish_these(MESSAGES + NEW)
+    pipeline = run(spark, stream)
+    assert [outcome.subscriptions for outcome in pipeline.outcomes()] == [14, 13]
+    stream.assert_exact(spark)
+    with RelationalMatcher(stream.folder / "checkpoint" / "relational.duckdb") as tables:
+        assert held(tables).version == pipeline.outcomes()[-1].version

@@ -16,7 +16,7 @@ from sapwood.spark.population import (
     joins_in_store,
 )
 from sapwood.spark.serving import Matching, by_broker
-from sapwood.spark.settings import JoinSettings, Settings, SettingsError
+from sapwood.spark.settings import JoinSettings, RelationalSettings, Settings, SettingsError
 from sapwood.spark.stateful import check_protobuf
 
 _ANOTHER = "give it a new checkpoint, in which it begins anew"
@@ -47,12 +47,11 @@ def matching_by(settings: Settings, population: Subscribed, folder: str) -> Matc
     """What matches messages with the subscriptions; `folder` is for what it leaves there meanwhile."""
     if settings.engine != "relational":
         return by_broker
-    from sapwood.spark.relational import RelationalMatching
     from sapwood.spark.tabled import TabledPopulation
 
     assert isinstance(population, TabledPopulation)
-    on = settings.relational.on if settings.relational is not None else "duckdb"
-    return RelationalMatching(population.matcher, on, f"{folder}/relational", settings.matcher_limits())
+    how = settings.relational or RelationalSettings()
+    return population.matching(how.on, f"{folder}/relational")
 
 
 def _joins(settings: Settings, ledger: Ledger, wanted: bool, fixed: bool) -> JoinSettings | None:

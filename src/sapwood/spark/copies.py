@@ -68,7 +68,7 @@ class Copies:
         """Brings the copies in step with what the connection sees; tells what stands for just that."""
         now = marks(connection, plan)
         base = self._base
-        if base is None or self._tables.meta(_NOTE) != base.name or outdated(connection, base.marks, now):
+        if base is None or self._note() != base.name or outdated(connection, base.marks, now):
             self._base, self._since = self._made(connection, plan, now), None
         elif now == base.marks:
             self._since = None
@@ -95,11 +95,15 @@ class Copies:
 
     def _noted(self) -> _Base | None:
         """The base of an earlier run, if it is complete and of these tables."""
-        name = self._tables.meta(_NOTE)
+        name = self._note()
         if name is None or "marks" not in names_in(f"{self._folder}/{name}"):
             return None
         with open_file(f"{self._folder}/{name}/marks") as file:
             return _Base(name, Marks.read(file.read().decode()))
+
+    def _note(self) -> str | None:
+        with self._tables.lock:
+            return self._tables.meta(_NOTE)
 
     def _clean(self) -> None:
         used = {each.name for each in (self._base, self._since) if each is not None}

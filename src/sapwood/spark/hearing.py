@@ -11,7 +11,6 @@ from pyspark.core.broadcast import Broadcast
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from sapwood.engine import Limits
 from sapwood.relational.linear import TagPath
 from sapwood.relational.matcher import RelationalMatcher
 from sapwood.relational.plans import Extents
@@ -58,10 +57,9 @@ class Heard:
 class Ear:
     """Reads messages as the tables of a matcher want to have them."""
 
-    def __init__(self, matcher: RelationalMatcher, limits: Limits | None = None) -> None:
+    def __init__(self, matcher: RelationalMatcher) -> None:
         self._matcher = matcher
         self._tables = matcher._tables
-        self._limits = limits or matcher._limits
         self._told: Broadcast[Known] | None = None
 
     @contextmanager
@@ -98,7 +96,7 @@ class Ear:
         if told is None or (told.value.numbers, told.value.uses) != (tags.numbers, tags.uses):
             if told is not None:
                 told.destroy()
-            known = Known(uuid4().hex, dict(tags.numbers), dict(tags.uses), self._limits)
+            known = Known(uuid4().hex, dict(tags.numbers), dict(tags.uses), self._matcher._limits)
             told = self._told = spark.sparkContext.broadcast(known)
         return told
 

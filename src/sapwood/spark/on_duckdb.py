@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from sapwood.engine import Limits
 from sapwood.relational.batch import TooMuch, match_rules
 from sapwood.relational.matcher import RelationalMatcher
 from sapwood.relational.tables import Connection
@@ -42,10 +41,9 @@ _ANSWER = "SELECT m.msg, s.id FROM subscription s JOIN matched m ON m.query = s.
 class OnDuckDB:
     """Matches on the driver. What comes of a batch goes through a folder that all workers reach."""
 
-    def __init__(self, matcher: RelationalMatcher, folder: str, limits: Limits) -> None:
+    def __init__(self, matcher: RelationalMatcher, folder: str) -> None:
         self._matcher = matcher
         self._folder = folder
-        self._limits = limits
         self._at_once = _AT_ONCE
         make_empty(folder)
 
@@ -105,7 +103,7 @@ class OnDuckDB:
             return []
         asked = asked.set_column(0, "msg", pa.array(numbers[asked.column(0).to_numpy()]))
         pairs = messages.sparkSession.createDataFrame(asked)
-        decide = Decide(dict(self._matcher.namespaces), self._limits)
+        decide = Decide(dict(self._matcher.namespaces), self._matcher._limits)
         answer = decided(pairs, messages, decide).toArrow()
         true = answer.filter(answer.column("query").is_valid()).select(["msg", "query"])
         true = true.set_column(0, "msg", pa.array(np.searchsorted(numbers, true.column(0).to_numpy())))

@@ -15,7 +15,6 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from sapwood.engine import Limits
 from sapwood.relational.batch import MISSING_PLACES
 from sapwood.relational.export import small
 from sapwood.relational.matcher import RelationalMatcher
@@ -87,9 +86,8 @@ _NOTHING = pa.table({})
 class OnSpark:
     """Matches with Spark SQL, over copies of the tables that all workers reach."""
 
-    def __init__(self, matcher: RelationalMatcher, copies: Copies, limits: Limits) -> None:
+    def __init__(self, matcher: RelationalMatcher, copies: Copies) -> None:
         self._matcher = matcher
-        self._limits = limits
         self._tables = Shown(copies)
 
     def smaller(self) -> bool:
@@ -151,7 +149,7 @@ class OnSpark:
         refused = None
         if not open.isEmpty():
             answer = views.keep(
-                decided(open, messages, Decide(dict(self._matcher.namespaces), self._limits))
+                decided(open, messages, Decide(dict(self._matcher.namespaces), self._matcher._limits))
             ).frame
             matched = matched.unionByName(answer.filter("query IS NOT NULL").select("msg", "query"))
             refused = answer.filter("error IS NOT NULL").select("msg", "error")

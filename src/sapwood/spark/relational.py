@@ -18,7 +18,6 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from sapwood.engine import Limits
 from sapwood.relational import RelationalMatcher
 from sapwood.spark.answers import NUMBER, Found, together
 from sapwood.spark.copies import Copies
@@ -69,18 +68,15 @@ def match_relational(
 class RelationalMatching:
     """Matches batches of messages with the tables as they are when a batch begins."""
 
-    def __init__(
-        self, matcher: RelationalMatcher, on: Place, folder: str, limits: Limits | None = None
-    ) -> None:
+    def __init__(self, matcher: RelationalMatcher, on: Place, folder: str) -> None:
         if on not in get_args(Place):
             raise ValueError(f"on must be one of {', '.join(map(repr, get_args(Place)))}, not {on!r}")
-        limits = limits or matcher._limits
         self._own: SparkSession | None = None
-        self._ear = Ear(matcher, limits)
+        self._ear = Ear(matcher)
         self._engine: _Engine = (
-            OnDuckDB(matcher, f"{folder}/pairs", limits)
+            OnDuckDB(matcher, f"{folder}/pairs")
             if on == "duckdb"
-            else OnSpark(matcher, Copies(matcher, f"{folder}/tables"), limits)
+            else OnSpark(matcher, Copies(matcher, f"{folder}/tables"))
         )
 
     @contextmanager
@@ -117,8 +113,9 @@ class RelationalMatching:
                 return replace(found, refused=_all_refused(heard, found))
 
     def close(self) -> None:
-        """Frees what the workers keep."""
+        """Frees what the workers keep, and lets the matcher go."""
         self._ear.close()
+        del self._ear, self._engine
 
 
 def _all_refused(heard: Heard, found: Found) -> DataFrame | None:

@@ -20,6 +20,7 @@ from sapwood.relational.matcher import CHUNK
 from sapwood.relational.sync import NoFilter, bring_to, empty
 from sapwood.spark.edition import Carrier, Edition
 from sapwood.spark.population import Subscribed, is_no_filter, queries_in
+from sapwood.spark.relational import Place, RelationalMatching
 from sapwood.spark.settings import RelationalSettings, Settings
 from sapwood.store import SubscriptionStore
 
@@ -42,7 +43,8 @@ class TabledPopulation:
     def __init__(self, others: Subscribed, filters: _Filters, matcher: RelationalMatcher) -> None:
         self._others = others
         self._filters = filters
-        self.matcher = matcher
+        self._matcher = matcher
+        self._matching: RelationalMatching | None = None
 
     @property
     def left_out(self) -> Mapping[str, str]:
@@ -61,12 +63,21 @@ class TabledPopulation:
         return self._others.edition(context, version)
 
     def __len__(self) -> int:
-        return len(self._others) + len(self.matcher)
+        return len(self._others) + len(self._matcher)
+
+    def matching(self, on: Place, folder: str) -> RelationalMatching:
+        """What matches messages with all of them; `folder` is one that all workers reach."""
+        self._matching = RelationalMatching(self._matcher, on, folder)
+        return self._matching
 
     def close(self) -> None:
         self._others.close()
         self._filters.close()
-        self.matcher.close()
+        if self._matching is not None:
+            self._matching.close()
+        self._matcher.close()
+        # Py4J keeps the pipeline until the process ends, and DuckDB would complain of what is left then.
+        del self._filters, self._matching, self._matcher
 
 
 def in_tables(others: Subscribed, settings: Settings) -> TabledPopulation:
