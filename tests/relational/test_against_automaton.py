@@ -28,7 +28,7 @@ def test_random_queries() -> None:
     def compare(seed: int) -> None:
         nonlocal positive
         rng = random.Random(seed)
-        queries = list(dict.fromkeys(kind(rng) for kind in QUERIES.values() for _ in range(40)))
+        queries = list(dict.fromkeys(kind(rng) for kind in QUERIES.values() for _ in range(30)))
         messages: list[str | bytes] = [
             oracle.random_document(rng, depth=rng.choice([4, 6, 9]), budget=rng.choice([8, 20, 60]))
             for _ in range(12)
@@ -37,7 +37,7 @@ def test_random_queries() -> None:
         positive += assert_alike(queries, messages, oracle.NAMESPACES, batch=rng.choice([10, 100]))
 
     compare()
-    assert positive > 300
+    assert positive > 200
 
 
 @pytest.mark.parametrize("plan", Plan)
@@ -70,7 +70,7 @@ def numbers() -> Cases:
     queries += [f"//@n[{constant} {op} .]" for op, constant in product(OPERATORS, constants)]
     queries += [f"/r[v {op} 5 and @n {op} .5]" for op in OPERATORS]
     documents = [f"<r n={quoteattr(value)}><v>{escape(value)}</v></r>" for value in values]
-    documents += [f"<r n='5'><v>{escape(value)}</v><v>5</v></r>" for value in values]
+    documents += [f"<r n='5'><v>{escape(value)}</v><v>5</v></r>" for value in values[::2]]
     documents += ["<r/>", "<r n='5'/>", "<r><v/></r>", "<r n='1'><v>3</v><v>x</v><v>7</v></r>"]
     return queries, documents
 
@@ -102,7 +102,7 @@ def texts() -> Cases:
         "/r[v != 'a'][@n != \"it's\"]",
     ]
     documents = [f"<r n={quoteattr(text)}><v>{escape(text)}</v></r>" for text in values]
-    documents += [f"<r n={quoteattr(text)}><v>a</v><v>it</v><v/></r>" for text in values[:15]]
+    documents += [f"<r n={quoteattr(text)}><v>a</v><v>it</v><v/></r>" for text in values[:8]]
     documents += ["<r><v>a<!-- -->b</v></r>", "<r><v>a<w>b</w></v></r>"]
     return queries, documents
 
@@ -155,7 +155,7 @@ def skeletons() -> Cases:
     values = list(product(["5", "-5", "0.5", "x", "", "900000001", "1"], repeat=3))
     return queries, [
         f"<r><a x='{x}' y='{y}'>{x}<b>{y}</b>{y}<c>{x}</c></a><b>{z}</b></r>"
-        for x, y, z in rng.sample(values, 40)
+        for x, y, z in rng.sample(values, 25)
     ]
 
 
@@ -311,7 +311,7 @@ def test_values_that_come_thousands_of_times_are_not_multiplied() -> None:
     pairs = [(query, query) for query in queries]
     expected = automaton(pairs, [order])
     assert len(expected[0]) > 50
-    for plan in Plan:
+    for plan in (Plan.SHARED, Plan.UNROLLED):
         with RelationalMatcher(plan=plan) as matcher:
             matcher.add_many(pairs)
             started = time.process_time()

@@ -288,7 +288,7 @@ def test_one_thread_changes_what_others_match(tmp_path: Path, monkeypatch: pytes
     Each state has a marker of its own besides queries that come and go with it; all are asked at once.
     """
     monkeypatch.setattr(refine, "_MESSAGES_PER_THREAD", 5)  # lxml's thread is replaced all the time
-    rounds = 8
+    rounds = 6
     message = "<a x='1'><b><c>5</c></b></a>"
     kinds = [
         "/a[@x = 1]",

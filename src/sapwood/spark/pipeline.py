@@ -110,8 +110,9 @@ class Pipeline:
         except StreamingQueryException:
             if self._failure is None and not self._stopping.is_set():
                 raise
-        if self._failure is not None:
-            raise self._failure
+        failure, self._failure = self._failure, None  # Py4J keeps this pipeline, and need not keep that
+        if failure is not None:
+            raise failure
 
     def _idle(self) -> bool:
         """Whether no batch is being served. One that begins after `stop` ends at once, with Stopped."""
