@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sapwood import Matcher
 from sapwood.lang.query import compile_query
-from sapwood.relational.form import MOST_RULES, Form, Rule, relational_form
+from sapwood.relational.form import MOST_BRANCHES, MOST_RULES, Form, Rule, relational_form
 from tests import oracle
 from tests.relational import naive
 
@@ -208,6 +208,16 @@ def test_only_the_disjunctions_to_blame_are_left_out() -> None:
     assert {branch.path.text.split("/")[1] for rule in union.rules for branch in rule.branches} == {
         f"a{i}" for i in range(20)
     }
+
+
+def test_of_too_many_branches_those_that_tell_most_are_kept() -> None:
+    bounds = " and ".join(f"@b{i} > {i}" for i in range(MOST_BRANCHES))
+    assert form_of(f"/a[{bounds}]").exact
+    form = form_of(f"/a[{bounds} and c = 1]")
+    [rule] = form.rules
+    assert len(rule.branches) == MOST_BRANCHES
+    assert rule.branches[0].path.text == "/a/c"
+    assert form.weakened == ("25 conditions at once: tables are asked for 24",)
 
 
 def test_hostile_disjunctions_end_soon() -> None:

@@ -19,6 +19,7 @@ from sapwood.relational.linear import (
     reversed_text,
     tag_text,
 )
+from sapwood.relational.path_matches import PathMatches
 from tests.relational.naive import embeddings
 
 MANY = settings(max_examples=200, deadline=None)
@@ -94,6 +95,9 @@ READ_NAMES = NASTY_NAMES.filter(
         ("/{u}a//{u/v}b/@{u}x", "/{u}a", "@{u}x/{u/v}b", None),
         ("/a/{u}*/b", "/a", "b", "{u}*"),
         ("/a/{*}b/c", "/a", "c", "{*}b"),
+        # neither end is cut too long
+        ("/a" * 17, "/a" * 16, "", "a"),
+        ("/a" * 17 + "//b" + "/c" * 16, "/a" * 16, "/".join("c" * 16), "a//b"),
     ],
 )
 def test_a_path_is_cut_in_three(text: str, prefix: str, suffix: str, middle: str | None) -> None:
@@ -191,6 +195,15 @@ def test_a_path_matches_if_there_is_a_way(path: LinearPath, tag: TagPath) -> Non
 
 
 @MANY
+@given(st.lists(PATHS, max_size=5), st.lists(TAGS, max_size=5))
+def test_many_paths_match_as_each_does(some: list[LinearPath], some_tags: list[TagPath]) -> None:
+    found = dict(PathMatches(dict(enumerate(some))).of(some_tags))
+    assert {tag: sorted(ids) for tag, ids in found.items()} == {
+        tag: ids for tag in some_tags if (ids := [id for id, path in enumerate(some) if matches(path, tag)])
+    }
+
+
+@MANY
 @given(PATHS, TAGS)
 def test_look_ups_find_all_paths_that_match(path: LinearPath, tag: TagPath) -> None:
     found = lookups(tag)
@@ -255,6 +268,8 @@ def test_many_ways_are_not_tried_one_by_one() -> None:
     deep = ("a",) * 300
     path = LinearPath(((Axis.DESCENDANT, "a"),) * 60)
     assert matches(path, deep)
+    assert dict(PathMatches({7: path}).of([deep, (*deep, "b")])) == {deep: [7]}
+    assert len(lookups(deep)) == 17 * 17
     assert not matches(path, (*deep, "b"))
     assert positions(path, deep, (1,)) == [(i,) for i in range(1, 242)]
     assert positions(path, deep, (60,)) == [(300,)]

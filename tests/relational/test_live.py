@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
+from sapwood import Matcher
 from sapwood.engine import refine
 from sapwood.relational import Plan, RelationalMatcher, tags
 from tests import oracle
@@ -164,6 +165,14 @@ def test_one_of_many_with_the_same_query_leaves_alone() -> None:
         assert list(matcher.match(message)) == [str(id) for id in range(1, 40, 2) if id % 12 != 1]
 
 
+def test_the_same_query_is_stored_once_however_it_comes() -> None:
+    with RelationalMatcher(threads=1) as matcher:
+        for i in range(4):
+            matcher.add(f"a{i}", "//a[@x = 1][b > 2]")
+        matcher.add("spaced", "//a[ @x = 1 ][ b > 2.0 ]")
+        assert matcher.connection.value("SELECT count(*) FROM query") == 1
+
+
 def test_queries_that_come_late_find_what_was_there_before() -> None:
     """Each finds tag paths that earlier messages left, and of which nobody wanted as much as it does."""
     message = "<a><b><d x='2' y=''>v</d></b><c><d/></c></a>"
@@ -195,6 +204,28 @@ def test_a_long_query_that_has_left_costs_nothing_any_more(plan: Plan) -> None:
 
 
 # -- order, ids ------------------------------------------------------------------------------------------
+
+
+def test_paths_of_any_length_in_messages_of_any_depth() -> None:
+    depth = 120
+    queries = [
+        ("whole", "/a" * depth),
+        ("too long", "/a" * (depth + 1)),
+        ("ends", "/a" * 40 + "//b" + "/a" * 40 + "/@x"),
+        ("any", "/*" * 90 + "/a/b/a"),
+        ("deep", "//a" * 50 + "//b//@x"),
+    ]
+    message = "<a>" * 60 + "<b>" + "<a>" * 38 + "<a/><a><a x='1'/></a>" + "</a>" * 38 + "</b>" + "</a>" * 60
+    deep = "<a>" * depth + "</a>" * depth
+    with RelationalMatcher(threads=1) as matcher:
+        matcher.add_many(queries[::2])
+        answers = [list(matcher.match(message)), list(matcher.match(deep))]
+        assert answers == [["ends", "deep"], ["whole"]]
+        matcher.add_many(queries[1::2])
+        expected = Matcher()
+        expected.add_many(queries)
+        for text in (message, deep, deep.replace("<a>", "<a x='2'>", 1)):
+            assert set(matcher.match(text)) == set(expected.match(text))
 
 
 def test_ids_come_in_the_order_added(tmp_path: Path) -> None:

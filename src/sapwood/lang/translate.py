@@ -355,7 +355,7 @@ class Translator:
             return self.boolean(expr)
         value = _constant(expr)
         if isinstance(value, float):
-            return Position("=", value) if value == int(value) and value >= 1 else FALSE
+            return Position("=", value) if value.is_integer() and value >= 1 else FALSE
         offset = _offset_from_last(expr)
         if offset is not None:
             return Position("=", offset, from_last=True)

@@ -92,15 +92,15 @@ class QueryCompiler:
             return self._compiled(text)
         skeleton, constants = cut
         template = self._templates.get(skeleton, _UNSEEN)
-        if template is _UNSEEN:  # it may never come again
+        if not isinstance(template, _Template | None):
             if len(self._templates) >= _MOST_SKELETONS:
                 self._templates.clear()
-            self._templates[skeleton] = _SEEN
-        elif template is _SEEN:
-            template = self._templates[skeleton] = self._template(skeleton, constants)
-        if isinstance(template, _Template):
-            return _filled(text, template, constants)
-        return self._compiled(text)
+            made = self._template(skeleton, constants)
+            self._templates[skeleton] = _SEEN if template is _UNSEEN else made  # it may never come again
+            template = made
+        if template is None:
+            return self._compiled(text)
+        return _filled(text, template, constants)
 
     def _compiled(self, text: str) -> CompiledQuery:
         query = compile_query(text, self._namespaces)
@@ -125,7 +125,9 @@ class QueryCompiler:
         form = self._marked(skeleton, constants)
         if form is None or not form.exact:
             return None
-        missing = set(range(len(constants)))
+        tests = [branch.test for rule in form.rules for branch in rule.branches if branch.test is not None]
+        if not set(range(len(constants))) <= {_place(test.value) for test in tests}:
+            return None  # before its paths are taken for paths that somebody asks for
         rules = []
         for rule in form.rules:
             predicates: list[tuple[int, Comparison | _Slot, int | None]] = []
@@ -135,12 +137,9 @@ class QueryCompiler:
                 if place is None or branch.test is None or place >= len(constants):
                     predicates.append(predicate)
                 else:
-                    missing.discard(place)
                     slot = _Slot(place, branch.test.op)
                     predicates.append((predicate.path, slot, predicate.branching))
             rules.append((tuple(predicates), compiled.shape))
-        if missing:
-            return None
         order = tuple(slot.place for slots, _ in rules for _, slot, _ in slots if isinstance(slot, _Slot))
         return _Template(tuple(rules), order, _meaning(rules, constants))
 

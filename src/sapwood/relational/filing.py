@@ -52,7 +52,7 @@ def file_rules(tables: Tables, connection: Connection, plan: Plan) -> Reach:
     connection.keep("start", "SELECT rule, CAST(0 AS BIGINT) AS pre FROM filed")
     _order_facts(connection)
     # the bound that a bucket stands for was sorted out by it already: the others are more likely to fail
-    _order_bounds(connection, "min(p.n)" if plan is Plan.SHARED else "min(b.bucketed), min(p.n)")
+    _order_bounds(connection, "min(p.n)" if plan is Plan.SHARED else "min(b.bucketed) NULLS FIRST, min(p.n)")
     connection.keep("ordered_fact", "SELECT rule, level, fact, level = size AS ended FROM facts_in_order")
     connection.keep(
         "ordered_bound",

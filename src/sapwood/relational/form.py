@@ -9,8 +9,8 @@ A *branch* is a linear path with at most one test at its end. A *branching point
 which branches of a rule part; only where they part need their nodes be compared, because a node settles all
 those above it. The root element needs no comparison: there is one.
 
-What rules cannot say (negation, positions, the first node of several, too many alternatives) is left out, and
-`weakened` tells so: then rules find all messages that match, and perhaps others.
+What rules cannot say (negation, positions, the first node of several, too many alternatives or branches) is
+left out, and `weakened` tells so: then rules find all messages that match, and perhaps others.
 """
 
 from __future__ import annotations
@@ -42,6 +42,10 @@ from sapwood.relational.linear import LinearPath
 
 MOST_RULES = 32
 """A query that comes to more than this is not multiplied out: disjunctions that are to blame are left out."""
+
+MOST_BRANCHES = 24
+"""A rule has no more; of one that would have, the rest is left out. Every batch asks for as many in turn
+as the longest rule has."""
 
 _LONGEST = 100
 """characters of a part that is quoted in full"""
@@ -124,7 +128,7 @@ class _Former:
     def rules(self, condition: Condition) -> tuple[Rule, ...]:
         """The rules for a condition on the document node."""
         rules = dict.fromkeys(
-            _rule(self._of_document(way.legs))
+            _rule(self._few(self._of_document(way.legs)))
             for way in self._condition(condition)
             if not way.names and not any(_nowhere(leg) for leg in way.legs)
         )
@@ -137,6 +141,13 @@ class _Former:
             if not leg.steps and leg.test is not None:
                 self._weaken(Has(EMPTY, leg.test), "the text of the whole message")
         return [leg for leg in legs if leg.steps]
+
+    def _few(self, legs: list[_Leg]) -> list[_Leg]:
+        """The branches that tell most, if there are too many."""
+        if len(legs) <= MOST_BRANCHES:
+            return legs
+        self.weakened[f"{len(legs)} conditions at once: tables are asked for {MOST_BRANCHES}"] = None
+        return sorted(legs, key=_is_no_equality)[:MOST_BRANCHES]
 
     def _weaken(self, part: Condition, why: str) -> None:
         self.weakened[f"{_quoted(str(part))}: {why}"] = None
@@ -288,5 +299,5 @@ def _points(legs: list[_Leg]) -> dict[int, int]:
     return {node: number for number, node in enumerate(parting, 1)}
 
 
-def _is_no_equality(branch: Branch) -> bool:
+def _is_no_equality(branch: Branch | _Leg) -> bool:
     return branch.test is None or branch.test.op != "="

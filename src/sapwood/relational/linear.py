@@ -11,8 +11,8 @@ Which linear paths match a tag path is looked up, not tried. A linear path is cu
                ~~~~~~~~~~      suffix   text()/e    from the last break on, reversed
 
 Prefix and suffix are literal, so a tag path that matches starts with the one and, read backwards, with the
-other. `lookups` tells all such pairs, and `matches` is asked only of the paths found by them. It has to be:
-`/a` and `/a/*` have the same prefix and suffix.
+other. `lookups` tells all such pairs, and only the paths found by them are checked. They have to be: `/a` and
+`/a/*` have the same prefix and suffix.
 
 In texts, names with a namespace are `{uri}local`, as James Clark writes them. What would make a text
 ambiguous inside the braces is percent-encoded, because a URI may contain anything; a text has one reading.
@@ -29,6 +29,9 @@ from sapwood.lang.pattern import ANY_NAMESPACE, TEXT, Axis, is_wildcard
 
 TagPath = tuple[str, ...]
 """Names from the root element down, see `element_tag`; the last may be `text()`, or `@name`: an attribute."""
+
+MOST_LITERAL = 16
+"""Steps of a prefix or a suffix; more would find hardly fewer paths, and there would be many to look for."""
 
 _STEP = re.compile(r"(//?)(@?)((?:\{[^{}]*\})?[^/{}@]+)")
 _ESCAPES = {
@@ -73,9 +76,10 @@ class LinearPath:
             i for i, (axis, test) in enumerate(self.steps) if axis is Axis.DESCENDANT or is_wildcard(test)
         ]
         if not breaks:
-            return len(self.steps), len(self.steps)
+            return min(len(self.steps), MOST_LITERAL), len(self.steps)
         last = breaks[-1]
-        return breaks[0], last + 1 if is_wildcard(self.steps[last][1]) else last
+        suffix = last + 1 if is_wildcard(self.steps[last][1]) else last
+        return min(breaks[0], MOST_LITERAL), max(suffix, len(self.steps) - MOST_LITERAL)
 
 
 def parse_linear(text: str) -> LinearPath:
@@ -115,14 +119,13 @@ def parse_tag(text: str) -> TagPath:
 def lookups(tag: TagPath, longest: tuple[int, int] | None = None) -> list[tuple[str, str]]:
     """All pairs of prefix and suffix that a linear path may have which matches the tag path.
 
-    Their number is quadratic in the depth, 15 for a path of four names, unless it is known how many steps the
-    longest prefix and the longest suffix have that anybody asks for, at most.
+    There are 15 for a path of four names, and fewer where it is known how many steps the longest prefix and
+    the longest suffix have that anybody asks for, at most.
     """
     depth = len(tag)
-    before, after = longest or (depth, depth)
-    names = [_tag_name(name) for name in tag]
-    prefixes = ["", *accumulate(f"/{name}" for name in names[:before])]
-    suffixes = ["", *accumulate(names[: -after - 1 : -1], "{}/{}".format)]
+    before, after = longest or (MOST_LITERAL, MOST_LITERAL)
+    prefixes = ["", *accumulate(f"/{_tag_name(name)}" for name in tag[:before])]
+    suffixes = ["", *accumulate(map(_tag_name, tag[: -after - 1 : -1]), "{}/{}".format)]
     broken = [
         (prefix, suffix) for p, prefix in enumerate(prefixes[:depth]) for suffix in suffixes[: depth - p + 1]
     ]

@@ -168,9 +168,11 @@ class Population:
 
     def shrink(self) -> None:
         """Notes how far the tables go now, which may be less far than they did."""
-        with self._tables.changing() as connection:
-            self._tables.set_meta({"reach": json.dumps(asdict(reach_of(connection)))})
-        self.reload()
+        try:
+            with self._tables.changing() as connection:
+                self._tables.set_meta({"reach": json.dumps(asdict(reach_of(connection)))})
+        finally:
+            self.reload()
 
     def extents(self, connection: Connection) -> Extents:
         """How far the tables go; in the caller's keeping of their lock."""

@@ -36,7 +36,7 @@ All numbers are given by whoever writes, of whom there is one at a time; `counte
 
 from __future__ import annotations
 
-FORMAT = 1
+FORMAT = 2
 """of the file; goes up when the tables change"""
 
 FACTS, BOUNDS = 4, 4

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -20,7 +21,7 @@ import pyarrow as pa
 from sapwood.errors import TablesError
 from sapwood.relational.schema import CACHED, FIRST_ROWS, FORMAT, TABLES, VIEWS
 
-_MEMORY = re.compile(r"\s*0*[1-9]\d*(\.\d+)?\s*[KMGT]i?B\s*", re.IGNORECASE)
+_MEMORY = re.compile(r"\s*(?=[\d.]*[1-9])\d+(\.\d+)?\s*[KMGT]i?B\s*", re.IGNORECASE)
 
 MEMORY = "512MB"
 """what DuckDB may use by default; what needs more goes through the disk"""
@@ -100,7 +101,6 @@ class Tables:
         if not _MEMORY.fullmatch(memory):
             raise TablesError(f"the memory limit {memory!r} is not understood; write it like 512MB or 2GB")
         self.memory = memory
-        self._opened = _Opened(self.path)
         self.lock = RLock()
         """whoever changes the tables, or must not see them change, has it"""
         config: dict[str, Any] = {
@@ -108,11 +108,15 @@ class Tables:
             "threads": threads or os.cpu_count() or 1,
             "preserve_insertion_order": False,  # which would cost memory, and nothing asks for it
         }
-        self._opened.take()
+        opened = _Opened(self.path)
+        opened.take()
+        self._let_file_go = weakref.finalize(
+            self, opened.let_go
+        )  # once, if only when nobody has this any more
         try:
             self._root = duckdb.connect(str(self.path) if self.path else ":memory:", config=config)
         except (duckdb.Error, OSError) as error:
-            self._opened.let_go()
+            self._let_file_go()
             raise _unopened(self.path, error) from None
         try:
             # the plans are written in the order in which they are to be run
@@ -205,7 +209,7 @@ class Tables:
 
     def _let_go(self) -> None:
         self._root.close()
-        self._opened.let_go()
+        self._let_file_go()
 
 
 class _Opened:

@@ -1,6 +1,6 @@
 """The tag paths of messages, and which linear paths match them.
 
-Linear paths are looked up by their literal beginnings and ends, and what lies between is checked. Only tag
+Linear paths are looked up by their literal beginnings and ends, and those found are checked. Only tag
 paths that some linear path matches are put on record; that others match none is remembered in memory, and
 found out again by the next process.
 
@@ -19,18 +19,23 @@ from sapwood.relational.linear import (
     LinearPath,
     TagPath,
     lookups,
-    matches,
     parse_linear,
     parse_tag,
     positions,
     reversed_text,
     tag_text,
 )
+from sapwood.relational.path_matches import PathMatches
 from sapwood.relational.tables import Connection, Tables
 from sapwood.relational.tag_tree import MOST_TAGS, TagTree
 
 _STEPS = "coalesce(max(length({0}) - length(replace({0}, '/', ''))) + 1, 0)"
 """the steps of the longest text, or more: namespaces may have slashes, too"""
+_CANDIDATES = """
+    SELECT p.id, p.text, p.uses
+    FROM linear_path p SEMI JOIN asked a ON a.prefix = p.prefix AND a.suffix = p.suffix"""
+_AT_ONCE = 20_000
+"""linear paths in memory at a time"""
 
 
 class Tags(TagTree):
@@ -78,45 +83,28 @@ class Tags(TagTree):
         if found:
             try:
                 with self._tables.changing() as connection:
-                    self._record(connection, {new[place]: paths for place, paths in found.items()})
+                    self._record(connection, found)
             except BaseException:
                 self.reload()  # or the next batch would believe that it knows them
                 raise
 
-    def _matching(self, tags: list[TagPath]) -> dict[int, dict[int, int]]:
-        """For each tag path, by its place, that linear paths match: their numbers, and what they want."""
-        places: list[int] = []
-        prefixes: list[str] = []
-        suffixes: list[str] = []
-        for place, tag in enumerate(tags):
-            for prefix, suffix in lookups(tag, self._longest):
-                places.append(place)
-                prefixes.append(prefix)
-                suffixes.append(suffix)
+    def _matching(self, tags: list[TagPath]) -> dict[TagPath, dict[int, int]]:
+        """The tag paths that linear paths match: their numbers, and what they want."""
+        ends = list({ends for tag in tags for ends in lookups(tag, self._longest)})
         asked = pa.table(
             {
-                "place": pa.array(places, pa.int32()),
-                "prefix": pa.array(prefixes, pa.string()),
-                "suffix": pa.array(suffixes, pa.string()),
+                "prefix": pa.array([prefix for prefix, _ in ends], pa.string()),
+                "suffix": pa.array([suffix for _, suffix in ends], pa.string()),
             }
         )
-        writer = self._tables.writer
-        with writer.given(asked=asked):
-            rows = writer.rows(
-                """
-                SELECT a.place, p.id, p.uses, CASE WHEN p.middle IS NOT NULL OR p.suffix = '' THEN p.text END
-                FROM linear_path p JOIN asked a ON a.prefix = p.prefix AND a.suffix = p.suffix"""
-            )
-        found: dict[int, dict[int, int]] = {}
-        parsed: dict[str, LinearPath] = {}
-        for place, id, uses, text in rows:
-            if text is not None:
-                path = parsed.get(text)
-                if path is None:
-                    path = parsed[text] = parse_linear(text)
-                if not matches(path, tags[place]):
-                    continue
-            found.setdefault(place, {})[id] = uses
+        found: dict[TagPath, dict[int, int]] = {}
+        with self._tables.writer.given(asked=asked):
+            for rows in self._tables.writer.stream(_CANDIDATES, _AT_ONCE):
+                ids, texts, uses = (column.to_pylist() for column in rows.columns)
+                wanted = dict(zip(ids, uses, strict=True))
+                candidates = PathMatches(dict(zip(ids, map(parse_linear, texts), strict=True)))
+                for tag, paths in candidates.of(tags):
+                    found.setdefault(tag, {}).update((id, wanted[id]) for id in paths)
         return found
 
     def _record(self, connection: Connection, found: Mapping[TagPath, Mapping[int, int]]) -> None:
@@ -152,19 +140,9 @@ class Tags(TagTree):
 
     def add_paths(self, connection: Connection, paths: Mapping[int, LinearPath], changed: set[int]) -> None:
         """Matches new linear paths with all tag paths known; `changed` are those of which more is wanted."""
-        by_ends: dict[tuple[str, str], list[tuple[int, LinearPath]]] = {}
-        for id, path in paths.items():
-            by_ends.setdefault((path.prefix, path.suffix), []).append((id, path))
-        longest = (
-            max((prefix.count("/") for prefix, _ in by_ends), default=0),
-            max((suffix.count("/") + 1 for _, suffix in by_ends), default=0),
-        )
-        found: dict[TagPath, dict[int, int]] = {}
-        for tag in self.numbers if by_ends else ():
-            for ends in lookups(tag, longest):
-                for id, path in by_ends.get(ends, ()):
-                    if (path.middle is None and path.suffix) or matches(path, tag):
-                        found.setdefault(tag, {})[id] = 0
+        found = {
+            tag: dict.fromkeys(ids, 0) for tag, ids in PathMatches(paths).of(self.numbers if paths else ())
+        }
         if found:
             self._record(connection, found)
         old = pa.table({"path": pa.array(sorted(changed - paths.keys()), pa.int32())})
