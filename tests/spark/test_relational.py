@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from sapwood import Matcher, MessageError
-from sapwood.relational import Plan, RelationalMatcher
+from sapwood.relational import Plan, RelationalMatcher, export
+from sapwood.relational.export import Copied
 from sapwood.relational.sync import held
+from sapwood.spark.copies import Copies
 from sapwood.spark.pipeline import Pipeline
 from sapwood.spark.relational import RelationalMatching, match_relational
 from sapwood.spark.serving import Outcome, Server
@@ -54,7 +56,10 @@ NEW = (b"<a><n m='1'/><b>7</b></a>", b"<n><n><b>1</b></n></n>")
 
 
 @pytest.mark.parametrize("plan", [Plan.SHARED, Plan.BUCKETS])
-def test_chains_on_spark_give_the_matchers_answers(spark: SparkSession, plan: Plan) -> None:
+def test_chains_on_spark_give_the_matchers_answers(
+    spark: SparkSession, plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(export, "_PART", 10)
     queries = {f"above {i}": f"/a[c = 4]/b > {i}" for i in range(-30, 30)}  # enough for buckets
     matcher = Matcher()
     matcher.add_many(queries.items())
@@ -78,6 +83,38 @@ def test_chains_on_spark_give_the_matchers_answers(spark: SparkSession, plan: Pl
             where = (error["reason"], error["line"], error["column"], bytes(error["body"]))
             assert where == (refused.reason, refused.line, refused.column, body)
             assert subscriptions == []
+
+
+def test_one_message_reads_few_files(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(export, "_PART", 10)
+    read: dict[str, list[int]] = {}
+    frame = Copies.frame
+
+    def recorded(
+        self: Copies, own: SparkSession, table: Copied, parts: Iterable[int] | None = None
+    ) -> DataFrame:
+        found = frame(self, own, table, parts)
+        read.setdefault(table.name, []).append(len(found.inputFiles()))
+        return found
+
+    monkeypatch.setattr(Copies, "frame", recorded)
+    messages = spark.createDataFrame([(1, b"<a><b>7</b><c/></a>")], "message_id INT, body BINARY")
+    with RelationalMatcher(plan=Plan.UNROLLED) as tables:
+        tables.add_many((str(i), f"/a[b = {i}]/c") for i in range(200))
+        [row] = match_relational(messages, tables, on="spark").collect()
+    assert row["subscription"] == "7"
+    assert {name: counts[0] for name, counts in read.items()} == {
+        **dict.fromkeys(("fact", "rule", "predicate", "fact_chain", "unrolled"), 17),
+        **dict.fromkeys(("query", "bound_chain", "subscription"), 1),
+    }
+    # those that have the values of a message, and those without any
+    assert {name: counts[1] for name, counts in read.items() if len(counts) > 1} == {
+        "fact": 2,  # b as a number: nothing else is asked for
+        "unrolled": 4,  # b, c, and what holds of every message
+        "fact_chain": 4,
+        "rule": 2,
+        "predicate": 2,
+    }
 
 
 def test_what_cannot_be_matched_is_told(spark: SparkSession, tmp_path: Path) -> None:
@@ -123,7 +160,10 @@ def run(spark: SparkSession, stream: Stream, on_batch: Callable[[Outcome], None]
     return pipeline
 
 
-def test_a_pipeline_with_spark_sql(tmp_path: Path, spark: SparkSession) -> None:
+def test_a_pipeline_with_spark_sql(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(export, "_PART", 2)
     stream = streaming(tmp_path / "stream", "spark")
     stream.publish_these(MESSAGES + NEW)
     pipeline = run(spark, stream, lambda outcome: change(stream) if outcome.batch == 0 else None)

@@ -218,6 +218,7 @@ QUERIES = [
 def test_copies_are_kept_in_step(tmp_path: Path, plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exporting, "STRETCH", 3)
     monkeypatch.setattr(exporting, "_FEW", 15)
+    monkeypatch.setattr(exporting, "_PART", 5)
     copied = Copied(tmp_path, plan)
     random = Random(plan.value)
     bases = set()

@@ -6,7 +6,8 @@ gone need not be taken out of the copy: no subscription leads to it any more. So
 `subscription` has to be exact. A subscription that is replaced keeps its number; hence rows that come and go
 are found by comparison, in stretches of numbers, of which only those are looked at whose digest has changed.
 
-Small tables are not copied, but handed over whole.
+A large base is cut into parts by the values that its rows are looked up by, so that whoever knows the values
+reads few of them. Small tables are not copied, but handed over whole.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from dataclasses import asdict, dataclass
 
 import pyarrow as pa
 
+from sapwood.relational.ops import EQUAL_NUMBER, EQUAL_TEXT
 from sapwood.relational.plans import Plan
 from sapwood.relational.schema import TABLES
 from sapwood.relational.tables import Connection
@@ -27,6 +29,9 @@ STRETCH = 20
 """subscriptions whose numbers differ only in so many bits are in one stretch"""
 _FEW = 5_000
 """so many rules may always be new or gone"""
+_PART = 50_000
+"""rules that are worth a part of each table"""
+_MOST_PARTS = 16
 _COUNTERS = ("rule", "chain", "fact", "query")
 _TYPES = {
     "BIGINT": pa.int64(),
@@ -47,6 +52,8 @@ class Copied:
     new: str
     """the condition, with the counters at the time of the base"""
     where: str = "true"
+    by: str = ""
+    """the column, or what is made of some, that rows are looked up by: a part has those with some values"""
     order: str = ""
     """what to have close together, if that is worth a sort"""
     without: tuple[str, ...] = ()
@@ -57,21 +64,43 @@ class Copied:
         columns = [column.split() for column in TABLES[self.name].split(", ")]
         return pa.schema([(name, _TYPES[kind]) for name, kind in columns if name not in self.without])
 
-    def sql(self, since: Counters | None = None) -> str:
-        """What reads it: all of it, or what is new since the base was made."""
-        new = "true" if since is None else self.new.format(**since)
-        order = f"ORDER BY {self.order}" if self.order and since is None else ""
-        columns = ", ".join(self.schema.names)
-        return f"SELECT {columns} FROM {self.name} WHERE ({self.where}) AND ({new}) {order}"
+    def parts(self, count: int) -> list[str]:
+        """The conditions of its parts; rows that are not looked up by a value are a part of their own."""
+        if not self.by or count == 1:
+            return ["true"]
+        return [f"{in_part(self.by, count)} = {part}" for part in range(count)] + [f"{self.by} IS NULL"]
+
+    def needed(self, count: int, values: Iterable[int]) -> list[int]:
+        """The parts that have the rows for values, given what `in_part` tells of these."""
+        return sorted({*values, count} if self.by and count > 1 else {0})
+
+    def sql(self, part: str = "true") -> str:
+        """What reads a part of it."""
+        order = f"ORDER BY {self.order}" if self.order else ""
+        return f"{self._select} AND {part} {order}"
+
+    def new_sql(self, since: Counters) -> str:
+        """What reads the rows that are new since the base was made."""
+        return f"{self._select} AND ({self.new.format(**since)})"
+
+    @property
+    def _select(self) -> str:
+        return f"SELECT {', '.join(self.schema.names)} FROM {self.name} WHERE ({self.where})"
+
+
+def in_part(column: str, count: int) -> str:
+    """The part that the rows with a column's value are in, of a power of two; in any engine's words."""
+    return f"({column} & {count - 1})"
 
 
 SUBSCRIPTION = Copied("subscription", "false")
+_EQUAL_TO = f"(CASE WHEN op IN ({EQUAL_TEXT}, {EQUAL_NUMBER}) THEN key END)"
 _CHAINED = "id >= CASE WHEN final THEN {rule} ELSE {chain} END"
 _ALWAYS = (
-    Copied("fact", "id >= {fact}"),
-    Copied("rule", "id >= {rule}"),
+    Copied("fact", "id >= {fact}", by=_EQUAL_TO),
+    Copied("rule", "id >= {rule}", by="id"),
     # where branches hang together, and only there, values are looked at once more
-    Copied("predicate", "rule >= {rule}", "branching IS NOT NULL", without=("fact",)),
+    Copied("predicate", "rule >= {rule}", "branching IS NOT NULL", by="rule", without=("fact",)),
     # those that rules alone may not decide
     Copied(
         "query",
@@ -79,10 +108,16 @@ _ALWAYS = (
         "NOT exact OR id IN (SELECT query FROM rule WHERE shape IS NOT NULL)",
         without=("digest1", "digest2"),
     ),
-    Copied("fact_chain", _CHAINED, order="level, pre"),
+    Copied("fact_chain", _CHAINED, by="fact", order="level, pre"),
     Copied("bound_chain", _CHAINED, order="level, pre"),
 )
-_UNROLLED = Copied("unrolled", "rule >= {rule}", order="fact1")
+_UNROLLED = Copied("unrolled", "rule >= {rule}", by="fact1", order="fact1")
+LOOKED_UP = {
+    "probe": ("key", ("fact",)),
+    "holding": ("fact", ("unrolled", "fact_chain")),
+    "found": ("rule", ("rule", "predicate")),
+}
+"""The steps of plans, and the column of each by which those that follow look rows of tables up"""
 
 
 def copied(plan: Plan) -> tuple[Copied, ...]:
@@ -109,6 +144,11 @@ class Marks:
     """whether any rule has a chain"""
     stretches: dict[int, str]
     """of subscriptions, with a digest of who has which query"""
+
+    @property
+    def parts(self) -> int:
+        """Into how many parts the base is cut: a power of two."""
+        return min(_MOST_PARTS, 1 << (self.rules // _PART).bit_length())
 
     def __str__(self) -> str:
         return json.dumps(asdict(self))

@@ -34,6 +34,7 @@ MOST_LITERAL = 16
 """Steps of a prefix or a suffix; more would find hardly fewer paths, and there would be many to look for."""
 
 _STEP = re.compile(r"(//?)(@?)((?:\{[^{}]*\})?[^/{}@]+)")
+_AXES = {axis.value: axis for axis in (Axis.CHILD, Axis.DESCENDANT)}
 _ESCAPES = {
     ord(character): f"%{ord(character):02X}" for character in "%{}\0"
 }  # not every database stores NUL
@@ -235,7 +236,7 @@ def _steps(text: str) -> list[tuple[Axis, str]]:
         step = _STEP.match(text, end)
         if step is None or step[1] + step[2] == "//@":
             raise ValueError(f"not a path, at character {end + 1}: {text!r}")
-        steps.append((Axis.ATTRIBUTE if step[2] else Axis(step[1]), _read(step[3])))
+        steps.append((Axis.ATTRIBUTE if step[2] else _AXES[step[1]], _read(step[3])))
         end = step.end()
     return steps
 

@@ -1,6 +1,7 @@
 """Copies of the relational engine's tables, as Parquet files that Spark reads.
 
-    base-…/TABLE/0.parquet     all rows of a table, at some moment; of subscriptions, a file for each stretch
+    base-…/TABLE/N.parquet     all rows of a table, at some moment: a file for each part; of subscriptions,
+                               one for each stretch
     base-…/marks               what it was made of, written last: without it, a base is none
     since-…/TABLE/0.parquet    what is new since the base was made
 
@@ -21,6 +22,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from sapwood.relational.export import (
     SUBSCRIPTION,
+    Copied,
     Marks,
     changed,
     copied,
@@ -77,21 +79,27 @@ class Copies:
         self._clean()
         return " ".join(each.name for each in (self._base, self._since) if each is not None)
 
-    def frames(self, spark: SparkSession, plan: Plan) -> dict[str, DataFrame]:
-        """The tables as they were when the copies were last brought in step."""
+    @property
+    def parts(self) -> int:
+        """Into how many parts tables are cut."""
         assert self._base is not None
-        folders = [each.name for each in (self._base, self._since) if each is not None]
-        found = {}
-        for table in (*copied(plan), SUBSCRIPTION):
-            read = spark.read.schema(from_arrow_schema(table.schema))
-            paths = [f"{self._folder}/{folder}/{table.name}" for folder in folders]
-            if table is SUBSCRIPTION and self._since is not None and len(self._since.gone):
-                gone = spark.createDataFrame(self._since.gone)
-                there = read.parquet(paths[0]).join(gone, ["number", "query"], "left_anti")
-                found[table.name] = there.unionByName(read.parquet(paths[1]))
-            else:
-                found[table.name] = read.parquet(*paths)
-        return found
+        return self._base.marks.parts
+
+    def frame(self, spark: SparkSession, table: Copied, parts: Iterable[int] | None = None) -> DataFrame:
+        """A table as it was when the copies were last brought in step, or some parts of it."""
+        assert self._base is not None
+        there, since = f"{self._folder}/{self._base.name}/{table.name}", self._since
+        files = [there] if parts is None else [f"{there}/{part}.parquet" for part in parts]
+        new = [f"{self._folder}/{since.name}/{table.name}/0.parquet"] if since is not None else []
+        read = spark.read.schema(from_arrow_schema(table.schema))
+        if table is SUBSCRIPTION and since is not None and len(since.gone):
+            gone = spark.createDataFrame(since.gone)
+            return (
+                read.parquet(there)
+                .join(gone, ["number", "query"], "left_anti")
+                .unionByName(read.parquet(*new))
+            )
+        return read.parquet(*files, *new)
 
     def _noted(self) -> _Base | None:
         """The base of an earlier run, if it is complete and of these tables."""
@@ -116,7 +124,8 @@ class Copies:
     def _made(self, connection: Connection, plan: Plan, now: Marks) -> _Base:
         name = f"base-{uuid4().hex}"
         for table in copied(plan):
-            self._write(name, table.name, table.schema, connection.stream(table.sql(), _ROWS))
+            for number, part in enumerate(table.parts(now.parts)):
+                self._write(name, table.name, table.schema, connection.stream(table.sql(part), _ROWS), number)
         for stretch in now.stretches or [0]:
             rows = connection.stream(subscriptions_sql(stretch), _ROWS)
             self._write(name, SUBSCRIPTION.name, SUBSCRIPTION.schema, rows, stretch)
@@ -129,7 +138,7 @@ class Copies:
     def _new(self, connection: Connection, plan: Plan, base: _Base, now: Marks) -> _Since:
         name = f"since-{uuid4().hex}"
         for table in copied(plan):
-            rows = connection.stream(table.sql(base.marks.counters), _ROWS)
+            rows = connection.stream(table.new_sql(base.marks.counters), _ROWS)
             self._write(name, table.name, table.schema, rows)
         come, gone = differences(connection, self._there(base, now))
         self._write(name, SUBSCRIPTION.name, SUBSCRIPTION.schema, come.to_batches())

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sapwood.relational.batch import MISSING_PLACES
-from sapwood.relational.export import small
+from sapwood.relational.export import LOOKED_UP, SUBSCRIPTION, Copied, copied, in_part, small
 from sapwood.relational.matcher import RelationalMatcher
 from sapwood.relational.plans import HIT, HOLDING, steps
 from sapwood.relational.sql import SparkDialect, Step
@@ -60,24 +60,40 @@ class Views:
 
 
 class Shown:
-    """The tables under their names in a session, put there again only if they have changed."""
+    """The tables under their names in a session, read anew only if they have changed."""
 
     def __init__(self, copies: Copies) -> None:
         self._copies = copies
-        self._large = ""
+        self._name = ""
+        self._large: dict[str, Copied] = {}
+        self._frames: dict[str, DataFrame] = {}
         self._small: dict[str, pa.Table] = {}
 
     def show(self, own: SparkSession, heard: Heard) -> None:
         """Shows the tables as they were when a batch was heard; always in the same session."""
-        large = self._copies.bring(heard.connection, heard.extents.plan)
-        if large != self._large:
-            for name, frame in self._copies.frames(own, heard.extents.plan).items():
-                frame.createOrReplaceTempView(name)
-            self._large = large
+        plan = heard.extents.plan
+        name = self._copies.bring(heard.connection, plan)
+        if name != self._name:
+            self._large = {table.name: table for table in (*copied(plan), SUBSCRIPTION)}
+            self._frames = {name: self._copies.frame(own, table) for name, table in self._large.items()}
+            self._name = name
+        for name, frame in self._frames.items():
+            frame.createOrReplaceTempView(name)
         for name, table in small(heard.connection).items():
             if not table.equals(self._small.get(name, _NOTHING)):
                 own.createDataFrame(table).createOrReplaceTempView(name)
                 self._small[name] = table
+
+    def narrow(self, step: Step, rows: DataFrame) -> None:
+        """Shows of the tables that rows of a step are looked up in only the parts where they may be."""
+        count = self._copies.parts
+        if count > 1 and step.name in LOOKED_UP:
+            column, names = LOOKED_UP[step.name]
+            values = {part for (part,) in rows.select(F.expr(in_part(column, count))).distinct().collect()}
+            for table in [self._large[name] for name in names if name in self._large]:
+                if len(values) < count:
+                    some = self._copies.frame(rows.sparkSession, table, table.needed(count, values))
+                    some.createOrReplaceTempView(table.name)
 
 
 _NOTHING = pa.table({})
@@ -120,6 +136,7 @@ class OnSpark:
             if step.name in _MEASURED or _readers(step, statements[place + 1 :]) > 1:
                 kept = views.keep(frame)
                 frame, few = kept.frame, kept.count() <= _FEW
+                self._tables.narrow(step, frame)
             # the others have no more rows than those before them that count
             views.put(step.name, frame, few)
             if step is HIT:
