@@ -250,6 +250,12 @@ def hard_queries() -> list[str]:
     return list(dict.fromkeys(query for cases in CASES for query in cases()[0]))
 
 
+def test_numbers_that_look_like_marks_of_constants() -> None:
+    queries = ["/a[b = 86753.09e8 and c = 5]", "/a[b = 8675309000000 and c = 5]", "/a[b = 5 and c = 5]"]
+    messages = [f"<a><b>{b}</b><c>5</c></a>" for b in (5, 8675309000000, 6)]
+    assert assert_alike(queries, messages, times=3, plans=[Plan.UNROLLED]) == 9
+
+
 # -- size ------------------------------------------------------------------------------------------------
 
 

@@ -48,7 +48,7 @@ def matcher(opened: RelationalMatcher) -> Iterator[RelationalMatcher]:
     "query",
     [
         *("/a[", "", " ", "/a[@x = 'open]", "/a]", "/a[q:b = 1]", "//a[foo(.) = 1]", "/a[@x = 1 = ]"),
-        *("/a[@x = 1", "$x", "/a[b[c]", "'", '"', "/a[@x = 5 'x']", "/a[@x = 'a\0b']/.."),
+        *("/a[@x = \uff13]", "/a[@x = 1", "$x", "/a[b[c]", "'", '"', "/a[@x = 5 'x']", "/a[@x = 'a\0b']/.."),
     ],
 )
 def test_a_query_that_is_refused_is_refused_as_elsewhere(matcher: RelationalMatcher, query: str) -> None:
@@ -353,6 +353,43 @@ def test_a_change_that_fails_half_way_changes_nothing() -> None:
         with failing("COMMIT"), pytest.raises(duckdb.OutOfMemoryException):
             matcher.remove("one")
         assert list(matcher.match(message)) == [*here, "c", "d"]
+        assert_consistent(matcher)
+
+
+def test_ctrl_c_that_comes_when_a_change_is_done_spoils_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody can tell whether it came before or after: the tables can."""
+    run = Connection.run
+
+    def run_and_interrupt(self: Connection, sql: str, parameters: object = None) -> None:
+        run(self, sql, parameters)
+        if sql == "COMMIT":
+            raise KeyboardInterrupt
+
+    with RelationalMatcher(threads=1) as matcher:
+        matcher.add("one", "/a[@x = 1]")
+        with monkeypatch.context() as patch:
+            patch.setattr(Connection, "run", run_and_interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                matcher.add("two", "/a[@x = 2]")
+        matcher.add_many([("three", "/a[@x = 3]"), ("four", "/a[b]")])
+        for x, ids in {1: ["one"], 2: ["two"], 3: ["three"]}.items():
+            assert list(matcher.match(f"<a x='{x}'/>")) == ids
+        assert_consistent(matcher)
+
+
+def test_whoever_is_told_of_an_error_cannot_change_anything_meanwhile() -> None:
+    told: list[str] = []
+
+    with RelationalMatcher(threads=1) as matcher:
+
+        def instead(id: object, error: ValueError) -> None:
+            with pytest.raises(TablesError, match="the tables are being changed"):
+                matcher.add("instead", "/a")
+            told.append(str(id))
+
+        matcher.add_many([("one", "/a[@x = 1]"), ("bad", "/a["), ("two", "/a[@y = 2]")], instead)
+        assert told == ["bad"]
+        assert list(matcher.match("<a x='1' y='2'/>")) == ["one", "two"]
         assert_consistent(matcher)
 
 

@@ -165,6 +165,25 @@ def test_one_of_many_with_the_same_query_leaves_alone() -> None:
         assert list(matcher.match(message)) == [str(id) for id in range(1, 40, 2) if id % 12 != 1]
 
 
+def test_where_branches_part_is_put_on_record_once() -> None:
+    message = "<a><b><c>1</c><d>2</d></b></a>"
+    with RelationalMatcher(threads=1) as matcher:
+        matcher.add("s", "/a[.//b[c = 1][d = 2]]")
+        list(matcher.match_many([message] * 3, batch=1))
+        asked = matcher.connection.rows(_PLACED)
+        for _ in range(2):  # batches that began at the same time
+            assert len(matcher.place_points(asked)) == 2
+        assert matcher.connection.rows(_PLACED) == asked
+        assert len(asked) == 2
+
+
+_PLACED = """
+    SELECT k.tag, k.branching, t.text, p.text, b.points
+    FROM tag_branching k JOIN tag_path t ON t.id = k.tag JOIN path_branching b ON b.id = k.branching
+         JOIN linear_path p ON p.id = b.path
+    ORDER BY ALL"""
+
+
 def test_the_same_query_is_stored_once_however_it_comes() -> None:
     with RelationalMatcher(threads=1) as matcher:
         for i in range(4):

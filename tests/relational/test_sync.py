@@ -258,16 +258,19 @@ def test_subscriptions_from_elsewhere_are_not_lost(
     assert ids(tables) == ["mine"]
 
 
-def test_what_was_added_to_a_stores_tables_is_noticed(
-    store: SubscriptionStore, tables: RelationalMatcher
-) -> None:
+def test_what_is_the_stores_is_changed_there(store: SubscriptionStore, tables: RelationalMatcher) -> None:
     fill(store, 2)
     bring_to(tables, store)
-    tables.add("mine", "//a")
-    assert ids(tables) == ["s0", "s1", "mine"]
-    fill(store, 1, first=2)
-    with pytest.raises(TablesError, match="holds 'mine', which is not the store's"):
-        bring_to(tables, store)
+    changes: list[Callable[[], None]] = [
+        lambda: tables.add("mine", "//a"),
+        lambda: tables.add_many([("mine", "//a")]),
+        lambda: tables.replace("s0", "//a"),
+        lambda: tables.remove("s0"),
+    ]
+    for change in changes:
+        with pytest.raises(TablesError, match=r"has the subscriptions of .*store.db, and follows it"):
+            change()
+    assert ids(tables) == ["s0", "s1"]
 
 
 # -- interruptions -------------------------------------------------------------------------------------------

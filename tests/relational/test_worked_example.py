@@ -212,5 +212,6 @@ def step_by_step(matcher: RelationalMatcher, messages: list[str]) -> Connection:
     """A connection with the temporary tables of a batch."""
     said = ValueReader(matcher.population.tags, Limits()).read([Message(message) for message in messages])
     connection = matcher.connection
-    match_rules(connection, said, extents(connection), matcher.population.tags.place_points)
+    reach = extents(connection)
+    match_rules(connection, said, reach, matcher.population.tags.place_points, range(len(messages)))
     return connection

@@ -216,7 +216,7 @@ def _grown(
 
 def _path_match_seconds(matcher: RelationalMatcher) -> float:
     """Seconds to match all tag paths that have come up with all linear paths, none being known."""
-    tags, tables = matcher.population.tags, matcher._tables
+    tags, tables = matcher.population.tags, matcher.tables
     with tables.lock:
         seen = list(tags.numbers)
         with tables.changing():

@@ -132,7 +132,8 @@ def _load(
         task = progress.add_task("loading queries", total=None)
         while some := _read(rest, interruption):
             lines = _Lines(path, some)
-            matcher.add_many([(stored_id(query.id), query.text) for query in some], lines.refuse, _CHUNK)
+            pairs = [(stored_id(query.id), query.text) for query in some]
+            matcher.population.change(put=pairs, on_error=lines.refuse, replace=False)
             refused += lines.tell()
             progress.advance(task, len(some))
     return refused

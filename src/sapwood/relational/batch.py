@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Protocol
 
@@ -19,6 +19,8 @@ from sapwood.relational.tables import Connection
 
 _MOST_HELD = 2_000_000
 """facts of messages that are joined with rules at once: hash tables of these have to fit into memory"""
+_MOST_UNDECIDED = 500_000
+"""pairs of message and query that are evaluated one by one"""
 _FETCHED = 100_000
 """rows of answers in memory at a time"""
 
@@ -32,6 +34,15 @@ MISSING_PLACES = """
          JOIN tag_path t ON t.id = h.tag
          JOIN path_branching b ON b.id = h.branching
          JOIN linear_path p ON p.id = b.path"""
+"""the branching points of `hit` of which it is not known yet where they lie"""
+PLACES = """
+    SELECT k.* FROM tag_branching k SEMI JOIN hit h ON h.tag = k.tag AND h.branching = k.branching
+    UNION ALL SELECT * FROM new_places"""
+"""where they lie, with those found out now"""
+UNDECIDED = """
+    SELECT m.msg, m.query, q.text FROM query q JOIN matched m ON m.query = q.id
+    WHERE NOT (q.exact AND m.certain)"""
+"""queries that only their texts can tell whether messages match"""
 
 
 class Saying(Protocol):
@@ -47,41 +58,35 @@ class TooMuch(Exception):
     """More than one message holds more facts than are to be joined at once."""
 
 
-def match_rules(
-    connection: Connection, said: Saying, extents: Extents, placed: Placed, some: range | None = None
-) -> None:
-    """Makes the table `matched` of what a batch says, or some of its messages; then TooMuch if they had
-    better be fewer."""
-    chosen = f"WHERE msg BETWEEN {some.start} AND {some.stop - 1}" if some is not None else ""
+def match_rules(connection: Connection, said: Saying, extents: Extents, placed: Placed, some: range) -> None:
+    """Makes the table `matched` of what some messages of a batch say; TooMuch if they had better be fewer."""
+    chosen = f"WHERE msg BETWEEN {some.start} AND {some.stop - 1}"
     with connection.given(given_values=said.values, given_messages=said.messages):
         connection.keep("value", f"SELECT * FROM given_values {chosen}")
         connection.keep("message", f"SELECT * FROM given_messages {chosen}")
     for step in steps(extents, DuckDialect()):
         connection.keep(step.name, step.sql)
-        if step.name == HOLDING and some is not None and len(some) > 1:
+        if step.name == HOLDING and len(some) > 1:
             if connection.value(f"SELECT count(*) FROM {HOLDING}") > _MOST_HELD:
                 raise TooMuch
         elif step is HIT:
             new = placed(connection.rows(MISSING_PLACES))
             with connection.given(new_places=new):
-                connection.keep(
-                    "point_place",
-                    """
-                    SELECT k.* FROM tag_branching k
-                    SEMI JOIN hit h ON h.tag = k.tag AND h.branching = k.branching
-                    UNION ALL SELECT * FROM new_places""",
-                )
+                connection.keep("point_place", PLACES)
+    if len(some) > 1 and connection.value(f"SELECT count(*) FROM ({UNDECIDED}) u") > _MOST_UNDECIDED:
+        raise TooMuch
 
 
-def decide(connection: Connection, messages: Sequence[Message], decider: Decider) -> dict[int, MessageError]:
+def decide(
+    connection: Connection,
+    messages: Sequence[Message],
+    decider: Decider,
+    namespaces: Mapping[str, str],
+) -> dict[int, MessageError]:
     """Takes the queries out of `matched` that turn out not to match; tells the messages, by their numbers,
     that lxml refuses."""
     refused: dict[int, MessageError] = {}
-    rows = connection.rows(
-        """
-        SELECT m.msg, m.query, q.text FROM query q JOIN matched m ON m.query = q.id
-        WHERE NOT (q.exact AND m.certain) ORDER BY 1"""
-    )
+    rows = connection.rows(f"{UNDECIDED} ORDER BY 1")
     wrong: list[tuple[int, int]] = []
     start = 0
     while start < len(rows):
@@ -91,7 +96,7 @@ def decide(connection: Connection, messages: Sequence[Message], decider: Decider
             end += 1
         some = rows[start:end]
         try:
-            answers = decider.true_of(messages[number], [text for _, _, text in some])
+            answers = decider.true_of(messages[number], [text for _, _, text in some], namespaces)
         except MessageError as error:
             refused[number] = error
             answers = [False] * len(some)

@@ -24,11 +24,12 @@ from sapwood.relational.ops import Comparison, comparison, of_number, of_text
 from sapwood.relational.paths import Paths, uses_of
 
 _QUOTED = re.compile(r"""(['"])(.*?)\1""", re.DOTALL)
-_NUMBER = re.compile(r"([=<>]\s*)(-?(?:\d+(?:\.\d*)?|\.\d+))(?=\s*(?:[\])]|and\b|or\b|\Z))")
+_NUMBER = re.compile(r"([=<>]\s*)(-?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+))(?=\s*(?:[\])]|and\b|or\b|\Z))")
 _MARK = "\ue000"
 _NUMBERS = "8675309"
 _FIRST_NUMBER = float(f"{_NUMBERS}000000")
 """marks for numbers; no other number in a query may look like one"""
+_EXPONENT = re.compile(r"(?<![\w.-])\.?[0-9][0-9.]*[eE]")
 _MOST_SKELETONS = 200_000
 _UNSEEN, _SEEN = object(), object()
 
@@ -158,7 +159,7 @@ class QueryCompiler:
 
 def _cut(text: str) -> tuple[str, list[str | float]] | None:
     """A query's skeleton, `\\0` and the kind of constant in place of each, and the constants."""
-    if _MARK in text or "\0" in text or _NUMBERS in text:
+    if _MARK in text or "\0" in text or _NUMBERS in text or _EXPONENT.search(text):
         return None
     constants: list[str | float] = []
     pieces: list[str] = []

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from sapwood.relational.compiling import CompiledQuery, CompiledRule, Predicate
 from sapwood.relational.filing import Reach, file_rules, unfile_rules
-from sapwood.relational.ops import AT_LEAST, AT_MOST, EXISTS, JUST_THERE, LESS, MORE, RANGES
+from sapwood.relational.ops import AT_LEAST, AT_MOST, EXISTS, FIRST_BOUND, JUST_THERE, LESS, MORE, RANGES
 from sapwood.relational.paths import Paths
 from sapwood.relational.plans import Plan
 from sapwood.relational.schema import NO_FACT, NO_PATH
@@ -110,7 +110,7 @@ def _rows(rule: int, predicates: tuple[Predicate, ...]) -> Iterable[Row]:
     """The rows of a rule. One without facts gets one: that there is anything to compare its bound with."""
     facts = False
     for n, (path, (op, key, number, text), branching) in enumerate(predicates, 1):
-        is_fact = op < LESS
+        is_fact = op < FIRST_BOUND
         facts = facts or is_fact
         yield rule, n, is_fact, path, op, key, number, text, branching
     if not facts:

@@ -15,7 +15,7 @@ from sapwood.engine.limits import Limits
 from sapwood.engine.loading import OnError
 from sapwood.engine.matcher import Source
 from sapwood.engine.reader import Message
-from sapwood.errors import MessageError
+from sapwood.errors import MessageError, TablesError
 from sapwood.relational.batch import MatchedIds, TooMuch, answers, decide, match_rules
 from sapwood.relational.choosing import Choice
 from sapwood.relational.deciding import Decider
@@ -57,18 +57,18 @@ class RelationalMatcher:
         best when the first subscriptions come; another than it has makes part of the file anew.
         """
         wanted = Plan(plan) if plan is not None else None
-        self._limits = limits or Limits()
-        self._tables = Tables(tables, memory, threads)
+        self.limits = limits or Limits()
+        self.tables = Tables(tables, memory, threads)
         try:
-            self.population = Population(self._tables)
+            self.population = Population(self.tables)
             self.population.declare(namespaces or {})
             if wanted is not None:
                 self.population.use(wanted)
         except BaseException:
-            self._tables.close()
+            self.tables.close()
             raise
-        self._reader = ValueReader(self.population.tags, self._limits)
-        self._decider = Decider(self.population.namespaces, self._limits)
+        self._reader = ValueReader(self.population.tags, self.limits)
+        self._decider = Decider(self.limits)
         self._at_once = 1_000_000  # messages; fewer, once they were too many
 
     # -- subscriptions ---------------------------------------------------------------------------------
@@ -84,6 +84,7 @@ class RelationalMatcher:
 
     def add(self, id: str, query: str) -> None:
         """Subscribes `id` to a query. QueryError says where and why a query is not XPath 1.0."""
+        self._check_ownership()
         self.population.change(put=[(id, query)], replace=False)
 
     def add_many(
@@ -96,21 +97,31 @@ class RelationalMatcher:
         """
         if chunk < 1:
             raise ValueError(f"a chunk has one subscription at least, not {chunk!r}")
+        self._check_ownership()
         rest = iter(pairs)
         while some := list(islice(rest, chunk)):
             self.population.change(put=some, on_error=on_error, replace=False)
 
     def replace(self, id: str, query: str) -> None:
         """Changes the query of a subscription, which keeps its place; KeyError if there is none."""
-        with self._tables.lock:
+        with self.tables.lock:
+            self._check_ownership()
             self._there([id])
             self.population.change(put=[(id, query)])
 
     def remove(self, *ids: str) -> None:
         """Ends subscriptions, all of them or, if one is not there, none; KeyError names it."""
-        with self._tables.lock:
+        with self.tables.lock:
+            self._check_ownership()
             self._there(ids)
             self.population.change(removed=ids)
+
+    def _check_ownership(self) -> None:
+        owner = self.tables.meta("store")
+        if owner is not None:
+            raise TablesError(
+                f"{self.tables.path} has the subscriptions of {owner}, and follows it: change them there"
+            )
 
     def _there(self, ids: Sequence[str]) -> None:
         found = self.population.numbers(ids)
@@ -122,14 +133,16 @@ class RelationalMatcher:
         """The query that `id` is subscribed to, or one that means the same; KeyError if there is none."""
         self._there([id])
         sql = "SELECT q.text FROM subscription s JOIN query q ON q.id = s.query WHERE s.id = ?"
-        text: str = self._tables.connect().value(sql, [id])
+        text: str | None = self.tables.connect().value(sql, [id])
+        if text is None:  # gone meanwhile
+            raise KeyError(id)
         return text
 
     def __contains__(self, id: object) -> bool:
         return isinstance(id, str) and bool(self.population.numbers([id]))
 
     def __len__(self) -> int:
-        return int(self._tables.connect().value("SELECT count(*) FROM subscription"))
+        return int(self.tables.connect().value("SELECT count(*) FROM subscription"))
 
     # -- messages --------------------------------------------------------------------------------------
 
@@ -163,18 +176,23 @@ class RelationalMatcher:
 
     def _batch(self, messages: Sequence[Message]) -> Iterator[MatchedIds | MessageError]:
         """The answers to a batch; in two batches if one needs too much memory."""
-        connection = self._tables.connect()
+        connection = self.tables.connect()
         try:
-            with self._tables.lock:  # nothing may change between what is asked for and what is told
+            with self.tables.lock:  # nothing may change between what is asked for and what is told
                 said = self._reader.read(messages)
                 connection.run("BEGIN TRANSACTION")
                 connection.run("SELECT 1 FROM meta LIMIT 1")  # from now on it sees the tables as they are
                 found = self.population.extents(connection)
+                namespaces = dict(self.namespaces)
             done = 0
             while done < len(messages):
                 some = range(done, min(done + self._at_once, len(messages)))
                 try:
-                    match_rules(connection, said, found, self._place_points, some)
+                    match_rules(connection, said, found, self.place_points, some)
+                    said.refused |= decide(connection, messages, self._decider, namespaces)
+                    for answer in answers(connection, some):
+                        yield said.refused.get(done, answer)
+                        done += 1
                 except TooMuch:
                     self._at_once = max(1, len(some) // 2)
                     continue
@@ -183,21 +201,22 @@ class RelationalMatcher:
                         raise
                     self._at_once = max(1, len(some) // 2)
                     break
-                said.refused |= decide(connection, messages, self._decider)
-                for number, answer in enumerate(answers(connection, some), done):
-                    yield said.refused.get(number, answer)
-                done = some.stop
                 self._at_once += self._at_once // 8 + 1  # the next ones may be smaller
         finally:
             connection.close()
-        if done < len(messages):  # a transaction does not survive that
+        if done < len(messages):  # a transaction does not survive that: the rest may see newer subscriptions
             yield from self._batch(messages[done:])
 
-    def _place_points(self, missing: list[tuple[Any, ...]]) -> pa.Table:
+    def place_points(self, missing: list[tuple[Any, ...]]) -> pa.Table:
+        """Where branching points lie that nobody has placed yet, put on record for batches to come."""
         found = self.population.tags.place_points(missing)
         if len(found):
-            with self._tables.changing() as connection:
-                connection.insert("tag_branching", found)
+            with self.tables.changing() as connection, connection.given(new_places=found):
+                connection.run(  # another batch may have been faster
+                    """
+                    INSERT INTO tag_branching BY NAME
+                    SELECT * FROM new_places ANTI JOIN tag_branching USING (tag, branching)"""
+                )
         return found
 
     # -- upkeep ----------------------------------------------------------------------------------------
@@ -214,22 +233,22 @@ class RelationalMatcher:
     def collect_garbage(self, plan: Plan | str | None = None) -> Garbage:
         """Drops paths, tag paths and constants that no subscription uses any more, and puts the tables in
         order; changes to the plan given, or to the one that seems best by now."""
-        with self._tables.lock:
+        with self.tables.lock:
             self.population.use(Plan(plan) if plan is not None else self.explain().best)
             try:
-                return collect(self._tables)
+                return collect(self.tables)
             finally:
                 self.population.shrink()
 
     @property
     def connection(self) -> Connection:
         """A connection of one's own, to look at the tables."""
-        return self._tables.connect()
+        return self.tables.connect()
 
     def close(self) -> None:
         """Lets the file go."""
         self._decider.close()
-        self._tables.close()
+        self.tables.close()
 
     def __enter__(self) -> RelationalMatcher:
         return self

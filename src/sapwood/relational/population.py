@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 
 import pyarrow as pa
@@ -19,17 +19,24 @@ from sapwood.relational.plans import Extents, Plan
 from sapwood.relational.tables import Connection, Tables
 from sapwood.relational.tags import Tags
 
+Notes = Callable[[], Mapping[str, str | None]]
+"""Tells what is to be noted by name; None takes a note away."""
+
 
 class Population:
     """The subscriptions, the paths they ask for, and the tag paths that these match."""
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
-        self.namespaces: dict[str, str] = json.loads(tables.meta("namespaces") or "{}")
+        self.namespaces = self._declared()
         self._paths = Paths(tables)
         self.tags = Tags(tables)
         self._compiler = QueryCompiler(self._paths, self.namespaces)
         self._extents: Extents | None = None
+
+    def _declared(self) -> dict[str, str]:
+        found: dict[str, str] = json.loads(self._tables.meta("namespaces") or "{}")
+        return found
 
     def declare(self, namespaces: Mapping[str, str]) -> None:
         """Declares further prefixes for queries to come; ValueError for one that is bound already."""
@@ -44,6 +51,9 @@ class Population:
     def reload(self) -> None:
         """Takes over what the tables have by now."""
         self._extents = None
+        declared = self._declared()
+        self.namespaces.clear()
+        self.namespaces.update(declared)
         self._paths.forget_new()
         self._compiler.forget()
         self.tags.reload()
@@ -54,18 +64,20 @@ class Population:
         put: Sequence[tuple[str, str]] = (),
         on_error: OnError | None = None,
         replace: bool = True,
-        note: Mapping[str, str | None] | None = None,
+        note: Notes = dict,
         places: Mapping[str, int] | None = None,
     ) -> None:
-        """Subscriptions end and others come, all in one transaction; `note` is put on record with it.
+        """Subscriptions end and others come, all in one transaction; what `note` tells in the end is put on
+        record with it.
 
         Those of `put` that are there already are replaced, or refused. They keep their places in the order,
         and others follow all that ever were, unless `places` says which they have.
         """
         with self._tables.lock, collection_paused(lambda: False):
+            self._tables.check_idle()
             self._extents = None
             try:
-                self._change(removed, put, on_error, replace, note or {}, places or {})
+                self._change(removed, put, on_error, replace, note, places or {})
             except BaseException:
                 self.reload()
                 raise
@@ -77,7 +89,7 @@ class Population:
         put: Sequence[tuple[str, str]],
         on_error: OnError | None,
         replace: bool,
-        note: Mapping[str, str | None],
+        note: Notes,
         places: Mapping[str, int],
     ) -> None:
         there = self.numbers([*removed, *(id for id, _ in put)])
@@ -88,7 +100,7 @@ class Population:
                 unload(connection, pa.table({"number": pa.array(leaving, pa.int64())}))
             if accepted:
                 self._enter(connection, accepted, {**there, **places})
-            self._tables.set_meta(note)
+            self._tables.set_meta(note())
 
     def _accepted(
         self, put: Sequence[tuple[str, str]], taken: Mapping[str, int], on_error: OnError | None

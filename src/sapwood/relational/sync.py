@@ -8,7 +8,7 @@ Notes in the tables say whose subscriptions they hold, and how far they have com
     unfinished   only on the way: from which version to which, and behind which place the rest begins
 
 Each chunk is a transaction together with its notes. So whoever comes after a crash goes on where it happened,
-and nobody takes half of a population for all of it.
+and `held` tells whoever asks that the tables have only a part of a population so far.
 
 A subscription's number is its place in the store: answers come in the store's order, also for those that were
 away for a while, or that went and came again.
@@ -23,11 +23,10 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-import pyarrow as pa
-
 from sapwood.engine.loading import OnError
 from sapwood.errors import TablesError
 from sapwood.relational.matcher import CHUNK, RelationalMatcher
+from sapwood.relational.population import Notes
 from sapwood.relational.schema import CACHED, TABLES
 from sapwood.store import SubscriptionStore
 from sapwood.store.languages import XPATH, language_of
@@ -62,7 +61,7 @@ class Held:
 
 def held(matcher: RelationalMatcher) -> Held:
     """Whose subscriptions the tables hold, and of which version."""
-    noted = matcher._tables.meta
+    noted = matcher.tables.meta
     version = noted("version")
     return Held(
         noted("store"), int(version) if version is not None else None, noted("unfinished") is not None
@@ -76,6 +75,7 @@ def bring_to(
     on_error: OnError | None = None,
     on_progress: OnProgress | None = None,
     chunk: int = CHUNK,
+    also: Notes = dict,
 ) -> int:
     """Brings the tables to a version of the store, by default the newest, and tells which that is.
 
@@ -84,26 +84,28 @@ def bring_to(
 
     Of the active subscriptions, XPath filters go in; those in other languages are left out, and told to
     `on_error` as NoFilter. A query that is refused is told to it, too; without it, the error is raised, and
-    the chunks before stay. `on_progress` is told after each chunk how many have been dealt with.
+    the chunks before stay. `on_progress` is told after each chunk how many have been dealt with; `also` is
+    asked what else to put on record with it.
 
     StoreError if there is no such version; TablesError if the tables hold what came from no store.
     """
     target = store.version if version is None else version
-    return _Way(matcher, store, on_error, on_progress, chunk).to(target)
+    return _Way(matcher, store, on_error, on_progress, chunk, also).to(target)
 
 
 def empty(matcher: RelationalMatcher, note: Mapping[str, str | None] | None = None) -> None:
     """Drops all subscriptions, namespaces and notes but the plan; `note` is put on record with it."""
-    population, tables = matcher.population, matcher._tables
+    population, tables = matcher.population, matcher.tables
     with tables.lock:
-        with tables.changing() as connection:
-            for name in TABLES.keys() - _NOT_EMPTIED:
-                connection.run(f"DELETE FROM {name}")
-            tables.forget_messages()
-            connection.run("DELETE FROM meta WHERE name NOT IN ('format', 'plan')")
-            tables.set_meta(note or {})
-        population.namespaces.clear()
-        population.reload()
+        try:
+            with tables.changing() as connection:
+                for name in TABLES.keys() - _NOT_EMPTIED:
+                    connection.run(f"DELETE FROM {name}")
+                tables.forget_messages()
+                connection.run("DELETE FROM meta WHERE name NOT IN ('format', 'plan')")
+                tables.set_meta(note or {})
+        finally:
+            population.reload()
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,9 +138,10 @@ class _Way:
         on_error: OnError | None,
         on_progress: OnProgress | None,
         chunk: int,
+        also: Notes,
     ) -> None:
         self._matcher = matcher
-        self._tables = matcher._tables
+        self._tables = matcher.tables
         self._population = matcher.population
         self._store = store
         self._name = _name(store)
@@ -146,6 +149,7 @@ class _Way:
         self._on_error = on_error
         self._on_progress = on_progress
         self._chunk = chunk
+        self._also = also
 
     def to(self, version: int) -> int:
         self._store.mark(version)  # says that there is no such version before anything is changed
@@ -239,36 +243,13 @@ class _Way:
         filters = [row for row in rows if self._is_filter(row)]
         # What is refused, or is no filter any more, must go although nothing comes in its stead.
         going = [*gone, *(row.id for row in rows)]
-        with self._tables.lock:
-            self._check_places(filters)
-            self._population.change(
-                going,
-                [(row.id, row.query) for row in filters],
-                self._on_error,
-                note=notes,
-                places={row.id: row.place for row in filters},
-            )
-
-    def _check_places(self, rows: list[_Row]) -> None:
-        """That nobody else has the places of these."""
-        given = pa.table(
-            {
-                "number": pa.array([row.place for row in rows], pa.int64()),
-                "id": pa.array([row.id for row in rows], pa.string()),
-            }
+        self._population.change(
+            going,
+            [(row.id, row.query) for row in filters],
+            self._on_error,
+            note=lambda: {**self._also(), **notes},
+            places={row.id: row.place for row in filters},
         )
-        connection = self._tables.connect()
-        with connection.given(given_places=given):
-            taken = connection.value(
-                """
-                SELECT s.id FROM subscription s JOIN given_places p ON p.number = s.number
-                WHERE p.id <> s.id LIMIT 1"""
-            )
-        if taken is not None:
-            raise TablesError(
-                f"{self._tables.path} holds {taken!r}, which is not the store's; delete the file, and it is "
-                "made anew"
-            )
 
     def _is_filter(self, row: _Row) -> bool:
         language = language_of(row.query)

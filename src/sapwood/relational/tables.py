@@ -27,6 +27,17 @@ MEMORY = "512MB"
 """what DuckDB may use by default; what needs more goes through the disk"""
 
 
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Ctrl-C is a KeyboardInterrupt here, too, whatever DuckDB calls it."""
+    try:
+        yield
+    except RuntimeError as error:
+        if "interrupt" in str(error).lower():
+            raise KeyboardInterrupt from None
+        raise
+
+
 class Connection:
     """One connection: statements, and what they bring."""
 
@@ -37,23 +48,27 @@ class Connection:
         self.rows(sql, parameters)  # a result that nobody fetches keeps the connection busy
 
     def rows(self, sql: str, parameters: object = None) -> list[tuple[Any, ...]]:
-        try:
+        with _interruptible():
             return self._raw.execute(sql, parameters).fetchall()
-        except RuntimeError as error:
-            if "interrupt" in str(error).lower():  # Ctrl-C, in DuckDB's words
-                raise KeyboardInterrupt from None
-            raise
 
     def value(self, sql: str, parameters: object = None) -> Any:
         rows = self.rows(sql, parameters)
         return rows[0][0] if rows else None
 
     def arrow(self, sql: str) -> pa.Table:
-        return self._raw.sql(sql).to_arrow_table()
+        with _interruptible():
+            return self._raw.sql(sql).to_arrow_table()
 
     def stream(self, sql: str, rows: int) -> Iterator[pa.RecordBatch]:
         """What a statement brings, so many rows in memory at a time."""
-        yield from self._raw.sql(sql).to_arrow_reader(rows)
+        with _interruptible():
+            reader = self._raw.sql(sql).to_arrow_reader(rows)
+        while True:
+            with _interruptible():
+                batch = next(reader, None)
+            if batch is None:
+                return
+            yield batch
 
     def keep(self, name: str, sql: str) -> None:
         """Makes a table of this connection alone."""
@@ -81,13 +96,13 @@ class Connection:
         self.run("BEGIN TRANSACTION")
         try:
             yield
+            self.run("COMMIT")
         except BaseException:
             with suppress(duckdb.Error, RuntimeError):
                 self._raw.abort()  # what Ctrl-C left unfinished
             with suppress(duckdb.Error):
                 self.run("ROLLBACK")
             raise
-        self.run("COMMIT")
 
     def close(self) -> None:
         self._raw.close()
@@ -129,8 +144,9 @@ class Tables:
         except BaseException:
             self._let_go()
             raise
-        self._next: dict[str, int] = dict(self.writer.rows("SELECT name, next FROM counter"))
+        self._next = self._counters()
         self._taken: dict[str, int] = {}
+        self._changing = False
 
     def connect(self) -> Connection:
         """A further connection, for one thread."""
@@ -159,7 +175,8 @@ class Tables:
     # -- what is written down --------------------------------------------------------------------------
 
     def meta(self, name: str) -> str | None:
-        found: str | None = self.writer.value("SELECT value FROM meta WHERE name = ?", [name])
+        with self.lock:
+            found: str | None = self.writer.value("SELECT value FROM meta WHERE name = ?", [name])
         return found
 
     def set_meta(self, values: Mapping[str, str | None]) -> None:
@@ -175,17 +192,32 @@ class Tables:
     def changing(self) -> Iterator[Connection]:
         """A transaction; others who change the tables wait until it ends."""
         with self.lock:
-            self._taken.clear()
+            self.check_idle()
+            self._changing = True
             try:
                 with self.writer.transaction():
                     yield self.writer
                     for name, number in self._taken.items():
                         self.writer.run("UPDATE counter SET next = ? WHERE name = ?", [number, name])
+                self._next.update(self._taken)
             except BaseException:
-                self._taken.clear()
+                with suppress(duckdb.Error):
+                    self._next = self._counters()  # Ctrl-C may come too late to undo anything
                 raise
-            self._next.update(self._taken)
-            self._taken.clear()
+            finally:
+                self._changing = False
+                self._taken.clear()
+
+    def check_idle(self) -> None:
+        """TablesError if a change is under way, which can only be one of the same thread's."""
+        if self._changing:
+            raise TablesError(
+                "the tables are being changed: whoever is told of an error meanwhile must not change "
+                "subscriptions, nor match messages"
+            )
+
+    def _counters(self) -> dict[str, int]:
+        return dict(self.writer.rows("SELECT name, next FROM counter"))
 
     def take(self, counter: str, count: int) -> int:
         """The first of so many new numbers."""

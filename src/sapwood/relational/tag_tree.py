@@ -57,8 +57,7 @@ class TagTree(ABC):
         del self.new[after:]
 
     def know(self, paths: Iterable[TagPath]) -> None:
-        """Finds out about all nodes that came up since this was last called, and these tag paths of
-        attributes."""
+        """Finds out about all nodes that came up since this was last called, and about these tag paths."""
         came_up = [path for _, _, node in self.new for path in (node.path, (*node.path, TEXT))]
         new = [path for path in dict.fromkeys([*came_up, *paths]) if path not in self.numbers]
         if new:

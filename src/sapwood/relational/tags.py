@@ -71,10 +71,11 @@ class Tags(TagTree):
     def settle(self) -> None:
         """Empties the cache if it has become too large. Not within a batch, whose rows have its numbers."""
         if len(self.numbers) > MOST_TAGS:
-            with self._tables.changing():
-                self._tables.forget_messages()
-            self.numbers, self.uses = {}, {}
-            self.plant()
+            try:
+                with self._tables.changing():
+                    self._tables.forget_messages()
+            finally:
+                self.reload()
 
     def find_out(self, new: list[TagPath]) -> None:
         """Matches new tag paths with all linear paths. In the caller's keeping of the tables' lock."""

@@ -11,9 +11,9 @@ from pyspark.sql.types import ArrayType, DataType, StringType
 from sapwood.spark.edition import Edition
 from sapwood.spark.matching import BODIES, COSTS, ERROR, PROBLEM, column, match_edition
 
-NUMBER = "_number"
+NUMBER = "_sapwood_number"
 """a column with a number for each message, the `msg` of all frames that the relational engine makes"""
-_FOUND, _REFUSED = "_found", "_refused"
+_FOUND, _REFUSED = "_sapwood_found", "_sapwood_refused"
 _NOBODY = ArrayType(StringType(), containsNull=False)
 
 

@@ -60,7 +60,7 @@ class Copies:
     """Copies of a matcher's tables in a folder that all workers reach."""
 
     def __init__(self, matcher: RelationalMatcher, folder: str) -> None:
-        self._tables = matcher._tables
+        self._tables = matcher.tables
         self._folder = folder
         self._base = self._noted()
         self._since: _Since | None = None

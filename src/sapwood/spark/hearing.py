@@ -37,6 +37,8 @@ class Heard:
     connection: Connection
     """sees the tables as they were at that moment"""
     extents: Extents
+    namespaces: dict[str, str]
+    """of queries that are left to be decided"""
 
     @property
     def values(self) -> DataFrame:
@@ -59,7 +61,7 @@ class Ear:
 
     def __init__(self, matcher: RelationalMatcher) -> None:
         self._matcher = matcher
-        self._tables = matcher._tables
+        self._tables = matcher.tables
         self._told: Broadcast[Known] | None = None
 
     @contextmanager
@@ -77,11 +79,12 @@ class Ear:
                 connection = self._matcher.connection
                 connection.run("BEGIN TRANSACTION")
                 reach = extents(connection)
+                namespaces = dict(self._matcher.namespaces)
             rows = Computed(messages.mapInArrow(ReadValues(known), ROWS))
             try:
                 blocks, refusals, missing = _summed_up(rows.frame)
                 if not missing:
-                    yield Heard(rows.frame, blocks, refusals, connection, reach)
+                    yield Heard(rows.frame, blocks, refusals, connection, reach, namespaces)
                     return
             finally:
                 rows.forget()
@@ -96,7 +99,7 @@ class Ear:
         if told is None or (told.value.numbers, told.value.uses) != (tags.numbers, tags.uses):
             if told is not None:
                 told.destroy()
-            known = Known(uuid4().hex, dict(tags.numbers), dict(tags.uses), self._matcher._limits)
+            known = Known(uuid4().hex, dict(tags.numbers), dict(tags.uses), self._matcher.limits)
             told = self._told = spark.sparkContext.broadcast(known)
         return told
 

@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from sapwood.relational.batch import TooMuch, match_rules
+from sapwood.relational.batch import UNDECIDED, TooMuch, match_rules
 from sapwood.relational.matcher import RelationalMatcher
-from sapwood.relational.tables import Connection
 from sapwood.relational.values import VALUE, Said
 from sapwood.spark.answers import Found
 from sapwood.spark.folders import make_empty, open_new, remove_folder
@@ -29,11 +28,8 @@ _AT_ONCE = 4_000
 _FETCHED = 100_000
 _PAIRS = pa.schema([("msg", pa.int64()), ("subscription", pa.string())])
 
-_OPEN = """
-    SELECT m.msg, m.query, q.text FROM query q JOIN matched m ON m.query = q.id
-    WHERE NOT (q.exact AND m.certain)"""
 _SURE = f"""
-    SELECT m.msg, m.query FROM matched m ANTI JOIN ({_OPEN}) o ON o.msg = m.msg AND o.query = m.query
+    SELECT m.msg, m.query FROM matched m ANTI JOIN ({UNDECIDED}) o ON o.msg = m.msg AND o.query = m.query
     UNION ALL SELECT msg, query FROM decided"""
 _ANSWER = "SELECT m.msg, s.id FROM subscription s JOIN matched m ON m.query = s.query"
 
@@ -82,11 +78,11 @@ class OnDuckDB:
         while done < len(numbers):
             some = range(done, min(done + self._at_once, len(numbers)))
             try:
-                match_rules(connection, said, heard.extents, self._matcher._place_points, some)
+                match_rules(connection, said, heard.extents, self._matcher.place_points, some)
             except TooMuch:
                 self._at_once = max(1, len(some) // 2)
                 continue
-            errors += self._decide(connection, messages, numbers)
+            errors += self._decide(heard, messages, numbers)
             for rows in connection.stream(_ANSWER, _FETCHED):
                 own = pa.array(numbers[rows.column(0).to_numpy()])
                 writer.write_batch(pa.record_batch([own, rows.column(1)], schema=_PAIRS))
@@ -94,16 +90,15 @@ class OnDuckDB:
             self._at_once += self._at_once // 8 + 1  # the next ones may be smaller
         return errors
 
-    def _decide(
-        self, connection: Connection, messages: DataFrame, numbers: NDArray[np.int64]
-    ) -> list[pa.Table]:
+    def _decide(self, heard: Heard, messages: DataFrame, numbers: NDArray[np.int64]) -> list[pa.Table]:
         """Leaves in `matched` what is certain, or turns out to be true; which messages are refused."""
-        asked = connection.arrow(_OPEN)
+        connection = heard.connection
+        asked = connection.arrow(UNDECIDED)
         if not len(asked):
             return []
         asked = asked.set_column(0, "msg", pa.array(numbers[asked.column(0).to_numpy()]))
         pairs = messages.sparkSession.createDataFrame(asked)
-        decide = Decide(dict(self._matcher.namespaces), self._matcher._limits)
+        decide = Decide(heard.namespaces, self._matcher.limits)
         answer = decided(pairs, messages, decide).toArrow()
         true = answer.filter(answer.column("query").is_valid()).select(["msg", "query"])
         true = true.set_column(0, "msg", pa.array(np.searchsorted(numbers, true.column(0).to_numpy())))

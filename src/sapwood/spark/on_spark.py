@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from sapwood.relational.batch import MISSING_PLACES
+from sapwood.relational.batch import MISSING_PLACES, PLACES
 from sapwood.relational.export import LOOKED_UP, SUBSCRIPTION, Copied, copied, in_part, small
 from sapwood.relational.matcher import RelationalMatcher
 from sapwood.relational.plans import HIT, HOLDING, steps
@@ -30,7 +30,7 @@ from sapwood.spark.undecided import Decide, decided
 
 _FEW = 500_000
 """rows that are sent to where others are joined with them"""
-_MEASURED = frozenset({"probe", HOLDING, "found", HIT.name})
+_MEASURED = frozenset({"probe", "extent", HOLDING, "found", HIT.name})
 """Steps of whose size much depends. (And Spark changes the order of joins with a union: with `probe`.)"""
 
 
@@ -123,7 +123,7 @@ class OnSpark:
             self._run(spark, heard, views)
             refused = None
             if heard.extents.depth or heard.connection.value(_INEXACT):
-                refused = self._decide(views, messages)
+                refused = self._decide(heard, views, messages)
             yield Found(spark.sql(_ANSWER), refused)
         finally:
             views.close()
@@ -146,17 +146,12 @@ class OnSpark:
         """Where branching points lie on the tag paths of a batch."""
         asked = hit.select("tag", "branching").distinct().toArrow()
         with connection.given(hit=asked):
-            new = self._matcher._place_points(connection.rows(MISSING_PLACES))
+            new = self._matcher.place_points(connection.rows(MISSING_PLACES))
             with connection.given(new_places=new):
-                places = connection.arrow(
-                    """
-                    SELECT k.* FROM tag_branching k
-                    SEMI JOIN hit h ON h.tag = k.tag AND h.branching = k.branching
-                    UNION ALL SELECT * FROM new_places"""
-                )
+                places = connection.arrow(PLACES)
         return hit.sparkSession.createDataFrame(places)
 
-    def _decide(self, views: Views, messages: DataFrame) -> DataFrame | None:
+    def _decide(self, heard: Heard, views: Views, messages: DataFrame) -> DataFrame | None:
         """Leaves in `matched` what is certain, or turns out to be true; which messages are refused."""
         spark = messages.sparkSession
         kept = views.keep(spark.sql(_KNOWN))
@@ -165,9 +160,8 @@ class OnSpark:
         open = kept.frame.filter("NOT sure").select("msg", "query", "text")
         refused = None
         if not open.isEmpty():
-            answer = views.keep(
-                decided(open, messages, Decide(dict(self._matcher.namespaces), self._matcher._limits))
-            ).frame
+            decide = Decide(heard.namespaces, self._matcher.limits)
+            answer = views.keep(decided(open, messages, decide)).frame
             matched = matched.unionByName(answer.filter("query IS NOT NULL").select("msg", "query"))
             refused = answer.filter("error IS NOT NULL").select("msg", "error")
         views.put("matched", matched, few)

@@ -53,6 +53,7 @@ def match_relational(
 
     What is written meanwhile goes into a folder that all workers reach, by default a temporary one. With
     on="spark", the tables are copied into it, and in a folder that is given, copies stay for the next time.
+    One at a time can use a folder.
     """
     check_shape(shape)
     if messages.isStreaming:
@@ -74,9 +75,9 @@ class RelationalMatching:
         self._own: SparkSession | None = None
         self._ear = Ear(matcher)
         self._engine: _Engine = (
-            OnDuckDB(matcher, f"{folder}/pairs")
+            OnDuckDB(matcher, f"{folder}/sapwood-pairs")
             if on == "duckdb"
-            else OnSpark(matcher, Copies(matcher, f"{folder}/tables"))
+            else OnSpark(matcher, Copies(matcher, f"{folder}/sapwood-tables"))
         )
 
     @contextmanager

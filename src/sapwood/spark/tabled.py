@@ -117,18 +117,18 @@ class _StoredFilters:
                 told[str(id)] = error.reason if isinstance(error, QueryError) else str(error)
                 _log.error("subscription %s is left out: %s", id, error)
 
-        bring_to(self._matcher, self._store, version, refuse)
-        before = self._noted()  # of which nothing is left if the tables have been filled anew
+        before = self._noted()
+        bring_to(self._matcher, self._store, version, refuse, also=lambda: {_NOTE: json.dumps(before | told)})
         left_out = {id: why for id, why in before.items() if self._still(id)} | told
-        if left_out != before:
-            tables = self._matcher._tables
+        if left_out != self._noted():
+            tables = self._matcher.tables
             with tables.changing():
                 tables.set_meta({_NOTE: json.dumps(left_out)})
         self.left_out = left_out
 
     def _noted(self) -> dict[str, str]:
         """What has been left out so far: only what changes is looked at again, also by the next run."""
-        found: dict[str, str] = json.loads(self._matcher._tables.meta(_NOTE) or "{}")
+        found: dict[str, str] = json.loads(self._matcher.tables.meta(_NOTE) or "{}")
         return found
 
     def _still(self, id: str) -> bool:
@@ -155,7 +155,7 @@ class _FixedFilters:
 
     def _fill(self, path: str, namespaces: Mapping[str, str]) -> None:
         """Fills the tables, unless they have been filled from just this."""
-        tables = self._matcher._tables
+        tables = self._matcher.tables
         notes = {"store": str(Path(path).resolve()), "mark": _mark(path, namespaces)}
         if all(tables.meta(name) == value for name, value in notes.items()) and tables.meta("version"):
             return

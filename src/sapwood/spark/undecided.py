@@ -18,7 +18,7 @@ from sapwood.spark.worker import ERROR
 
 _ROWS = pa.schema([("msg", pa.int64()), ("query", pa.int64()), ("error", ERROR)])
 _TYPES = "msg BIGINT, query BIGINT, error STRUCT<reason: STRING, line: INT, column: INT, body: BINARY>"
-_deciders: dict[tuple[frozenset[tuple[str, str]], Limits], Decider] = {}
+_deciders: dict[Limits, Decider] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,27 +34,27 @@ class Decide:
         for batch in batches:
             for row in range(batch.num_rows):
                 (message,) = batch.slice(row, 1).to_pylist()  # bodies can be large
-                rows = _decided(decider, **message)
+                rows = _decided(decider, self.namespaces, **message)
                 if rows:
                     yield pa.RecordBatch.from_pylist(rows, schema=_ROWS)
 
     def _decider(self) -> Decider:
         """This worker's, which keeps queries compiled."""
-        key = frozenset(self.namespaces.items()), self.limits
-        if key not in _deciders:
-            for old in _deciders.values():
-                old.close()
-            _deciders.clear()
-            _deciders[key] = Decider(self.namespaces, self.limits)
-        return _deciders[key]
+        if self.limits not in _deciders:
+            _deciders[self.limits] = Decider(self.limits)
+        return _deciders[self.limits]
 
 
 def _decided(
-    decider: Decider, msg: int, body: bytes | str, queries: list[dict[str, Any]]
+    decider: Decider,
+    namespaces: Mapping[str, str],
+    msg: int,
+    body: bytes | str,
+    queries: list[dict[str, Any]],
 ) -> list[dict[str, Any]]:
     message = Message(body)
     try:
-        truths = decider.true_of(message, [query["text"] for query in queries])
+        truths = decider.true_of(message, [query["text"] for query in queries], namespaces)
     except MessageError as error:
         why = {"reason": error.reason, "line": error.line, "column": error.column, "body": message.data}
         return [{"msg": msg, "error": why}]

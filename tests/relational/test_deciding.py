@@ -1,0 +1,61 @@
+"""What tables leave open is decided by the query itself, at a price that does not grow with time."""
+
+from __future__ import annotations
+
+import pytest
+
+from sapwood.engine import Limits, refine
+from sapwood.engine.reader import Message
+from sapwood.relational import RelationalMatcher, batch, deciding
+from sapwood.relational.deciding import Decider
+from sapwood.relational.sync import empty
+from tests.relational.alike import answers, automaton
+
+
+def test_a_message_is_parsed_once_for_all_that_is_left_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    times: list[Message] = []
+    parsed = refine.parsed
+
+    def counted(message: Message) -> object:
+        times.append(message)
+        return parsed(message)
+
+    monkeypatch.setattr(refine, "parsed", counted)
+    with RelationalMatcher(threads=1) as matcher:
+        matcher.add_many((str(i), f"count(//b) > {i}") for i in range(20))
+        assert list(matcher.match("<a><b/><b/></a>")) == ["0", "1"]
+    assert len(times) == 1
+
+
+def test_no_more_is_kept_than_was_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deciding, "_MOST_KEPT", 3)
+    monkeypatch.setattr(deciding, "_AT_ONCE", 2)
+    decider = Decider(Limits())
+    message = Message("<a><b/><b/></a>")
+    queries = [f"count(//b) > {i}" for i in range(7)]
+    for _ in range(3):
+        assert decider.true_of(message, queries, {}) == [True, True, *[False] * 5]
+    assert len(decider._kept) == 3
+    assert len(decider._costs) <= 3
+    assert len(decider._refiner._truths) <= 3
+    decider.close()
+
+
+def test_a_prefix_that_has_another_meaning_now() -> None:
+    message = "<a xmlns='urn:two'><c/></a>"
+    with RelationalMatcher(threads=1, namespaces={"p": "urn:one"}) as matcher:
+        matcher.add("s", "/p:a[not(p:b)]")
+        assert list(matcher.match(message)) == []
+        empty(matcher)
+        matcher.declare({"p": "urn:two"})
+        matcher.add("s", "/p:a[not(p:b)]")
+        assert list(matcher.match(message)) == ["s"]
+
+
+def test_more_left_open_than_is_evaluated_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batch, "_MOST_UNDECIDED", 10)
+    pairs = [(f"s{i}", f"/a[not(b = {i})]") for i in range(8)]
+    messages = [f"<a><b>{i % 5}</b></a>" for i in range(20)]
+    with RelationalMatcher(threads=1) as matcher:
+        matcher.add_many(pairs)
+        assert answers(matcher, messages) == automaton(pairs, messages)
