@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import io
 import json
 import os
 import pty
@@ -11,46 +10,20 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from sapwood.cli import main
-
-
-@dataclass(frozen=True)
-class Run:
-    returncode: int
-    stdout: str
-    stderr: str
-
-
-Sapwood = Callable[..., Run]
+from tests.in_process import Run, Sapwood
+from tests.in_process import sapwood as run_here
 
 
 @pytest.fixture
 def sapwood(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sapwood:
-    """Runs `sapwood subscriptions …` in a folder of its own, and in this process to be quick."""
+    """Runs `sapwood subscriptions …` in a folder of its own."""
     monkeypatch.chdir(tmp_path)
-
-    def run(*arguments: str, stdin: str = "", **environment: str) -> Run:
-        out, err = io.StringIO(), io.StringIO()
-        with monkeypatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
-            patch.setattr(sys, "argv", ["sapwood", "subscriptions", *arguments])
-            patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
-            for name, value in environment.items():
-                patch.setenv(name, value)
-            try:
-                main()
-                status = 0
-            except SystemExit as ended:
-                status = ended.code if isinstance(ended.code, int) else 0
-        return Run(status, out.getvalue(), err.getvalue())
-
-    return run
+    return partial(run_here, "subscriptions")
 
 
 def listed(run: Run) -> list[dict[str, object]]:

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import gzip
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from sapwood.bench import sources
 from sapwood.bench.join_setting import JoinScale
 from sapwood.bench.scale import Scale
+from sapwood.bench.setting import Experiment
 from sapwood.bench.transform_setting import TransformScale
 from sapwood.workload import load_dtd
 
@@ -75,6 +81,17 @@ TINY_JOIN = JoinScale(
     feed_first_items=30,
     feed_compared_items=20,
 )
+
+
+def assert_helps(name: str, experiments: Sequence[Experiment[Any]]) -> None:
+    """`sapwood bench NAME --help` says what can be chosen."""
+    command = [sys.executable, "-m", "sapwood.cli", "bench", name, "--help"]
+    wide = {**os.environ, "COLUMNS": "200", "NO_COLOR": "1"}
+    helped = subprocess.run(command, capture_output=True, encoding="utf-8", timeout=60, check=False, env=wide)
+    assert helped.returncode == 0
+    assert all(option in helped.stdout for option in ("--quick", "--only", "--out", "--json"))
+    text = " ".join(helped.stdout.replace("│", " ").split())
+    assert all(experiment.name in text for experiment in experiments)
 
 
 def nitf_folder(folder: Path) -> Path:

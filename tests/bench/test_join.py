@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import gc
 import json
-import os
-import subprocess
-import sys
 from io import StringIO
 from pathlib import Path
 
@@ -23,7 +20,7 @@ from sapwood.bench.report import Chart, Figure, Listing, Report, Role
 from sapwood.bench.sources import BenchError
 from sapwood.bench.tables import tables
 from sapwood.workload import FeedGenerator
-from tests.bench.support import TINY_JOIN
+from tests.bench.support import TINY_JOIN, assert_helps
 
 PAIR_CHARTS = {"flat", "levels", "leaves", "equalities", "flat-skew", "levels-skew"}
 CHARTS = PAIR_CHARTS | {"feed", "feed-memory", "feed-growth", "feed-ways"}
@@ -233,10 +230,4 @@ def test_an_unknown_experiment_is_refused_with_the_known_ones() -> None:
 
 
 def test_the_command() -> None:
-    command = [sys.executable, "-m", "sapwood.cli", "bench", "join", "--help"]
-    wide = {**os.environ, "COLUMNS": "200", "NO_COLOR": "1"}
-    helped = subprocess.run(command, capture_output=True, encoding="utf-8", timeout=60, check=False, env=wide)
-    assert helped.returncode == 0
-    assert all(option in helped.stdout for option in ("--quick", "--only", "--out", "--json"))
-    text = " ".join(helped.stdout.replace("│", " ").split())
-    assert all(experiment.name in text for experiment in EXPERIMENTS)
+    assert_helps("join", EXPERIMENTS)

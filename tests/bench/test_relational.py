@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -25,16 +24,17 @@ from sapwood.bench import (
     relational_stocks,
 )
 from sapwood.bench.relational import EXPERIMENTS, Options, run
-from sapwood.bench.relational_automaton import serve_automaton
+from sapwood.bench.relational_automaton import stocks_by_automaton
 from sapwood.bench.relational_crossing import crossing_point
 from sapwood.bench.relational_findings import Loaded, Matched, Served, check_agreed, digest
 from sapwood.bench.relational_run import measure, told
 from sapwood.bench.relational_setting import FULL, QUICK, RelationalScale, RelationalSetting
-from sapwood.bench.relational_work import load_stocks, match_by_plans, serve_tables
+from sapwood.bench.relational_work import load_stocks, match_by_plans, serve_stocks
 from sapwood.bench.report import Chart, Figure, Listing, Report, Role
 from sapwood.bench.sources import BenchError
 from sapwood.bench.tables import tables
 from sapwood.relational import Plan
+from tests.bench.support import assert_helps
 
 TINY = RelationalScale(
     rounds=1,
@@ -46,6 +46,8 @@ TINY = RelationalScale(
     large=300,
     crossing_sizes=(20,),
     crossing_beyond=(200,),
+    news_sizes=(5, 30),
+    news=4,
     batch=20,
     singles=1,
     documents=12,
@@ -55,8 +57,11 @@ TINY = RelationalScale(
     observation_rounds=1,
     symbols=5,
 )
-CHARTS = {"stocks", "growth", "observations", "crossing-cost", "crossing-memory"}
-LISTINGS = {"stocks", "stocks-files", "large", "observations", "observations-paths", "crossing"}
+CROSSING = {"crossing-stocks", "crossing-news"}
+CHARTS = {"stocks", "growth", "observations"} | {
+    f"{of}-{what}" for of in CROSSING for what in ("cost", "memory")
+}
+LISTINGS = {"stocks", "stocks-files", "large", "observations", "observations-paths"} | CROSSING
 MODULES = (
     relational_crossing,
     relational_growth,
@@ -176,15 +181,17 @@ def test_observations_stand_beside_those_of_the_paper(everything: tuple[Report, 
 
 def test_engines_are_compared(everything: tuple[Report, Path]) -> None:
     report = everything[0]
-    assert points(chart(report, "crossing-cost")) == {
+    assert points(chart(report, "crossing-stocks-cost")) == {
         "tables, batches of 20": [20, 200],
         "tables, one at a time": [20, 200],
         "automaton": [20],
     }
-    assert points(chart(report, "crossing-memory")) == {"tables": [20, 200], "automaton": [20]}
-    rows = listing(report, "crossing").rows
+    assert points(chart(report, "crossing-stocks-memory")) == {"tables": [20, 200], "automaton": [20]}
+    assert points(chart(report, "crossing-news-memory")) == {"tables": [5, 30], "automaton": [5, 30]}
+    rows = listing(report, "crossing-stocks").rows
     assert [row.cells.count(None) for row in rows] == [0, 1]
-    assert figures(report, "memory, the automaton against tables")[0].workload == "stocks, 20 subscriptions"
+    compared = figures(report, "memory, the automaton against tables")
+    assert [each.workload for each in compared] == ["stocks, 20 subscriptions", "news, 30 subscriptions"]
 
 
 def test_every_chart_and_listing_is_filled(everything: tuple[Report, Path]) -> None:
@@ -298,8 +305,8 @@ def test_a_fresh_process_finds_the_same(tmp_path: Path) -> None:
     *said, loaded = measure(load_stocks, file, 5, 50, 40, 200)
     assert said == ["50 of 50 subscriptions loaded"]
     assert isinstance(loaded, Loaded) and loaded.predicates == 250 and loaded.file == file
-    found = _only(serve_tables(file, 5, 40, 2, 1))
-    other = _only(measure(serve_automaton, 5, 50, 40, 200, 40, rounds=1))
+    found = _only(serve_stocks(file, 5, 40, 2, 1))
+    other = _only(measure(stocks_by_automaton, 5, 50, 40, 200, 40, rounds=1))
     assert isinstance(found, Served) and isinstance(other, Served)
     check_agreed("stocks", found, other)
     assert found.notifications > 0 and found.duckdb > 0 and other.batched is None
@@ -357,13 +364,7 @@ def test_an_unknown_experiment_is_refused_with_the_known_ones() -> None:
 
 
 def test_the_command() -> None:
-    command = [sys.executable, "-m", "sapwood.cli", "bench", "relational", "--help"]
-    wide = {**os.environ, "COLUMNS": "200", "NO_COLOR": "1"}
-    helped = subprocess.run(command, capture_output=True, encoding="utf-8", timeout=60, check=False, env=wide)
-    assert helped.returncode == 0
-    assert all(option in helped.stdout for option in ("--quick", "--only", "--out", "--json"))
-    text = " ".join(helped.stdout.replace("│", " ").split())
-    assert all(experiment.name in text for experiment in EXPERIMENTS)
+    assert_helps("relational", EXPERIMENTS)
 
 
 def test_without_duckdb_one_line_says_what_to_install() -> None:

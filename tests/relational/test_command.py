@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
-from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -18,7 +14,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sapwood.cli import main
 from sapwood.cli.interrupting import gently_interrupted
 from sapwood.cli.relational_matching import id_of, stored_id
 from sapwood.cli.tables import MEMORY, PlanName
@@ -26,37 +21,17 @@ from sapwood.relational import Plan, RelationalMatcher, sync
 from sapwood.relational.population import Population
 from sapwood.relational.tables import MEMORY as DEFAULT_MEMORY
 from sapwood.workload import MessageGenerator, QueryGenerator, load_dtd
+from tests.in_process import Run, Sapwood
+from tests.in_process import sapwood as run_here
 
-
-@dataclass(frozen=True)
-class Run:
-    returncode: int
-    stdout: str
-    stderr: str
-
-
-Sapwood = Callable[..., Run]
 RELATIONAL = "--engine", "relational"
 
 
 @pytest.fixture
 def sapwood(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sapwood:
-    """Runs `sapwood …` in a folder of its own, and in this process to be quick."""
+    """Runs `sapwood …` in a folder of its own."""
     monkeypatch.chdir(tmp_path)
-
-    def run(*arguments: str, stdin: str = "") -> Run:
-        out, err = io.StringIO(), io.StringIO()
-        with monkeypatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
-            patch.setattr(sys, "argv", ["sapwood", *arguments])
-            patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
-            try:
-                main()
-                status = 0
-            except SystemExit as ended:
-                status = ended.code if isinstance(ended.code, int) else 0
-        return Run(status, out.getvalue(), err.getvalue())
-
-    return run
+    return run_here
 
 
 def told(run: Run) -> str:

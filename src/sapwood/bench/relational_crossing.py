@@ -2,29 +2,95 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from itertools import pairwise
 from math import exp, log
+from typing import Protocol
 
-from sapwood.bench.relational_automaton import serve_automaton
-from sapwood.bench.relational_findings import Served, check_agreed
+from sapwood.bench.relational_automaton import news_by_automaton, stocks_by_automaton
+from sapwood.bench.relational_findings import Loaded, Served, check_agreed
 from sapwood.bench.relational_run import measure, told
 from sapwood.bench.relational_setting import RelationalSetting
 from sapwood.bench.relational_stocks import WALL
-from sapwood.bench.relational_work import MEMORY, serve_tables
+from sapwood.bench.relational_work import MEMORY, serve_news, serve_stocks
 from sapwood.bench.report import Chart, Listing, Role
 from sapwood.bench.setting import Experiment
 
 _TABLES, _AUTOMATON = "tables", "automaton"
 
 
+class _Workload(Protocol):
+    """Subscriptions and messages, for both engines; each is measured in a process of its own."""
+
+    name: str
+    message: str
+    """what one is called"""
+    sizes: tuple[int, ...]
+    beyond: tuple[int, ...]
+    """sizes that only tables are tried with"""
+    batch: int
+
+    def load(self, size: int) -> Generator[str, None, Loaded]: ...
+    def serve(self, loaded: Loaded) -> Iterator[str | Served]: ...
+    def automaton(self, size: int) -> Iterator[str | Served]: ...
+
+
+class _Stocks:
+    """Flat messages of which values tell everything."""
+
+    name, message = "stocks", "A stock quote, the same share of subscriptions notified"
+
+    def __init__(self, setting: RelationalSetting) -> None:
+        self._scale = setting.scale
+        self.load = setting.selective_file
+        self.sizes, self.beyond = self._scale.crossing_sizes, self._scale.crossing_beyond
+        self.batch = self._scale.batch
+
+    def serve(self, loaded: Loaded) -> Iterator[str | Served]:
+        scale = self._scale
+        return measure(serve_stocks, loaded.file, scale.symbols, scale.batch, scale.singles, scale.rounds)
+
+    def automaton(self, size: int) -> Iterator[str | Served]:
+        scale = self._scale
+        notifications = scale.notifications_at(size)
+        return measure(
+            stocks_by_automaton, scale.symbols, size, scale.messages, notifications, scale.batch, scale.rounds
+        )
+
+
+class _News:
+    """Documents, and paths through them."""
+
+    name, message = "news", "A piece of news, paths with a predicate each"
+
+    def __init__(self, setting: RelationalSetting) -> None:
+        self._scale = setting.scale
+        self.load = setting.news_file
+        self.sizes = self._scale.news_sizes
+        self.beyond: tuple[int, ...] = ()
+        self.batch = self._scale.news
+
+    def serve(self, loaded: Loaded) -> Iterator[str | Served]:
+        scale = self._scale
+        return measure(serve_news, loaded.file, scale.news, scale.singles, scale.rounds)
+
+    def automaton(self, size: int) -> Iterator[str | Served]:
+        return measure(news_by_automaton, size, self._scale.news, self._scale.rounds)
+
+
 def crossing(setting: RelationalSetting) -> Iterator[str]:
-    """Cost of a message and memory against the number of subscriptions, each engine in its own process."""
-    scale = setting.scale
+    """Cost of a message and memory against the number of subscriptions."""
+    workloads: tuple[_Workload, ...] = _Stocks(setting), _News(setting)
+    for workload in workloads:
+        yield from _compared(setting, workload)
+
+
+def _compared(setting: RelationalSetting, workload: _Workload) -> Iterator[str]:
+    name, batch = workload.name, workload.batch
     cost = setting.chart(
         Chart(
-            "crossing-cost",
-            "A stock quote, the same share of subscriptions notified",
+            f"crossing-{name}-cost",
+            workload.message,
             "subscriptions",
             "microseconds a message",
             log_x=True,
@@ -34,8 +100,8 @@ def crossing(setting: RelationalSetting) -> Iterator[str]:
     )
     memory = setting.chart(
         Chart(
-            "crossing-memory",
-            "Memory of a process that has the subscriptions at hand",
+            f"crossing-{name}-memory",
+            f"Memory of a process with the subscriptions to {name}",
             "subscriptions",
             "resident megabytes",
             log_x=True,
@@ -45,58 +111,49 @@ def crossing(setting: RelationalSetting) -> Iterator[str]:
     )
     listing = setting.listing(
         Listing(
-            "crossing",
-            "Loading stock subscriptions, seconds",
+            f"crossing-{name}",
+            f"Loading subscriptions to {name}, seconds",
             ("automaton", "tables", "opening tables again", "file MB"),
             note=WALL,
         )
     )
     both: dict[int, tuple[Served, Served]] = {}
-    for size in (*scale.crossing_sizes, *scale.crossing_beyond):
-        loaded = yield from setting.selective_file(size)
-        tables = yield from told(
-            measure(serve_tables, loaded.file, scale.symbols, scale.batch, scale.singles, scale.rounds),
-            f"{size:,} subscriptions in tables: ",
-        )
+    for size in (*workload.sizes, *workload.beyond):
+        loaded = yield from workload.load(size)
+        tables = yield from told(workload.serve(loaded), f"{name}, {size:,} subscriptions in tables: ")
         assert tables.batched is not None
-        cost.curve(f"{_TABLES}, batches of {scale.batch:,}", Role.SAPWOOD).add(size, tables.batched)
+        cost.curve(f"{_TABLES}, batches of {batch:,}", Role.SAPWOOD).add(size, tables.batched)
         cost.curve(f"{_TABLES}, one at a time", Role.FIRST).add(size, tables.single)
         memory.curve(_TABLES, Role.SAPWOOD).add(size, tables.resident, duckdb=round(tables.duckdb))
         row = loaded.seconds, tables.loading, loaded.megabytes
-        if size in scale.crossing_beyond:
+        if size in workload.beyond:
             listing.add(f"{size:,} subscriptions", None, *row)
             continue
-        automaton = yield from told(_automaton(setting, size), "automaton: ")
-        check_agreed(f"{size:,} subscriptions", automaton, tables)
+        automaton = yield from told(workload.automaton(size), f"{name}, automaton: ")
+        check_agreed(f"{name}, {size:,} subscriptions", automaton, tables)
         both[size] = automaton, tables
         cost.curve(_AUTOMATON, Role.OTHER).add(size, automaton.single)
         memory.curve(_AUTOMATON, Role.OTHER).add(size, automaton.resident)
         listing.add(f"{size:,} subscriptions", automaton.loading, *row)
-    _report(setting, both)
+    _report(setting, workload, both)
 
 
-def _automaton(setting: RelationalSetting, size: int) -> Iterator[str | Served]:
-    scale = setting.scale
-    notifications = scale.notifications_at(size)
-    return measure(
-        serve_automaton, scale.symbols, size, scale.messages, notifications, scale.batch, scale.rounds
-    )
-
-
-def _report(setting: RelationalSetting, both: Mapping[int, tuple[Served, Served]]) -> None:
+def _report(
+    setting: RelationalSetting, workload: _Workload, both: Mapping[int, tuple[Served, Served]]
+) -> None:
     most = max(both)
     automaton, tables = both[most]
     where = crossing_point({size: (a.resident, t.resident) for size, (a, t) in both.items()})
     if where is not None:
         setting.figure(
             "tables take less memory than the automaton, from",
-            f"stocks, up to {most:,} subscriptions",
+            f"{workload.name}, up to {most:,} subscriptions",
             round(where),
             "subscriptions",
         )
     setting.figure(
         "memory, the automaton against tables",
-        f"stocks, {most:,} subscriptions",
+        f"{workload.name}, {most:,} subscriptions",
         automaton.resident / tables.resident,
         "times",
         automaton_megabytes=round(automaton.resident),
@@ -104,9 +161,9 @@ def _report(setting: RelationalSetting, both: Mapping[int, tuple[Served, Served]
     )
     assert tables.batched is not None
     setting.figure(
-        f"a message, tables in batches of {setting.scale.batch:,} against the automaton",
-        f"stocks, {most:,} subscriptions",
-        tables.batched / automaton.single,
+        f"a message, the automaton against tables in batches of {workload.batch:,}",
+        f"{workload.name}, {most:,} subscriptions",
+        automaton.single / tables.batched,
         "times",
         automaton_microseconds=round(automaton.single, 1),
         tables_microseconds=round(tables.batched, 1),

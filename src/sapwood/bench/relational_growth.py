@@ -8,7 +8,7 @@ from sapwood.bench.relational_findings import Loaded, Matched, Served
 from sapwood.bench.relational_run import measure, told
 from sapwood.bench.relational_setting import RelationalSetting
 from sapwood.bench.relational_stocks import IN_ORDER, PAPER, ROLES, WALL
-from sapwood.bench.relational_work import MEMORY, match_by_plans, serve_tables
+from sapwood.bench.relational_work import MEMORY, match_by_plans, serve_stocks
 from sapwood.bench.report import Chart, Listing, Role
 from sapwood.bench.setting import Experiment
 from sapwood.relational import Plan
@@ -77,7 +77,7 @@ def large(setting: RelationalSetting) -> Iterator[str]:
     scale = setting.scale
     loaded = yield from setting.selective_file(scale.large)
     served = yield from told(
-        measure(serve_tables, loaded.file, scale.symbols, scale.batch, scale.singles, scale.rounds)
+        measure(serve_stocks, loaded.file, scale.symbols, scale.batch, scale.singles, scale.rounds)
     )
     _report_large(setting, loaded, served)
     setting.drop(loaded)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sapwood.bench.relational_findings import Loaded
 from sapwood.bench.relational_run import measure, told
-from sapwood.bench.relational_work import load_stocks
+from sapwood.bench.relational_work import load_news, load_stocks
 from sapwood.bench.setting import Notebook
 from sapwood.workload.observations import DOCUMENTS
 from sapwood.workload.stocks import SYMBOLS
@@ -36,6 +36,10 @@ class RelationalScale:
     """subscriptions of both engines"""
     crossing_beyond: tuple[int, ...]
     """of tables only"""
+    news_sizes: tuple[int, ...]
+    """of both, for news"""
+    news: int
+    """messages of these, in one batch"""
     batch: int
     """messages in a batch where it is also told what a message by itself takes"""
     singles: int
@@ -72,6 +76,8 @@ FULL = RelationalScale(
     large=2_000_000,
     crossing_sizes=(1_000, 10_000, 100_000, 300_000),
     crossing_beyond=(1_000_000,),
+    news_sizes=(1_000, 10_000, 100_000),
+    news=500,
     batch=1_000,
     singles=20,
     documents=DOCUMENTS,
@@ -92,6 +98,8 @@ QUICK = RelationalScale(
     large=40_000,
     crossing_sizes=(1_000, 5_000),
     crossing_beyond=(20_000,),
+    news_sizes=(1_000, 5_000),
+    news=100,
     batch=500,
     singles=5,
     documents=150,
@@ -124,6 +132,11 @@ class RelationalSetting(Notebook):
                 measure(load_stocks, str(file), scale.symbols, subscriptions, scale.messages, notifications)
             )
         return self._files[key]
+
+    def news_file(self, subscriptions: int) -> Generator[str, None, Loaded]:
+        """A new file of paths through news."""
+        file = self.folder / f"news-{subscriptions}.duckdb"
+        return (yield from told(measure(load_news, str(file), subscriptions)))
 
     def selective_file(self, subscriptions: int) -> Generator[str, None, Loaded]:
         """One with as many notifications for each pair of message and subscription, whatever its size."""

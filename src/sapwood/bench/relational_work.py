@@ -15,6 +15,7 @@ from time import perf_counter
 
 from sapwood.bench.memory import peak, resident
 from sapwood.bench.relational_findings import Grown, Loaded, Matched, Served, digest
+from sapwood.bench.relational_news import news_messages, news_queries
 from sapwood.engine.reader import Message
 from sapwood.relational import Plan, RelationalMatcher
 from sapwood.relational.matcher import CHUNK
@@ -42,6 +43,15 @@ def load_stocks(
 ) -> Iterator[str | Loaded]:
     """A new file of subscriptions, of which so many messages cause so many notifications."""
     queries = StockWorkload(symbols).queries(subscriptions, messages, notifications)
+    return _load(file, queries, subscriptions)
+
+
+def load_news(file: str, subscriptions: int) -> Iterator[str | Loaded]:
+    """A new file of paths through news."""
+    return _load(file, iter(news_queries(subscriptions)), subscriptions)
+
+
+def _load(file: str, queries: Iterator[str], subscriptions: int) -> Iterator[str | Loaded]:
     with RelationalMatcher(file, plan=Plan.UNROLLED, memory=MEMORY) as matcher:
         seconds = 0.0
         for done, spent in _added(matcher, 0, queries):
@@ -125,9 +135,18 @@ def read(matcher: RelationalMatcher, bodies: Sequence[bytes], batch: int) -> int
     return rows
 
 
-def serve_tables(file: str, symbols: int, messages: int, singles: int, rounds: int) -> Iterator[str | Served]:
+def serve_stocks(file: str, symbols: int, messages: int, singles: int, rounds: int) -> Iterator[str | Served]:
     """Stock messages with a file that is there: in one batch, and some of them one at a time."""
-    bodies = list(StockWorkload(symbols).messages(messages))
+    return _serve(file, list(StockWorkload(symbols).messages(messages)), singles, rounds)
+
+
+def serve_news(file: str, messages: int, singles: int, rounds: int) -> Iterator[str | Served]:
+    """News likewise."""
+    return _serve(file, news_messages(messages), singles, rounds)
+
+
+def _serve(file: str, bodies: Sequence[bytes], singles: int, rounds: int) -> Iterator[str | Served]:
+    messages = len(bodies)
     start = perf_counter()
     with RelationalMatcher(file, plan=Plan.UNROLLED, memory=MEMORY) as matcher:
         opening = perf_counter() - start

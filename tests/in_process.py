@@ -1,0 +1,39 @@
+"""The command `sapwood`, run in this process to be quick."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+
+import pytest
+
+from sapwood.cli import main
+
+
+@dataclass(frozen=True)
+class Run:
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+Sapwood = Callable[..., Run]
+
+
+def sapwood(*arguments: str, stdin: str = "", **environment: str) -> Run:
+    """What `sapwood ARGUMENTS` says, with these variables in its environment."""
+    out, err = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        patch.setattr(sys, "argv", ["sapwood", *arguments])
+        patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
+        for name, value in environment.items():
+            patch.setenv(name, value)
+        try:
+            main()
+            status = 0
+        except SystemExit as ended:
+            status = ended.code if isinstance(ended.code, int) else 0
+    return Run(status, out.getvalue(), err.getvalue())
