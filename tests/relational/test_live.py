@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from sapwood import Matcher
 from sapwood.engine import refine
-from sapwood.relational import Plan, RelationalMatcher, tags
+from sapwood.relational import Plan, RelationalMatcher, compiling, tags
 from tests import oracle
 from tests.relational.alike import Answer, about, answers, automaton
 from tests.relational.structures import assert_consistent, assert_empty
@@ -190,6 +190,17 @@ def test_the_same_query_is_stored_once_however_it_comes() -> None:
             matcher.add(f"a{i}", "//a[@x = 1][b > 2]")
         matcher.add("spaced", "//a[ @x = 1 ][ b > 2.0 ]")
         assert matcher.connection.value("SELECT count(*) FROM query") == 1
+
+
+def test_no_more_skeletons_are_kept_than_was_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiling, "_MOST_KEPT", 6)
+    with RelationalMatcher(threads=1) as matcher:
+        for i in range(40):
+            matcher.add(f"s{i}", f"/a{i % 7}[b = {i}][c > {i}]")
+            assert len(matcher.population._compiler._templates) <= 6
+        assert [id for i in range(7) for id in matcher.match(f"<a{i}><b>{i + 7}</b><c>99</c></a{i}>")] == [
+            f"s{i + 7}" for i in range(7)
+        ]
 
 
 def test_queries_that_come_late_find_what_was_there_before() -> None:

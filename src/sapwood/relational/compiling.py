@@ -30,7 +30,8 @@ _NUMBERS = "8675309"
 _FIRST_NUMBER = float(f"{_NUMBERS}000000")
 """marks for numbers; no other number in a query may look like one"""
 _EXPONENT = re.compile(r"(?<![\w.-])\.?[0-9][0-9.]*[eE]")
-_MOST_SKELETONS = 200_000
+_MOST_KEPT = 200_000
+"""branches of skeletons that are kept compiled, half a kilobyte each; a skeleton seen once counts as one"""
 _UNSEEN, _SEEN = object(), object()
 
 
@@ -80,10 +81,12 @@ class QueryCompiler:
         self._namespaces = namespaces
         self._refiner = Refiner(Counter())
         self._templates: dict[str, _Template | object | None] = {}
+        self._kept = 0
 
     def forget(self) -> None:
         """What was compiled may name paths that are not there after all."""
         self._templates.clear()
+        self._kept = 0
 
     def compile(self, text: str) -> CompiledQuery:
         """The query as rows; QueryError says where and why it is not XPath 1.0."""
@@ -94,10 +97,15 @@ class QueryCompiler:
         skeleton, constants = cut
         template = self._templates.get(skeleton, _UNSEEN)
         if not isinstance(template, _Template | None):
-            if len(self._templates) >= _MOST_SKELETONS:
-                self._templates.clear()
             made = self._template(skeleton, constants)
-            self._templates[skeleton] = _SEEN if template is _UNSEEN else made  # it may never come again
+            if self._kept >= _MOST_KEPT:
+                self.forget()
+            if template is _UNSEEN:  # it may never come again
+                self._templates[skeleton] = _SEEN
+                self._kept += 1
+            else:
+                self._templates[skeleton] = made
+                self._kept += len(made.order) if made is not None else 0
             template = made
         if template is None:
             return self._compiled(text)
