@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from random import Random
 
+import pytest
 from pyspark.sql import SparkSession
 
 from sapwood.spark.pipeline import Pipeline
@@ -25,6 +26,7 @@ def _start(streams: JoinedStreams) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=_ROOT, start_new_session=True)
 
 
+@pytest.mark.skipif(os.environ.get("SAPWOOD_TESTS") != "full", reason="takes two minutes: make test-full")
 def test_a_driver_killed_in_the_middle_of_a_batch(tmp_path: Path, spark: SparkSession) -> None:
     streams = JoinedStreams(tmp_path / "joined", lateness=8)
     population = random_population(Random(7), 15) | PUBLISHING

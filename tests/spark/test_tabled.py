@@ -132,7 +132,7 @@ def test_a_file_of_queries_is_read_again_only_if_it_has_changed(tmp_path: Path) 
         assert len(subscribed) == 3
         assert not subscribed.edition(Carrier(), 0).empty
     with RelationalMatcher(given.tables) as tables:
-        tables.remove("1")
+        tables.population.change(removed=["1"])
     with population(given) as subscribed:
         assert len(subscribed) == 2  # since it was not read
     file.write_text("//a\n//c\n//d\n")
