@@ -91,7 +91,7 @@ def bench_join(
 
 @bench.command("relational")
 def bench_relational(
-    quick: Annotated[bool, typer.Option("--quick", help="A minute or two instead of two hours.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="A few minutes instead of an hour.")] = False,
     only: Annotated[
         list[str] | None,
         typer.Option(help="stocks, growth, large, observations, crossing or spark."),
