@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import gzip
+import json
 import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
+
 from sapwood.bench import sources
 from sapwood.bench.join_setting import JoinScale
+from sapwood.bench.report import Report
 from sapwood.bench.scale import Scale
 from sapwood.bench.setting import Experiment
+from sapwood.bench.tables import tables
 from sapwood.bench.transform_setting import TransformScale
 from sapwood.workload import load_dtd
 
@@ -81,6 +87,26 @@ TINY_JOIN = JoinScale(
     feed_first_items=30,
     feed_compared_items=20,
 )
+
+
+def assert_written(out: Path, name: str, charts: set[str], report: Report) -> None:
+    """The folder has the figures, a picture of each chart, and one of all; nothing else."""
+    drawn = {f"{name}-{chart}.png" for chart in charts | {"bars"}}
+    assert {path.name for path in out.iterdir()} == {f"{name}.json", f"{name}.png"} | drawn
+    assert all(path.read_bytes().startswith(b"\x89PNG") for path in out.glob("*.png"))
+    assert json.loads((out / f"{name}.json").read_text(encoding="utf-8")) == json.loads(report.to_json())
+
+
+def shown(report: Report) -> str:
+    """What is printed of a report: each chart and listing with its title, in one line."""
+    console = Console(file=StringIO(), width=260)
+    for table in tables(report):
+        console.print(table)
+    assert isinstance(console.file, StringIO)
+    text = " ".join(console.file.getvalue().split())
+    titles = [chart.title for chart in report.charts] + [listing.title for listing in report.listings]
+    assert all(title in text for title in titles)
+    return text
 
 
 def assert_helps(name: str, experiments: Sequence[Experiment[Any]]) -> None:

@@ -16,8 +16,7 @@ from sapwood.bench.filter import EXPERIMENTS, GROUPS, Options, run
 from sapwood.bench.report import Report, Role
 from sapwood.bench.setting import Experiment, Setting
 from sapwood.bench.sources import BenchError
-from sapwood.bench.tables import tables
-from tests.bench.support import TINY, nitf_folder
+from tests.bench.support import TINY, assert_written, nitf_folder, shown
 
 CHARTS = {
     "recursion",
@@ -73,23 +72,14 @@ def test_every_chart_has_its_curves(everything: tuple[Report, Path]) -> None:
 
 def test_files_are_written(everything: tuple[Report, Path]) -> None:
     report, out = everything
-    names = {path.name for path in out.iterdir()}
-    assert names == {"filter.json", "filter.png", "filter-bars.png"} | {f"filter-{c}.png" for c in CHARTS}
-    for path in out.glob("*.png"):
-        assert path.read_bytes().startswith(b"\x89PNG")
-    assert json.loads((out / "filter.json").read_text(encoding="utf-8")) == json.loads(report.to_json())
+    assert_written(out, "filter", set(CHARTS), report)
 
 
 def test_tables_show_everything(everything: tuple[Report, Path]) -> None:
-    console = Console(file=StringIO(), width=240)
-    for table in tables(everything[0]):
-        console.print(table)
-    assert isinstance(console.file, StringIO)
-    shown = console.file.getvalue()
+    text = shown(everything[0])
     for chart in everything[0].charts:
-        assert chart.title in shown
-        assert chart.x_label in shown  # one has brackets, which rich would take for marks
-    assert "for reference" in shown
+        assert chart.x_label in text  # one has brackets, which rich would take for marks
+    assert "for reference" in text
 
 
 def test_a_folder_of_published_workloads(tmp_path: Path) -> None:

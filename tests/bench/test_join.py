@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import json
 from io import StringIO
 from pathlib import Path
 
@@ -18,9 +17,8 @@ from sapwood.bench.join_feed_run import Mark, Run, measure, stream
 from sapwood.bench.join_setting import FULL, JoinSetting, Workload, flat, levels
 from sapwood.bench.report import Chart, Figure, Listing, Report, Role
 from sapwood.bench.sources import BenchError
-from sapwood.bench.tables import tables
 from sapwood.workload import FeedGenerator
-from tests.bench.support import TINY_JOIN, assert_helps
+from tests.bench.support import TINY_JOIN, assert_helps, assert_written, shown
 
 PAIR_CHARTS = {"flat", "levels", "leaves", "equalities", "flat-skew", "levels-skew"}
 CHARTS = PAIR_CHARTS | {"feed", "feed-memory", "feed-growth", "feed-ways"}
@@ -131,21 +129,11 @@ def test_nothing_is_judged_at_other_scales(everything: tuple[Report, Path]) -> N
 
 def test_files_are_written(everything: tuple[Report, Path]) -> None:
     report, out = everything
-    names = {path.name for path in out.iterdir()}
-    assert names == {"join.json", "join.png"} | {f"join-{name}.png" for name in CHARTS | {"bars"}}
-    assert json.loads((out / "join.json").read_text(encoding="utf-8")) == json.loads(report.to_json())
+    assert_written(out, "join", set(CHARTS), report)
 
 
 def test_tables_show_everything(everything: tuple[Report, Path]) -> None:
-    console = Console(file=StringIO(), width=260)
-    for table in tables(everything[0]):
-        console.print(table)
-    assert isinstance(console.file, StringIO)
-    shown = " ".join(console.file.getvalue().split())
-    titles = [chart.title for chart in everything[0].charts]
-    titles += [listing.title for listing in everything[0].listings]
-    assert all(title in shown for title in titles)
-    assert " 1.6 " in shown  # a skew, not rounded
+    assert " 1.6 " in shown(everything[0])  # a skew, not rounded
 
 
 # -- how it is measured --------------------------------------------------------------------------------

@@ -21,13 +21,12 @@ from sapwood.bench.contenders import OPTIMISED, SHARED, SHARINGS, plan_each, sha
 from sapwood.bench.report import Figure, Listing, Report, Role
 from sapwood.bench.setting import Experiment
 from sapwood.bench.sources import BenchError
-from sapwood.bench.tables import tables
 from sapwood.bench.transform import EXPERIMENTS, Options, run
 from sapwood.bench.transform_setting import FULL, Kind, TransformSetting, bibliography, book, compiled
 from sapwood.bench.writing import asked_for, write
 from sapwood.engine.reader import Message
 from sapwood.transform.network import Network
-from tests.bench.support import TINY_TRANSFORM, nitf_folder
+from tests.bench.support import TINY_TRANSFORM, assert_written, nitf_folder, shown
 
 CHARTS = {"sharing", "predicates", "returns", "descendant", "growth"}
 LISTINGS = {
@@ -141,23 +140,13 @@ def test_nothing_is_judged_at_other_scales(everything: tuple[Report, Path]) -> N
 
 def test_files_are_written(everything: tuple[Report, Path]) -> None:
     report, out = everything
-    names = {path.name for path in out.iterdir()}
-    drawn = {f"transform-{name}.png" for name in CHARTS | {"bars"}}
-    assert names == {"transform.json", "transform.png"} | drawn
-    assert json.loads((out / "transform.json").read_text(encoding="utf-8")) == json.loads(report.to_json())
+    assert_written(out, "transform", set(CHARTS), report)
 
 
 def test_tables_show_everything(everything: tuple[Report, Path]) -> None:
-    console = Console(file=StringIO(), width=240)
-    for table in tables(everything[0]):
-        console.print(table)
-    assert isinstance(console.file, StringIO)
-    shown = console.file.getvalue()
-    titles = [chart.title for chart in everything[0].charts]
-    titles += [listing.title for listing in everything[0].listings]
-    assert all(title in shown for title in titles)
-    assert "thesis, of 5,000" in shown
-    assert "15,000" in shown
+    text = shown(everything[0])
+    assert "thesis, of 5,000" in text
+    assert "15,000" in text
 
 
 # -- what is promised ----------------------------------------------------------------------------------

@@ -258,6 +258,13 @@ def test_a_bad_memory_limit(memory: str, tmp_path: Path) -> None:
     RelationalMatcher(tmp_path / "tables").close()
 
 
+@pytest.mark.parametrize("memory", ["0.5GB", "64MB", " 1 GiB ", "100000KB"])
+def test_a_good_memory_limit(memory: str) -> None:
+    with RelationalMatcher(memory=memory) as matcher:
+        matcher.add("s", "/a")
+        assert list(matcher.match("<a/>")) == ["s"]
+
+
 def test_a_wrong_plan_is_told_before_a_file_is_made(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="'recursive' is not a valid Plan"):
         RelationalMatcher(tmp_path / "tables", plan="recursive")
