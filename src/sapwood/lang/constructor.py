@@ -14,18 +14,13 @@ from xml.sax.saxutils import unescape
 
 from sapwood.errors import QueryError
 from sapwood.lang.escaping import NO_XML, attribute, content
+from sapwood.lang.names import NAME, qualified_name_length
 from sapwood.lang.parser import XML_NAMESPACE
 from sapwood.lang.transformation import Standing
 
-# As XML has them, since they are written into results.
-_START = (
-    "A-Z_a-z\xc0-\xd6\xd8-\xf6\xf8-\u02ff\u0370-\u037d\u037f-\u1fff\u200c\u200d\u2070-\u218f\u2c00-\u2fef"
-    "\u3001-\ud7ff\uf900-\ufdcf\ufdf0-\ufffd\U00010000-\U000effff"
-)
-_NAME = f"[{_START}][{_START}\\-.0-9\xb7\u0300-\u036f\u203f\u2040]*"
-_QNAME = re.compile(f"(?:{_NAME}:)?{_NAME}")
+_QNAME = re.compile(f"(?:{NAME}:)?{NAME}")
 _SPACE = re.compile(r"[ \t\r\n]*")
-_REFERENCE = re.compile(f"&(?:#([0-9]{{1,8}})|#x([0-9a-fA-F]{{1,8}})|({_NAME}));")
+_REFERENCE = re.compile(f"&(?:#([0-9]{{1,8}})|#x([0-9a-fA-F]{{1,8}})|({NAME}));")
 _ENTITIES = {"lt": "<", "gt": ">", "amp": "&", "quot": '"', "apos": "'"}
 _RESERVED = re.compile(r"sapwood[0-9]+")
 _DEEPEST = 60
@@ -132,7 +127,7 @@ class ConstructorReader(Generic[Hole]):
     def _attributes(self, at: int, tag: Tag) -> int:
         """Declarations first, since they hold for the whole tag wherever they stand in it."""
         found: list[tuple[str, int, int]] = []
-        while _QNAME.match(self._text, at := self._space(at)):
+        while self._name_length(at := self._space(at)):
             name, end = self._name(at, "an attribute")
             value = self._expect("=", self._space(end), f"after the attribute {name}")
             opening = self._space(value)
@@ -284,11 +279,15 @@ class ConstructorReader(Generic[Hole]):
     # -- helpers ---------------------------------------------------------------------------------------
 
     def _name(self, at: int, what: str) -> tuple[str, int]:
-        match = _QNAME.match(self._text, at)
-        if match is None:
+        length = self._name_length(at)
+        if not length:
             found = self._text[at : at + 1]
             raise self._error(f"expected {what}, but {f'found {found!r}' if found else 'the query ends'}", at)
-        return match.group(), self._space(match.end())
+        return self._text[at : at + length], self._space(at + length)
+
+    def _name_length(self, at: int) -> int:
+        match = _QNAME.match(self._text, at)
+        return qualified_name_length(match.group()) if match is not None else 0
 
     def _space(self, at: int) -> int:
         match = _SPACE.match(self._text, at)

@@ -13,7 +13,7 @@ from typing import ClassVar
 from sapwood.errors import QueryError
 from sapwood.lang import ast, hints
 from sapwood.lang.constructor import Tag
-from sapwood.lang.lexer import NAME
+from sapwood.lang.names import NAME
 from sapwood.lang.parser import parse_inside
 from sapwood.lang.transformation import Standing
 

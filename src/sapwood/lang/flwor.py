@@ -24,10 +24,11 @@ from sapwood.lang import ast, hints
 from sapwood.lang.constructor import ConstructorReader, Tag
 from sapwood.lang.enclosed import FLWOR_START, Enclosed, ExpressionReader
 from sapwood.lang.escaping import NO_XML
-from sapwood.lang.lexer import NAME, tokens_from, unknown
+from sapwood.lang.lexer import tokens_from, unknown
+from sapwood.lang.names import NAME
 from sapwood.lang.transformation import Standing
 
-_KEYWORD = re.compile(rf"\s*({NAME})(?![\w.\-·:])")
+_KEYWORD = re.compile(rf"\s*({NAME})(?!:)")
 _VARIABLE = re.compile(rf"\s*\$({NAME})")
 _DOCUMENT = ("doc", "msg")
 _MOST_VARIABLES = 20

@@ -6,10 +6,10 @@ import re
 from typing import Literal, NamedTuple
 
 from sapwood.errors import QueryError
+from sapwood.lang.names import NAME, qualified_name_length
 
 Kind = Literal["name", "number", "literal", "operator", "symbol", "variable", "binding", "end"]
 
-NAME = r"[^\W\d][\w.\-·]*"
 _TOKEN = re.compile(
     rf"""
       (?P<space>[ \t\r\n]+)
@@ -51,11 +51,12 @@ def tokenize(query: str) -> list[Token]:
     position = 0
     while position < len(query):
         match = _TOKEN.match(query, position)
-        if match is None:
+        end = _end_of(match)
+        if match is None or end == position:
             raise unknown(query, position)
-        position = match.end()
+        position = end
         if match.lastgroup != "space":
-            tokens.append(_classified(match, tokens))
+            tokens.append(_classified(match, end, tokens))
     tokens.append(Token("end", "", len(query), len(query)))
     return tokens
 
@@ -68,11 +69,11 @@ def tokens_from(text: str, start: int) -> list[Token]:
     """
     tokens: list[Token] = []
     position = start
-    while (match := _TOKEN.match(text, position)) is not None:
-        position = match.end()
+    while (match := _TOKEN.match(text, position)) is not None and (end := _end_of(match)) > position:
+        position = end
         if match.lastgroup == "space":
             continue
-        token = _classified(match, tokens)
+        token = _classified(match, end, tokens)
         if token.kind == "name" and _operator_may_follow(tokens):
             return [*tokens, token]
         if token.text == "(" and text.startswith(":", position):
@@ -85,14 +86,26 @@ def tokens_from(text: str, start: int) -> list[Token]:
     return tokens
 
 
-def _classified(match: re.Match[str], before: list[Token]) -> Token:
-    kind, text = match.lastgroup, match.group()
+def _end_of(match: re.Match[str] | None) -> int:
+    """Where a token ends: a name, where the first character stands that is none of a name."""
+    if match is None:
+        return 0
+    text = match.group()
+    if text.isascii() or match.lastgroup not in ("name", "variable"):
+        return match.end()
+    sign = text.startswith("$")
+    length = qualified_name_length(text[sign:])
+    return match.start() + (sign + length if length else 0)
+
+
+def _classified(match: re.Match[str], end: int, before: list[Token]) -> Token:
+    kind, text = match.lastgroup, match.string[match.start() : end]
     if kind == "symbol":
         is_operator = text in _OPERATORS and (text != "*" or _operator_may_follow(before))
-        return Token("operator" if is_operator else "symbol", text, match.start(), match.end())
+        return Token("operator" if is_operator else "symbol", text, match.start(), end)
     if kind == "name" and text in _OPERATOR_NAMES and _operator_may_follow(before):
-        return Token("operator", text, match.start(), match.end())
-    return Token(kind, text, match.start(), match.end())  # type: ignore[arg-type]
+        return Token("operator", text, match.start(), end)
+    return Token(kind, text, match.start(), end)  # type: ignore[arg-type]
 
 
 def _operator_may_follow(before: list[Token]) -> bool:

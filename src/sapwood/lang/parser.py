@@ -25,7 +25,8 @@ from sapwood.lang.ast import (
     Text,
     type_of,
 )
-from sapwood.lang.lexer import NAME, Token, tokenize, tokens_from
+from sapwood.lang.lexer import Token, tokenize, tokens_from
+from sapwood.lang.names import ASCII_NAME, NAME_ENDS
 
 # (fewest, most) arguments; None is any number.
 _ARITY: dict[str, tuple[int, int | None]] = {
@@ -68,11 +69,12 @@ def parse_inside(
 
 
 # Plain paths, by far the most frequent expressions, skip the parser: $v/a//b/@c
+_PLAIN_ENDS = rf"{NAME_ENDS}(?![:(])"
 _PLAIN = re.compile(
-    rf"(?:\$({NAME}))?((?://?{NAME}(?![\w.\-·:(]))+)(?:/@({NAME}))?(?![\w.\-·:(])"
+    rf"(?:\$({ASCII_NAME}))?((?://?{ASCII_NAME}{_PLAIN_ENDS})+)(?:/@({ASCII_NAME}))?{_PLAIN_ENDS}"
     r"(?=\s*[},]|\s+(?:where|return|let|for)\b)"
 )
-_PLAIN_STEP = re.compile(rf"(//?)({NAME})")
+_PLAIN_STEP = re.compile(rf"(//?)({ASCII_NAME})")
 
 
 def _plain_path(match: re.Match[str], base: Expr | None) -> LocationPath:

@@ -10,6 +10,7 @@ from hashlib import blake2b
 from sapwood.errors import QueryError
 from sapwood.lang.ast import ExprType, type_of
 from sapwood.lang.flwor import is_flwor
+from sapwood.lang.names import ASCII_NAME
 from sapwood.lang.parser import parse
 from sapwood.lang.pattern import Axis, Condition, Has, Path, all_of, plain_step, spelling
 from sapwood.lang.rooted import rooted
@@ -17,9 +18,9 @@ from sapwood.lang.translate import Reason, Translator
 from sapwood.lang.xscl import is_join
 
 # Plain paths, by far the most frequent queries, skip the parser: /a//b/*
-_PLAIN = re.compile(r"(?:/{1,2}(?:\*|[^\W\d][\w.\-]*))+")
+_PLAIN = re.compile(rf"(?:/{{1,2}}(?:\*|{ASCII_NAME}))+")
 _AXES = {axis.value: axis for axis in Axis}
-_PLAIN_STEP = re.compile(r"(//?)(\*|[^\W\d][\w.\-]*)")
+_PLAIN_STEP = re.compile(rf"(//?)(\*|{ASCII_NAME})")
 
 
 @dataclass(frozen=True, slots=True)

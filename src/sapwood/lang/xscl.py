@@ -21,7 +21,7 @@ from sapwood.lang.escaping import NO_XML
 from sapwood.lang.flwor import is_flwor
 from sapwood.lang.holes import HoleCompiler, is_nodes, spoken_of
 from sapwood.lang.joining import BlockVariable, Join, default_template
-from sapwood.lang.lexer import NAME
+from sapwood.lang.names import NAME
 from sapwood.lang.pattern import Axis
 from sapwood.lang.transformation import Standing, Template
 from sapwood.lang.xscl_blocks import DECIDABLE

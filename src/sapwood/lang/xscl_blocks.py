@@ -38,7 +38,7 @@ DECIDABLE = (
     "joins take what a pattern can say: paths with / // @ and names, comparisons with constants, "
     "contains(), starts-with(), and, or, not()"
 )
-_STREAM = re.compile(rf"\s*({WORD})(?![\w.\-·])")
+_STREAM = re.compile(rf"\s*({WORD}){END}")
 _NOT = re.compile(rf"\s*not\s+(?!(?:join|followed|publish){END}){WORD}", re.IGNORECASE)
 COMPARATORS: dict[str, Comparator] = {op: op for op in FLIPPED}
 

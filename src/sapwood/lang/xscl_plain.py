@@ -36,7 +36,7 @@ _STEP = re.compile(rf"([./@]*)({WORD})")
 
 def plain_chain(text: str, start: int) -> Chain | None:
     """The chain at a place, as `read_chain` has it, if it is a plain one."""
-    return _Plain(text).read(start)
+    return _Plain(text).read(start) if text.isascii() else None
 
 
 class _Plain:

@@ -15,10 +15,11 @@ from sapwood.errors import QueryError
 from sapwood.lang import hints
 from sapwood.lang.flwor import is_flwor
 from sapwood.lang.lexer import Token, tokens_from
+from sapwood.lang.names import NAME_ENDS, NO_NAME_BEFORE
 
-WORD = r"[^\W\d](?:[\w.·]|-(?!>))*"
+WORD = r"(?![0-9.\-])(?:[A-Za-z0-9_.]|-(?!>)|[^\x00-\x7f])+"
 """a name; the arrow after one is not part of it"""
-END = r"(?![\w.\-·])"
+END = NAME_ENDS
 """of a word"""
 STREAMLESS = frozenset({"select", "from", "join", "followed", "publish", "as", "and", "or", "div", "mod"})
 """what no stream can be called, since it would be read as a word of the language"""
@@ -27,7 +28,7 @@ PRIME = "\U00010600"
 
 NO_VARIABLE = rf"(?!(?:and|or|div|mod|join|followed|publish){END})"
 _OTHER = rf"(?!(?:and|or|div|mod){END}){WORD}"
-_BEFORE = r"(?<![\w.\-·])"
+_BEFORE = NO_NAME_BEFORE
 
 # -- is it XSCL? -----------------------------------------------------------------------------------------
 
@@ -186,10 +187,10 @@ def _unit_hint(unit: str) -> str:
 _MARK = re.compile(
     rf"""
       "[^"]*" | {_BEFORE}'[^']*'
-    | (?P<prime>(?<=[\w.\-·])'+)
+    | (?P<prime>(?:(?<=[A-Za-z0-9_.\-])|(?<=[^\x00-\x7f]))'+)
     | (?P<arrow>->)\s*(?P<bound>{NO_VARIABLE}{WORD}'*)?
     | (?<=[\s\])])(?P<as>as)\s+(?P<named>{NO_VARIABLE}{WORD}'*)
-    | (?<![\w.\-·/@$:\[(,])(?P<operator>and|or){END}
+    | {_BEFORE}(?<![/@$:\[(,])(?P<operator>and|or){END}
     """,
     re.VERBOSE | re.IGNORECASE,
 )
