@@ -10,7 +10,9 @@ from lxml import etree
 
 NAMESPACES = {"p": "urn:p", "q": "urn:q"}
 _VALUES = ["1", "2", "3", "10", "1.0", " 2 ", "x", "xy", "yx", "", "-1", "abc", "NaN", "1e1"]
-_WEIGHTED_NAMES = [*["a"] * 8, *["b"] * 6, *["c"] * 2, "d", "p:a", "p:b", "q:a"]
+# Names with a combining vowel, a combining accent and an extender, which are characters of XML's own tables.
+_UNICODE_NAMES = ["กิ", "a\u0301", "a·b"]
+_WEIGHTED_NAMES = [*["a"] * 16, *["b"] * 12, *["c"] * 4, *["d", "p:a", "p:b", "q:a"] * 2, *_UNICODE_NAMES]
 _POSITIONS = ["1", "2", "3", "1.5", "last()", "last() - 1", "position() < 3", "position() >= 2"]
 _POSITIONS += ["position() = last()", "position() != 1", "last() > 1", "2 > position()"]
 _SELF_TESTS = ["self::a", "self::a or self::b", "self::*", "self::p:*", "local-name() = 'a'", "true()"]
@@ -82,7 +84,7 @@ def random_message(rng: random.Random, document: str) -> bytes:
 
 def random_query(rng: random.Random, native: bool = True) -> str:
     """A query in the language that is evaluated natively, or anywhere in XPath 1.0."""
-    if not native and rng.random() < 0.35:
+    if not native and rng.random() < 0.45:
         return _expression(rng)
     if rng.random() < 0.06:
         return f"{_path(rng, 2, native)} | {_path(rng, 2, native)}"
@@ -95,9 +97,19 @@ def _path(rng: random.Random, depth: int, native: bool) -> str:
         steps += rng.choice(
             ["/@x", "/@*", "/text()", "//text()", "//@y", "/@p:x", "/text()[2]", "/@x[.='1']"]
         )
+    if rng.random() < 0.05:
+        steps += _beyond_leaf(rng, depth, native)
     if not native and rng.random() < 0.2:
         steps += _slash(rng) + _rare_step(rng)
     return steps
+
+
+def _beyond_leaf(rng: random.Random, depth: int, native: bool) -> str:
+    """Steps to attributes or text, conditions on them, and steps that would go on from there."""
+    leaf = rng.choice(["/@x", "//@*", "/text()", "//text()"])
+    if rng.random() < 0.5:
+        leaf += f"[{_predicate(rng, depth - 1, native)}]"
+    return leaf + rng.choice(["", "", "//@x", "/@x", "//text()", "/a", "//*", "//a[@x]"])
 
 
 def _slash(rng: random.Random) -> str:
@@ -184,6 +196,10 @@ def _rare_predicate(rng: random.Random, depth: int) -> str:
     near = _relative(rng, 0, True)
     return rng.choice(
         [
+            _first_node_test(rng, _parenthesised(rng, near)),
+            _first_node_test(rng, f"{near}[{_rare_condition(rng)}]"),
+            f"{_parenthesised(rng, near)} {_compare(rng)} {_constant(rng)}",
+            _text_of_number(rng, a),
             f"{a} {_compare(rng)} {b}",
             f"{a} {_compare(rng)} {_computed(rng, b)}",
             f"{_computed(rng, a)} {_compare(rng)} {_constant(rng)}",
@@ -203,6 +219,61 @@ def _rare_predicate(rng: random.Random, depth: int) -> str:
             f"not(/{_name(rng)}) or {b}",
             f"boolean({a})",
             f"{a} | {b}",
+        ]
+    )
+
+
+def _rare_condition(rng: random.Random) -> str:
+    """A condition that has no pattern, so that it is left out of the necessary one."""
+    conditions = ["string-length(.) > 1", "position() mod 2 = 0", "position() + 1 = last()", "sum(@*) > 1"]
+    return rng.choice([*conditions, "not(../@x)", "@x = @y", "preceding-sibling::*", "count(*) = 0"])
+
+
+def _parenthesised(rng: random.Random, path: str) -> str:
+    """Conditions on a whole node-set, reached along any axis, and steps from it."""
+    inside = path
+    for _ in range(rng.choice([0, 1, 1, 2])):
+        inside += rng.choice([f"/{_rare_step(rng)}", f"//{_rare_step(rng)}", "/..", "//.", "//node()"])
+    if rng.random() < 0.2:
+        inside += f" | {path}/{_rare_step(rng)}"
+    whole = f"({inside})"
+    for _ in range(rng.choice([0, 1, 1, 2])):
+        kinds = [_rare_condition(rng), _predicate(rng, 0, True), _predicate(rng, 0, True)]
+        whole += f"[{rng.choice([*kinds, rng.choice(_POSITIONS)])}]"
+    if rng.random() < 0.1:
+        whole = f"({whole}/{_rare_step(rng)})[{_predicate(rng, 0, True)}]"
+    return whole + rng.choice(["", "", "", f"/{_name(rng)}", "//@x", f"/{_rare_step(rng)}"])
+
+
+def _first_node_test(rng: random.Random, nodes: str) -> str:
+    """A function that takes the first node of a set."""
+    wanted = rng.choice(["1", "2", "x", "y", "xy"])
+    return rng.choice(
+        [
+            f"contains({nodes}, '{wanted}')",
+            f"starts-with({nodes}, '{wanted}')",
+            f"contains(string({nodes}), '{wanted}')",
+            f"string({nodes}) = '{wanted}'",
+            f"normalize-space({nodes}) = '{wanted}'",
+            f"number({nodes}) = {rng.choice('123')}",
+            f"name({nodes}) = 'a'",
+        ]
+    )
+
+
+def _text_of_number(rng: random.Random, of: str) -> str:
+    """The text of a number, which is not empty even where there is no node."""
+    number = rng.choice([f"-{of}", f"number({of})", f"{of} + 1", f"floor({of})", f"sum({of})"])
+    return rng.choice(
+        [
+            f"contains(string({number}), 'NaN')",
+            f"starts-with({number}, 'N')",
+            f"contains({number}, '1')",
+            f"string({number}) = 'NaN'",
+            f"normalize-space({number}) = 'NaN'",
+            f"translate({number}, 'Na', '12') = 121",
+            f"string-length({number}) = 3",
+            f"boolean({number})",
         ]
     )
 
@@ -257,6 +328,13 @@ def _expression(rng: random.Random) -> str:
             f"{_computed(rng, path)}",
             f"not({_computed(rng, path)})",
             f"({path})[{rng.choice(['@x', *_POSITIONS])}]",
+            _parenthesised(rng, path),
+            _parenthesised(rng, rng.choice(["//a", "//b", "//*", "//@x", "//text()", "/a"])),
+            f"not({_parenthesised(rng, path)})",
+            f"{_parenthesised(rng, path)} {_compare(rng)} {_constant(rng)}",
+            _first_node_test(rng, _parenthesised(rng, path)),
+            _first_node_test(rng, f"{path}[{_rare_condition(rng)}]"),
+            _text_of_number(rng, path),
             f"({path} | {other})/{_name(rng)}",
             f"({path} | {other})[{rng.choice(_POSITIONS)}]",
             f"not({path}) or {other}",

@@ -6,6 +6,7 @@ the path in two, and all that is known of the nodes beyond the cut is that their
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -59,8 +60,17 @@ class NodeSet:
     beyond: NodeSet | None = None
     anywhere: bool = False  # nothing is known of the nodes
 
+    def at_end(self, change: Callable[[NodeSet], NodeSet]) -> NodeSet:
+        """The node-set with its own nodes changed: those beyond the last cut, not the way to it."""
+        if self.beyond is None:
+            return change(self)
+        return NodeSet(self.routes, self.beyond.at_end(change))
+
 
 ANYWHERE = NodeSet([Route(True)], anywhere=True)
+
+
+_ANY_DESCENDANT = plain_step(Axis.DESCENDANT, "*")
 
 
 class Conditions(Protocol):
@@ -136,12 +146,10 @@ class Walk:
     def _attributes(self, step: ast.Step, test: str, routes: list[Route], deep: bool) -> list[Route]:
         kept = self._conditions.step_predicates(step, positions=False)
         move = Step(Axis.ATTRIBUTE, test, kept)
-        starts = self._with_descendants(routes, Step(Axis.DESCENDANT, "*")) if deep else routes
-        return [
-            route.then(move)
-            for route in starts
-            if not route.at_leaf and (route.steps or not self._is_document(route))
-        ]
+        owners = [route for route in routes if not route.at_leaf]
+        if deep:
+            owners = [further for route in owners for further in (route, route.then(_ANY_DESCENDANT))]
+        return [route.then(move) for route in owners if route.steps or not self._is_document(route)]
 
     def _self(self, step: ast.Step, routes: list[Route], deep: bool) -> list[Route]:
         kept = self._conditions.step_predicates(step, positions=False)
@@ -157,9 +165,6 @@ class Walk:
             return staying
         move = Step(Axis.DESCENDANT, step.test, kept)
         return [*staying, *(route.then(move) for route in routes if not route.at_leaf)]
-
-    def _with_descendants(self, routes: list[Route], move: Step) -> list[Route]:
-        return [further for route in routes for further in (route, route.then(move))]
 
     def _is_document(self, route: Route) -> bool:
         return route.absolute or self._at_document

@@ -101,7 +101,7 @@ class Translator:
         if ast.type_of(expr) == "node-set":
             return self.existence(self.nodes(expr))
         self.weaken(expr, "arithmetic")
-        return self._operands_exist(expr)
+        return self._needed_for_number(expr)
 
     def _call(self, call: ast.Call) -> Condition:
         match call.name:
@@ -191,8 +191,8 @@ class Translator:
         if "boolean" in types or op == "!=":
             return TRUE
         if op != "=" or "number" in types or _is_nodes(side):
-            return self._operands_exist(side)
-        return self._operands_exist(side) if isinstance(other, ast.Text) and other.value else TRUE
+            return self._needed_for_number(side)
+        return self._needed_for_text(side) if isinstance(other, ast.Text) and other.value else TRUE
 
     def _against_constant(
         self, expr: ast.Binary, op: str, left: ast.Expr, right: ast.Expr, value: str | float
@@ -253,15 +253,19 @@ class Translator:
                 call, subject if _is_nodes(subject) else None, Test(call.name, wanted.value)
             )
         self.weaken(call, f"{call.name}() of computed strings")
-        return self._operands_exist(subject) if isinstance(wanted, ast.Text) else TRUE
+        return self._needed_for_text(subject) if isinstance(wanted, ast.Text) else TRUE
 
     def _first_node(self, expr: ast.Expr, subject: ast.Expr | None, test: Test) -> Condition:
-        """A node-set as a string is its first node's; `None` is the context node."""
+        """A node-set as a string is its first node's; `None` is the context node.
+
+        Of a weakened node-set, which may hold further nodes, any may be the first of those really meant.
+        """
+        weakened = len(self.reasons)
         nodes = self.nodes(subject) if subject is not None else NodeSet([Route(False)])
-        if nodes.beyond is None and len(nodes.routes) == 1:
+        if len(nodes.routes) == 1 and len(self.reasons) == weakened:
             route = nodes.routes[0]
             return self._relative(route.holds(test, first=not at_most_one(Path(route.steps))), nodes)
-        if nodes.beyond is None:
+        if len(self.reasons) == weakened:
             self.weaken(expr, "the first node of a union")
         return self._any(nodes, lambda route: route.holds(test))
 
@@ -278,8 +282,8 @@ class Translator:
         self.weaken(expr, "arithmetic on positions")
         return TRUE
 
-    def _operands_exist(self, expr: ast.Expr) -> Condition:
-        """What must exist for `expr` not to be NaN as a number, nor empty as a string."""
+    def _needed_for_number(self, expr: ast.Expr) -> Condition:
+        """What must exist for `number(expr)` not to be NaN."""
         needed: list[Condition] = []
         parts = [expr]
         while parts:  # a loop, because chains may be thousands long
@@ -288,11 +292,23 @@ class Translator:
                     parts += (left, right)
                 case ast.Negate(operand=operand):
                     parts.append(operand)
-                case ast.Call(name="number" | "string" | "normalize-space" | "translate", args=(first, *_)):
-                    parts.append(first)
-                case part if _is_nodes(part):
-                    needed.append(self.boolean(part))
+                case ast.Call(name="number" | "floor" | "ceiling" | "round", args=(operand, *_)):
+                    parts.append(operand)
+                case ast.Call(name="string" | "normalize-space", args=(operand,)):
+                    parts.append(operand)  # which converts as its string does: NaN to 'NaN' and back
+                case part:
+                    needed.append(self._needed_for_text(part))
         return all_of(needed)
+
+    def _needed_for_text(self, expr: ast.Expr) -> Condition:
+        """What must exist for `string(expr)` not to be empty; of a number it never is, not even of NaN."""
+        while (
+            isinstance(expr, ast.Call)
+            and expr.args
+            and expr.name in ("string", "normalize-space", "translate")
+        ):
+            expr = expr.args[0]
+        return self.boolean(expr) if _is_nodes(expr) else TRUE
 
     # -- node-sets -------------------------------------------------------------------------------------
 
@@ -304,13 +320,17 @@ class Translator:
             case ast.LocationPath():
                 return self._path(expr)
             case ast.Filtered(base=base, predicates=conditions):
-                nodes = self.nodes(base)
-                on_leaves = any(route.at_leaf or not route.steps for route in nodes.routes)
-                kept = self._predicates(conditions, False, on_leaves)
-                return NodeSet([filtered(route, kept) for route in nodes.routes], nodes.beyond)
+                return self.nodes(base).at_end(lambda nodes: self._filtered(nodes, conditions))
         unknown = isinstance(expr, ast.Variable)
         self.weaken(expr, "a variable in a predicate" if unknown else "id() needs the types a DTD declares")
         return NodeSet([Route(True)], ANYWHERE)
+
+    def _filtered(self, nodes: NodeSet, conditions: tuple[ast.Expr, ...]) -> NodeSet:
+        on_leaves = nodes.anywhere or any(route.at_leaf or not route.steps for route in nodes.routes)
+        kept = self._predicates(conditions, False, on_leaves)
+        if nodes.anywhere:
+            return nodes
+        return NodeSet([filtered(route, kept) for route in nodes.routes])
 
     def _union(self, expr: ast.Binary) -> NodeSet:
         with self._without_hoisting():
@@ -326,11 +346,11 @@ class Translator:
         start = self.nodes(path.base) if path.base is not None else NodeSet([Route(path.absolute)])
         at_document = path.absolute or not self._in_predicate
         walk = Walk(self, at_document, self._on_leaves and not path.absolute and path.base is None)
-        if start.beyond is None:
-            return walk.over(path.steps, start.routes)
-        if start.beyond.anywhere:
-            return NodeSet(start.routes, walk.from_anywhere(path.steps))
-        return NodeSet(start.routes, walk.over(path.steps, start.beyond.routes))
+        return start.at_end(
+            lambda nodes: (
+                walk.from_anywhere(path.steps) if nodes.anywhere else walk.over(path.steps, nodes.routes)
+            )
+        )
 
     def _predicates(
         self, conditions: tuple[ast.Expr, ...], positions: bool, on_leaves: bool
