@@ -1,4 +1,4 @@
-"""Numbers compare as IEEE 754 has them: Saxon decides, since libxml2 rounds long numbers in steps of its own."""
+"""Numbers compare as IEEE 754 has them: Saxon decides, since libxml2 rounds long numbers in its own way."""
 
 from __future__ import annotations
 

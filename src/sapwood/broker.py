@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from operator import itemgetter
 from time import time as clock
 from types import TracebackType
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +27,7 @@ from sapwood.engine.matcher import Matcher, Source
 from sapwood.engine.matches import Matches
 from sapwood.engine.pack import pack, unpack
 from sapwood.engine.reader import Message
+from sapwood.engine.synchronization import synchronized
 from sapwood.errors import LateMessage, MessageError
 from sapwood.join.explain import JoinExplanation
 from sapwood.join.meetings import Meeting, Meetings
@@ -60,7 +63,7 @@ class Broker:
     XSCL queries that join them with earlier ones.
 
     Subscriptions may come and go between messages at any time; a join sees only messages that come after it.
-    Not for use by several threads at once.
+    Several threads may use one broker: their calls take turns.
     """
 
     def __init__(
@@ -99,22 +102,31 @@ class Broker:
         broker._joins = Joins(matcher.index, 0, Tuning())
         return broker
 
+    @property
+    def lock(self) -> AbstractContextManager[Any]:
+        """The lock under which calls take turns: that of the filters."""
+        return self._matcher.lock
+
     # -- subscriptions ---------------------------------------------------------------------------------
 
+    @synchronized
     def declare(self, namespaces: Mapping[str, str]) -> None:
         """Declares further prefixes for queries to come; ValueError for one that is bound already."""
         self._matcher.declare(namespaces)
 
+    @synchronized
     def time_from(self, stream: str, path: str) -> None:
         """Lets messages of a stream say when they happened, unless the publisher does: where the path leads,
         as ISO 8601 or in seconds since the epoch. Without it, they happen when they are published."""
         self._time_paths[stream] = TimePath(path, self._matcher.namespaces)
 
+    @synchronized
     def time_of(self, message: Source, stream: str) -> float:
         """When a message says that it happened; MessageError if it does not, KeyError without `time_from`."""
         path = self._time_paths[stream]
         return path.read(Evaluator(self._matcher.index.read(Message(message), all=True)))
 
+    @synchronized
     def subscribe(self, id: Hashable, query: str) -> None:
         """Subscribes `id` to a filter, a transformation or a join; QueryError says why it is none."""
         if id in self:
@@ -159,8 +171,13 @@ class Broker:
         What cannot be subscribed is told to `on_error`, and the rest go in; without it, the error is raised
         with a note that names the subscription, and those before it stay.
         """
-        add_all(pairs, self.subscribe, on_error, self._matcher.index.machine)
+        add_all(pairs, self.subscribe, on_error, self._forget_places)
 
+    @synchronized
+    def _forget_places(self) -> None:
+        self._matcher.index.machine.forget()
+
+    @synchronized
     def unsubscribe(self, id: Hashable) -> None:
         """Ends a subscription; KeyError if there is none."""
         if id in self._making:
@@ -168,6 +185,7 @@ class Broker:
         else:
             self._matcher.remove(id)
 
+    @synchronized
     def replace(self, id: Hashable, query: str) -> None:
         """Changes the query of a subscription, which keeps its place in the order."""
         number = self._number(id)
@@ -182,6 +200,7 @@ class Broker:
             self._matcher.add_numbered(id, query, number)
             self._withdraw(id)
 
+    @synchronized
     def query(self, id: Hashable) -> str:
         """The query that `id` is subscribed to."""
         making = self._making.get(id)
@@ -212,18 +231,22 @@ class Broker:
         making = self._making.get(id)
         return making.number if making is not None else self._matcher.number(id)
 
+    @synchronized
     def numbered(self) -> tuple[list[Hashable], NDArray[np.int64]]:
         """All ids, in any order, and the numbers by which an `Answer` calls them."""
         ids, numbers = self._matcher.numbered()
         making = np.fromiter(self._by_number, np.int64, len(self._by_number))
         return [*ids, *self._by_number.values()], np.concatenate((numbers, making))
 
+    @synchronized
     def __contains__(self, id: Hashable) -> bool:
         return id in self._making or id in self._matcher
 
+    @synchronized
     def __len__(self) -> int:
         return len(self._making) + len(self._matcher)
 
+    @synchronized
     def __iter__(self) -> Iterator[Hashable]:
         """The ids, in the order subscribed."""
         return iter(sorted([*self._matcher, *self._making], key=self._number))
@@ -239,17 +262,20 @@ class Broker:
         return self._joins
 
     @property
+    @synchronized
     def transformations(self) -> int:
         """How many subscriptions are transformations."""
         return sum(map(len, self._numbers_of.values()))
 
     @property
+    @synchronized
     def joins(self) -> int:
         """How many subscriptions are joins."""
         return sum(map(len, self._numbers_joining.values()))
 
     # -- messages --------------------------------------------------------------------------------------
 
+    @synchronized
     def publish(
         self, message: Source, id: Hashable = None, *, stream: str = "", time: Moment | None = None
     ) -> list[Delivery]:
@@ -346,11 +372,13 @@ class Broker:
             for message in meeting.made:
                 yield Published(stream, id, meeting.entry.number, message, meeting.time)
 
+    @synchronized
     def answer(
         self, message: Source, id: Hashable = None, *, stream: str = "", time: Moment | None = None
     ) -> Answer:
         """The filters that a message matches, what transformations make of it and what it meets in joins, in
-        no order and as lazy as can be: for those who pass on many at once. Nothing is published on.
+        no order and as lazy as can be: for those who pass on many at once. Nothing is published on. What it
+        meets is to be read before the next call, and by one thread.
 
         LateMessage if it is too late for joins.
         """
@@ -408,6 +436,7 @@ class Broker:
 
     # -- for those who keep messages themselves --------------------------------------------------------
 
+    @synchronized
     def answer_alone(self, message: Source) -> Answer:
         """What a message is to filters and transformations; joins take no notice of it."""
         source = Message(message)
@@ -419,10 +448,12 @@ class Broker:
 
     # --------------------------------------------------------------------------------------------------
 
+    @synchronized
     def state(self) -> State:
         """What joins keep of messages, in all and for each template."""
         return self._joins.state()
 
+    @synchronized
     def take_costs(self) -> dict[Hashable, float]:
         """Seconds spent on each subscription that is evaluated on its own, since this was last asked."""
         costs = self._matcher.index.costs
@@ -439,6 +470,7 @@ class Broker:
 
     # -- explanations ----------------------------------------------------------------------------------
 
+    @synchronized
     def explain(self, id: Hashable) -> Explanation | PlanExplanation | JoinExplanation:
         """How a subscription is evaluated: what it is found by, its plan, what is shared and what removed."""
         making = self._making.get(id)
@@ -465,6 +497,7 @@ class Broker:
         """
         return unpack(data, Broker)
 
+    @synchronized
     def __getstate__(self) -> dict[str, object]:
         """Without the DTD, which only explains."""
         if not isinstance(self._network, Network):
@@ -474,6 +507,7 @@ class Broker:
 
     # -- the end ---------------------------------------------------------------------------------------
 
+    @synchronized
     def close(self) -> None:
         """Ends the thread that evaluates with lxml, if there is one."""
         self._matcher.close()

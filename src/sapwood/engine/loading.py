@@ -6,8 +6,6 @@ import gc
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
 
-from sapwood.engine.machine import Machine
-
 _MANY = 1_000
 """From so many new queries at once, making all places anew is cheaper than spreading each query to them."""
 
@@ -36,9 +34,9 @@ def add_all(
     pairs: Iterable[tuple[Hashable, str]],
     add: Callable[[Hashable, str], None],
     on_error: OnError | None,
-    machine: Machine,
+    forget: Callable[[], None],
 ) -> None:
-    """Adds queries in order.
+    """Adds queries in order; `forget` drops what was worked out for queries before.
 
     What cannot be added is told to `on_error`, and the rest go in; without it, the error is raised with a
     note that names the subscription, and those before it stay.
@@ -48,7 +46,7 @@ def add_all(
         for id, query in pairs:
             done += 1
             if done == _MANY:
-                machine.forget()
+                forget()
             try:
                 add(id, query)
             except ValueError as error:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
+from threading import RLock
 from types import TracebackType
 from typing import Any
 from weakref import WeakSet
@@ -21,6 +23,7 @@ from sapwood.engine.pack import pack, unpack
 from sapwood.engine.reader import Message
 from sapwood.engine.rows import Rows
 from sapwood.engine.select import Selection
+from sapwood.engine.synchronization import synchronized
 from sapwood.engine.values import Ints
 from sapwood.engine.why import Why, why
 from sapwood.lang.namespaces import declare
@@ -42,7 +45,8 @@ class _Subscription:
 class Matcher:
     """Matches messages against all subscriptions at once.
 
-    Subscriptions may come and go between messages at any time. Not for use by several threads at once.
+    Subscriptions may come and go between messages at any time. Several threads may use one matcher: their
+    calls take turns.
     """
 
     def __init__(
@@ -51,6 +55,7 @@ class Matcher:
         limits: Limits | None = None,
         tuning: Tuning | None = None,
     ) -> None:
+        self.lock: AbstractContextManager[Any] = RLock()
         self._namespaces: dict[str, str] = {}
         self.declare(namespaces or {})
         self._limits = limits or Limits()
@@ -76,10 +81,12 @@ class Matcher:
 
     # -- subscriptions ---------------------------------------------------------------------------------
 
+    @synchronized
     def declare(self, namespaces: Mapping[str, str]) -> None:
         """Declares further prefixes for queries to come; ValueError for one that is bound already."""
         declare(self._namespaces, namespaces)
 
+    @synchronized
     def add(self, id: Hashable, query: str) -> None:
         """Subscribes `id` to a query. QueryError says where and why a query is not XPath 1.0."""
         if id in self._subscriptions:
@@ -88,6 +95,7 @@ class Matcher:
         self.freeze_unread()
         self._enrol(id, compiled, self.new_number())
 
+    @synchronized
     def add_numbered(self, id: Hashable, query: str, number: int) -> None:
         """Subscribes `id` with a number that `new_number` gave before, so with a place in the order."""
         compiled = compile_query(query, self._namespaces)
@@ -104,14 +112,20 @@ class Matcher:
         What cannot be subscribed is told to `on_error`, and the rest go in; without it, the error is raised
         with a note that names the subscription, and those before it stay.
         """
-        add_all(pairs, self.add, on_error, self._index.machine)
+        add_all(pairs, self.add, on_error, self._forget_places)
 
+    @synchronized
+    def _forget_places(self) -> None:
+        self._index.machine.forget()
+
+    @synchronized
     def remove(self, id: Hashable) -> None:
         """Ends a subscription; KeyError if there is none."""
         subscription = self._subscriptions[id]
         self.freeze_unread()
         self._withdraw(subscription)
 
+    @synchronized
     def replace(self, id: Hashable, query: str) -> None:
         """Changes the query of a subscription, which keeps its place in the order."""
         subscription = self._subscriptions[id]
@@ -120,30 +134,36 @@ class Matcher:
         self._withdraw(subscription)
         self._enrol(id, compiled, subscription.number)
 
+    @synchronized
     def query(self, id: Hashable) -> str:
         """The query that `id` is subscribed to."""
         return self._subscriptions[id].text
 
+    @synchronized
     def number(self, id: Hashable) -> int:
         """The number by which `Matches.numbers` calls a subscription: they ascend in the order added."""
         return self._subscriptions[id].number
 
+    @synchronized
     def new_number(self) -> int:
         """The next number, for a subscription here or of whoever shares the index."""
         self._next_number += 1
         return self._next_number - 1
 
+    @synchronized
     def numbered(self) -> tuple[list[Hashable], NDArray[np.int64]]:
         """All ids, in any order, and their numbers."""
         numbers = np.fromiter(self._by_number, np.int64, len(self._by_number))
         return list(self._by_number.values()), numbers
 
+    @synchronized
     def __contains__(self, id: Hashable) -> bool:
         return id in self._subscriptions
 
     def __len__(self) -> int:
         return len(self._subscriptions)
 
+    @synchronized
     def __iter__(self) -> Iterator[Hashable]:
         """The ids, in the order added."""
         return iter(sorted(self._subscriptions, key=self.number))
@@ -169,6 +189,7 @@ class Matcher:
             del self._slot_of[self._key_of.pop(slot)]
             self._index.remove(slot)
 
+    @synchronized
     def freeze_unread(self) -> None:
         """Matches that nobody has read yet refer to slots, whose meaning is about to change."""
         if self._unread:
@@ -178,11 +199,13 @@ class Matcher:
 
     # -- messages --------------------------------------------------------------------------------------
 
+    @synchronized
     def match(self, message: Source) -> Matches:
         """The subscriptions that a message matches; MessageError says where and why it is refused."""
         found = self._index.find(Message(message))
         return self.matches(found.places, found.slots)
 
+    @synchronized
     def matches(self, places: set[Place] | None, slots: Ints) -> Matches:
         """The subscriptions of slots that were found; what they are stays so when others come and go."""
         matches = Matches(self, places, slots)
@@ -194,6 +217,7 @@ class Matcher:
         for message in messages:
             yield self.match(message)
 
+    @synchronized
     def select(self, message: Source) -> dict[Hashable, list[Node]]:
         """For each subscription that the message matches, the nodes its query selects, in document order."""
         source = Message(message)
@@ -215,12 +239,14 @@ class Matcher:
 
     # -- explanations ----------------------------------------------------------------------------------
 
+    @synchronized
     def explain(self, id: Hashable) -> Explanation:
         """How a subscription is evaluated: pattern, paths, what is shared, what is refined and why."""
         slot = self._subscriptions[id].slot
         query = self._index.query(slot)
         return explain(query, self._index.plan(query), int(self._numbers_of.lengths[slot]))
 
+    @synchronized
     def why(self, id: Hashable, message: Source) -> Why:
         """Why a message matches a subscription, step by step and node by node, or how far it gets."""
         slot = self._subscriptions[id].slot
@@ -232,6 +258,7 @@ class Matcher:
         nodes = selection.by_xpath({slot: query})[slot] if refined else []
         return why(query, matched, selection, nodes)
 
+    @synchronized
     def take_costs(self) -> dict[Hashable, float]:
         """Seconds spent on each subscription that is decided on its own, since this was last asked.
 
@@ -292,6 +319,7 @@ class Matcher:
         """The matcher that was saved to a file; see `unpack`."""
         return Matcher.unpack(Path(path).read_bytes())
 
+    @synchronized
     def __getstate__(self) -> dict[str, Any]:
         self.freeze_unread()
         subscriptions = list(self._subscriptions.values())
@@ -301,10 +329,12 @@ class Matcher:
             [s.number for s in subscriptions],
             [s.slot for s in subscriptions],
         )
-        return self.__dict__ | {"_subscriptions": (*columns, texts), "_by_number": None, "_unread": None}
+        shapes = {"_subscriptions": (*columns, texts), "_by_number": None, "_unread": None, "lock": None}
+        return self.__dict__ | shapes
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
+        self.lock = RLock()
         ids, numbers, slots, texts = state["_subscriptions"]
         text = self._index.text
         self._subscriptions = {
@@ -316,6 +346,7 @@ class Matcher:
 
     # -- the end ---------------------------------------------------------------------------------------
 
+    @synchronized
     def close(self) -> None:
         """Ends the thread that refines queries, if there is one."""
         self._index.close()

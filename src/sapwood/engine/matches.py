@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sapwood.engine.machine import Place
+from sapwood.engine.synchronization import synchronized
 from sapwood.engine.values import Ints
 
 
 class Subscribers(Protocol):
     """Who stands behind the slots; the matcher's side of `Matches`."""
 
+    @property
+    def lock(self) -> AbstractContextManager[Any]: ...
     def slots_of(self, places: set[Place]) -> Ints: ...
     def count(self, slots: Ints) -> int: ...
     def numbers(self, slots: Ints) -> NDArray[np.int64]: ...
@@ -39,12 +43,17 @@ class Matches:
         self._slots = slots
         self._numbers: tuple[NDArray[np.int64], Sequence[Hashable]] | None = None
 
+    @property
+    def lock(self) -> AbstractContextManager[Any]:
+        return self._subscribers.lock
+
     def _read(self) -> Ints:
         if self._places is not None:
             self._slots = self._subscribers.slots_of(self._places)
             self._places = None
         return self._slots
 
+    @synchronized
     def freeze(self) -> None:
         """Lists everything now, because the subscriptions are about to change."""
         if self._numbers is None:
@@ -52,6 +61,7 @@ class Matches:
             self._numbers = numbers, self._subscribers.ids(numbers)
 
     @property
+    @synchronized
     def numbers(self) -> NDArray[np.int64]:
         """The subscriptions' numbers (see `Matcher.number`), ascending."""
         if self._numbers is not None:
@@ -59,21 +69,25 @@ class Matches:
         return self._subscribers.numbers(self._read())
 
     @property
+    @synchronized
     def unordered(self) -> NDArray[np.int64]:
         """The same numbers in any order, which takes less time."""
         if self._numbers is not None:
             return self._numbers[0]
         return self._subscribers.unordered(self._read())
 
+    @synchronized
     def __len__(self) -> int:
         return len(self._numbers[0]) if self._numbers is not None else self._subscribers.count(self._read())
 
     def __bool__(self) -> bool:
         return len(self) > 0
 
+    @synchronized
     def __iter__(self) -> Iterator[Hashable]:
         return iter(self._numbers[1] if self._numbers is not None else self._subscribers.ids(self.numbers))
 
+    @synchronized
     def __contains__(self, id: Hashable) -> bool:
         if self._numbers is not None:
             return id in self._numbers[1]

@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from enum import Enum
 from functools import lru_cache
+from threading import RLock
 from typing import Any, ClassVar, TypeVar
 from weakref import WeakValueDictionary
 
@@ -36,6 +37,9 @@ class Axis(Enum):
     ATTRIBUTE = "/@"
 
 
+_INTERNING = RLock()
+
+
 class Interned:
     """Construction returns the one object with these parts."""
 
@@ -47,12 +51,16 @@ class Interned:
     def _intern(cls: type[T], *parts: object) -> T:
         key = (cls, *parts)
         found: T | None = Interned._table.get(key)
-        if found is None:
-            found = object.__new__(cls)
-            for name, part in zip(cls._fields, parts, strict=True):
-                object.__setattr__(found, name, part)
-            Interned._table[key] = found
-        return found
+        return found if found is not None else cls._made(key, parts)
+
+    @classmethod
+    def _made(cls: type[T], key: tuple[object, ...], parts: tuple[object, ...]) -> T:
+        made = object.__new__(cls)
+        for name, part in zip(cls._fields, parts, strict=True):
+            object.__setattr__(made, name, part)
+        with _INTERNING:  # another thread may have made it meanwhile
+            kept: T = Interned._table.setdefault(key, made)
+        return kept
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"{type(self).__name__} is immutable")
