@@ -6,12 +6,13 @@ READY := $(VENV)/.ready
 
 JAVA := $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,java)
 
-.PHONY: help java setup demo test test-full lint format bench clean
+.PHONY: help java setup demo test test-full fuzz lint format bench clean
 
 help:
 	@echo "make demo    a whole pipeline on Spark: made-up news for 10,000 subscriptions, and a report (needs Java 17)"
 	@echo "make test    lint, types, import layers and all tests"
-	@echo "make test-full   the same, with the longest tests at full size"
+	@echo "make test-full   the same with the longest tests at full size, and two million answers from fresh seeds"
+	@echo "make fuzz    random queries and messages from fresh seeds against the oracles (FUZZ_SECONDS=300)"
 	@echo "make bench   the filtering experiments (NITF=folder for the published workloads)"
 	@echo "make lint | format | setup | clean"
 
@@ -50,7 +51,13 @@ test: java lint
 	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder --durations 10
 
 test-full: export SAPWOOD_TESTS = full
-test-full: test
+test-full: test fuzz
+	$(BIN)/python -m tests.fuzz match --answers 2000000
+
+FUZZ_SECONDS ?= 300
+
+fuzz: setup
+	$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS)
 
 bench: setup
 	$(BIN)/sapwood bench filter $(if $(NITF),--nitf $(NITF))

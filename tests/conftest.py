@@ -1,10 +1,17 @@
-"""What holds for all tests."""
+"""What holds for all tests.
+
+A run gives the same verdict twice: hypothesis draws from fixed seeds. `make fuzz` explores with fresh ones.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("fixed", derandomize=True, database=None, print_blob=True)
+settings.load_profile("fixed")
 
 _QUICK_JAVA = [
     # quick to start, and never gets fast

@@ -72,11 +72,16 @@ def random_message(rng: random.Random, document: str) -> bytes:
         document = document.replace("&amp;", rng.choice(["&e;", "&f;"]))
     around = ["", "<!-- around -->", "<?pi around?>"]
     message = rng.choice(around) + doctype + rng.choice(around) + document + rng.choice(around)
-    encoding = rng.choice(["utf-8", "utf-8", "utf-16", "utf-8-sig", "iso-8859-1"])
+    encodings = ["utf-8", "utf-8", "utf-16", "utf-8-sig"]
+    encoding = rng.choice([*encodings, "iso-8859-1"] if _is_latin(message) else encodings)
     declared = {"utf-16": "UTF-16", "iso-8859-1": "ISO-8859-1"}.get(encoding)
     if declared is not None:
         message = f'<?xml version="1.0" encoding="{declared}"?>{message}'
     return message.encode(encoding)
+
+
+def _is_latin(text: str) -> bool:
+    return max(text, default="") <= "\xff"
 
 
 # -- queries -------------------------------------------------------------------------------------------

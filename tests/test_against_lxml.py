@@ -54,12 +54,12 @@ def test_match_and_select_answer_as_lxml_does(native: bool) -> None:
         queries = [oracle.random_query(rng, native) for _ in range(QUERIES)]
         documents = [oracle.random_document(rng) for _ in range(DOCUMENTS)]
         trees = [oracle.parse(document) for document in documents]
-        wanted = [[_answer(tree, query) for query in queries] for tree in trees]
+        wanted = [[answer_of(tree, query) for query in queries] for tree in trees]
         for name, tuning in TUNINGS.items():
             with Matcher(oracle.NAMESPACES, tuning=tuning) as matcher:
                 matcher.add_many(enumerate(queries))
                 for document, answers in zip(documents, wanted, strict=True):
-                    _compare(matcher, name, document, queries, answers, tallies[name])
+                    compare_answers(matcher, name, document, queries, answers, tallies[name])
 
     compare()
     for tally in tallies.values():
@@ -83,8 +83,8 @@ def test_a_crowd_of_queries_in_one_matcher(native: bool) -> None:
             for _ in range(5):
                 document = oracle.random_document(rng, depth=8, budget=80)
                 tree = oracle.parse(document)
-                answers = [_answer(tree, query) for query in queries]
-                _compare(matcher, "everything on", document, queries, answers, tally)
+                answers = [answer_of(tree, query) for query in queries]
+                compare_answers(matcher, "everything on", document, queries, answers, tally)
 
     compare()
     assert tally.answers >= FEWEST_ANSWERS
@@ -112,8 +112,8 @@ def test_messages_with_prologs_doctypes_and_encodings(native: bool) -> None:
             for _ in range(5):
                 message = oracle.random_message(rng, oracle.random_document(rng, budget=20))
                 tree = oracle.parse(message, defaults=True)
-                answers = [_answer(tree, query) for query in queries]
-                _compare(matcher, "everything on", message, queries, answers, tally)
+                answers = [answer_of(tree, query) for query in queries]
+                compare_answers(matcher, "everything on", message, queries, answers, tally)
 
     compare()
     assert tally.answers >= 4_000
@@ -124,11 +124,11 @@ Answer = list[oracle.Described] | None
 """the nodes that lxml selects; None: the document does not match"""
 
 
-def _answer(tree: Any, query: str) -> Answer:
+def answer_of(tree: Any, query: str) -> Answer:
     return oracle.selected(tree, query) if oracle.matches(tree, query) else None
 
 
-def _compare(
+def compare_answers(
     matcher: Matcher,
     tuning: str,
     document: str | bytes,

@@ -17,7 +17,7 @@ KILLS = 2
 
 
 def test_a_process_that_is_killed_leaves_whole_transactions(tmp_path: Path) -> None:
-    rng = random.Random()
+    rng = random.Random(6)
     path = tmp_path / "tables"
     for _ in range(KILLS):
         seed, patience = rng.randrange(2**32), rng.uniform(0.05, 1.2)
