@@ -147,7 +147,7 @@ REFUSED = r"""
     1 1   = 1   1 == 1   1 =! 1   1 <> 1   1 && 1   1 || 1   !1   a and   and a b   or or   /a & /b   a eq b
     a ne b   1 to 3   a union b   a intersect b   a except b   a is b   a << b   a idiv b   if (a) then b
     for $x in a return $x   some $x in a satisfies $x   a instance of b   a castable as b   a treat as b
-    (1, 2)   ()   /a/element()   /a/item()   *:a   /a/*:b   /a/@*:b   a/b/string()   /a/b!c   a => b   [a]
+    (1, 2)   ()   /a/element()   /a/item()   *:*   /a/*: b   *:   a/b/string()   /a/b!c   a => b   [a]
     /[a]   //[a]   a[1]b   a{1}   {urn:x}a   a#b   a;b   a\b   a~b   `a`   a%b   ^a   a?   ‘a’   “a”
     ends-with('a', 'b')   matches('a', 'b')   lower-case('a')   exists(a)   empty(a)   max(a)   1.2.3
     /a²   /a→b   /.a.   /1a   a[position() = ]   /a[b and]   /a[or]]

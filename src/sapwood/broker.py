@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, deque
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -37,6 +37,7 @@ from sapwood.join.state import State
 from sapwood.join.times import Moment, TimePath, duration, seconds
 from sapwood.lang.flwor import is_flwor
 from sapwood.lang.fwr import compile_transformation
+from sapwood.lang.namespaces import Namespaces
 from sapwood.lang.xscl import compile_join, is_join
 from sapwood.transform.conditions import ElementGraph
 from sapwood.transform.explain import PlanExplanation, explain
@@ -68,7 +69,7 @@ class Broker:
 
     def __init__(
         self,
-        namespaces: Mapping[str, str] | None = None,
+        namespaces: Namespaces | None = None,
         limits: Limits | None = None,
         tuning: Tuning | None = None,
         dtd: ElementGraph | None = None,
@@ -110,8 +111,8 @@ class Broker:
     # -- subscriptions ---------------------------------------------------------------------------------
 
     @synchronized
-    def declare(self, namespaces: Mapping[str, str]) -> None:
-        """Declares further prefixes for queries to come; ValueError for one that is bound already."""
+    def declare(self, namespaces: Namespaces) -> None:
+        """Declares further prefixes for queries to come; see `Matcher.declare`."""
         self._matcher.declare(namespaces)
 
     @synchronized

@@ -125,7 +125,7 @@ REFUSED: list[tuple[Callable[[SubscriptionStore], object], str]] = [
     (lambda s: s.remove("a\0b"), "no subscription"),
     (lambda s: s.remove("\ud800"), "no subscription"),
     (lambda s: list(s.subscriptions("\ud800")), "surrogate"),
-    (lambda s: s.declare({"p": "urn:other"}), "'p' stands for 'urn:p' already"),
+    (lambda s: s.declare({"p": "urn:other"}), "'p' is bound to 'urn:p' already"),
     (lambda s: s.declare({"new": "urn:new", "p": "urn:other"}), "already"),
     (lambda s: s.declare({"": "urn:x"}), "cannot be a prefix"),
     (lambda s: s.declare({"a:b": "urn:x"}), "cannot be a prefix"),

@@ -20,11 +20,18 @@ from rich.progress import (
 )
 from rich.text import Text
 
+from sapwood.lang.namespaces import ANY, ANY_PREFIX
+
 errors = Console(stderr=True, highlight=False)
 
 NamespacesOption = Annotated[
     list[str] | None,
-    typer.Option("--namespace", "-n", metavar="PREFIX=URI", help="Declare a prefix for the queries."),
+    typer.Option(
+        "--namespace",
+        "-n",
+        metavar="PREFIX=URI",
+        help="Declare a prefix for the queries; 'any' lets names without a prefix match in any namespace.",
+    ),
 ]
 
 
@@ -40,8 +47,8 @@ def report(place: str, reason: str) -> None:
 
 
 def namespaces_of(declared: list[str] | None) -> dict[str, str]:
-    """What `--namespace PREFIX=URI` declares."""
-    pairs = [entry.partition("=") for entry in declared or []]
+    """What `--namespace PREFIX=URI` and `--namespace any` declare."""
+    pairs = [(f"{ANY_PREFIX}={ANY}" if entry == ANY else entry).partition("=") for entry in declared or []]
     for prefix, equals, uri in pairs:
         if not (prefix and equals and uri):
             fail(f"--namespace takes PREFIX=URI, not {prefix + equals + uri!r}")

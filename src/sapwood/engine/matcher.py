@@ -26,7 +26,7 @@ from sapwood.engine.select import Selection
 from sapwood.engine.synchronization import synchronized
 from sapwood.engine.values import Ints
 from sapwood.engine.why import Why, why
-from sapwood.lang.namespaces import declare
+from sapwood.lang.namespaces import Namespaces, declare
 from sapwood.lang.query import Query, compile_query
 
 Source = bytes | bytearray | memoryview | str
@@ -51,13 +51,13 @@ class Matcher:
 
     def __init__(
         self,
-        namespaces: Mapping[str, str] | None = None,
+        namespaces: Namespaces | None = None,
         limits: Limits | None = None,
         tuning: Tuning | None = None,
     ) -> None:
         self.lock: AbstractContextManager[Any] = RLock()
         self._namespaces: dict[str, str] = {}
-        self.declare(namespaces or {})
+        declare(self._namespaces, namespaces or {})
         self._limits = limits or Limits()
         self._tuning = tuning or Tuning()
         self._index = Index(self._limits, self._tuning, self._namespaces)
@@ -82,9 +82,12 @@ class Matcher:
     # -- subscriptions ---------------------------------------------------------------------------------
 
     @synchronized
-    def declare(self, namespaces: Mapping[str, str]) -> None:
-        """Declares further prefixes for queries to come; ValueError for one that is bound already."""
-        declare(self._namespaces, namespaces)
+    def declare(self, namespaces: Namespaces) -> None:
+        """Declares further prefixes for queries to come; ValueError for one that is bound already.
+
+        Whether names without a prefix match in any namespace has to be said before the first query.
+        """
+        declare(self._namespaces, namespaces, len(self._index))
 
     @synchronized
     def add(self, id: Hashable, query: str) -> None:

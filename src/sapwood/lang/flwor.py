@@ -24,8 +24,9 @@ from sapwood.lang import ast, hints
 from sapwood.lang.constructor import ConstructorReader, Tag
 from sapwood.lang.enclosed import FLWOR_START, Enclosed, ExpressionReader
 from sapwood.lang.escaping import NO_XML
-from sapwood.lang.lexer import tokens_from, unknown
+from sapwood.lang.lexer import is_name_test, tokens_from, unknown
 from sapwood.lang.names import NAME
+from sapwood.lang.rooted import by_local_name, is_in_any
 from sapwood.lang.transformation import Standing
 
 _KEYWORD = re.compile(rf"\s*({NAME})(?!:)")
@@ -74,7 +75,9 @@ class Flwor:
             pieces.append(self.text[before : token.start])
             before = token.end
             name = token.text[1:]
-            if token.kind == "name" and ":" in token.text:
+            if is_name_test(token, following) and is_in_any(token, part.namespaces):
+                pieces.append(by_local_name(token))
+            elif token.kind == "name" and ":" in token.text:
                 pieces.append(prefixes.written(token.text, part.namespaces))
             elif token.kind != "variable":
                 pieces.append(token.text)

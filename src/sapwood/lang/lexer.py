@@ -14,10 +14,10 @@ _TOKEN = re.compile(
     rf"""
       (?P<space>[ \t\r\n]+)
     | (?P<number>[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?|\.[0-9]+(?:[eE][+-]?[0-9]+)?)
-    | (?P<symbol>::|\.\.|//|!=|<=|>=|[()\[\]@,./|+\-=<>*])
     | (?P<literal>"[^"]*"|'[^']*')
     | (?P<variable>\$(?:{NAME}:)?{NAME})
-    | (?P<name>(?:{NAME}:(?!:))?(?:{NAME}|\*(?<=:\*)))
+    | (?P<name>{NAME}:(?:{NAME}|\*)|{NAME}|\*:{NAME})
+    | (?P<symbol>::|\.\.|//|!=|<=|>=|[()\[\]@,./|+\-=<>*])
     """,
     re.VERBOSE,
 )
@@ -93,9 +93,14 @@ def _end_of(match: re.Match[str] | None) -> int:
     text = match.group()
     if text.isascii() or match.lastgroup not in ("name", "variable"):
         return match.end()
-    sign = text.startswith("$")
+    sign = 1 if text.startswith("$") else 2 if text.startswith("*:") else 0
     length = qualified_name_length(text[sign:])
     return match.start() + (sign + length if length else 0)
+
+
+def is_name_test(token: Token, following: Token) -> bool:
+    """Whether a token names elements or attributes, rather than a function, a node type or an axis."""
+    return token.kind == "name" and following.text not in ("(", "::")
 
 
 def _classified(match: re.Match[str], end: int, before: list[Token]) -> Token:

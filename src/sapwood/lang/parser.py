@@ -27,6 +27,8 @@ from sapwood.lang.ast import (
 )
 from sapwood.lang.lexer import Token, tokenize, tokens_from
 from sapwood.lang.names import ASCII_NAME, NAME_ENDS
+from sapwood.lang.namespaces import ANY_PREFIX, bound_prefixes, match_in_any
+from sapwood.lang.pattern import ANY_NAMESPACE
 
 # (fewest, most) arguments; None is any number.
 _ARITY: dict[str, tuple[int, int | None]] = {
@@ -61,7 +63,7 @@ def parse_inside(
 
     A variable stands for the expression it is mapped to.
     """
-    plain = _PLAIN.match(text, start)
+    plain = _PLAIN.match(text, start) if not match_in_any(namespaces) else None
     variable = variables.get(plain[1]) if plain is not None and plain[1] else None
     if plain is not None and (not plain[1] or (variable is not None and type_of(variable) == "node-set")):
         return _plain_path(plain, variable), plain.end()
@@ -375,11 +377,13 @@ class Parser:
 
     def _resolved(self, token: Token) -> str:
         prefix, colon, local = token.text.rpartition(":")
+        if prefix == ANY_PREFIX or (not colon and match_in_any(self._namespaces)):
+            return f"{ANY_NAMESPACE}}}{local}"
         if not colon:
             return local
         uri = self._namespaces.get(prefix) or (XML_NAMESPACE if prefix == "xml" else None)
         if uri is None:
-            known = ", ".join(sorted(self._namespaces)) or "none"
+            known = ", ".join(sorted(bound_prefixes(self._namespaces))) or "none"
             hint = f"declare it with namespaces={{{prefix!r}: '…'}} (declared: {known})"
             raise self._error(f"the prefix {prefix!r} is not declared", token.start, hint)
         return f"{uri}}}{local}"

@@ -11,8 +11,9 @@ from sapwood.errors import QueryError
 from sapwood.lang.ast import ExprType, type_of
 from sapwood.lang.flwor import is_flwor
 from sapwood.lang.names import ASCII_NAME
+from sapwood.lang.namespaces import bound_prefixes, match_in_any
 from sapwood.lang.parser import parse
-from sapwood.lang.pattern import Axis, Condition, Has, Path, all_of, plain_step, spelling
+from sapwood.lang.pattern import ANY_NAMESPACE, Axis, Condition, Has, Path, all_of, plain_step, spelling
 from sapwood.lang.rooted import rooted
 from sapwood.lang.translate import Reason, Translator
 from sapwood.lang.xscl import is_join
@@ -39,6 +40,8 @@ class Query:
     namespaces: Mapping[str, str] = field(default_factory=dict)
     rooted: str = ""
     """the text for lxml, if it has to decide: all paths absolute"""
+    plain: bool = False
+    """whether the text is the one way to write its path"""
 
     @property
     def exact(self) -> bool:
@@ -47,10 +50,10 @@ class Query:
     @property
     def key(self) -> str:
         """Equal for queries that select the same by construction."""
-        if _PLAIN.fullmatch(self.text):
-            return self.text  # which is how its path is spelt
+        if self.plain:
+            return self.text
         if not self.exact:
-            return f"xpath {sorted(self.namespaces.items())} {self.text}"
+            return f"xpath {sorted(self.namespaces.items())} {self.rooted or self.text}"
         if len(self.paths) == 1 and self.condition is Has(self.paths[0]):
             return spelling(self.paths[0])
         return (
@@ -60,9 +63,9 @@ class Query:
 
 def compile_query(text: str, namespaces: Mapping[str, str] | None = None) -> Query:
     """The query in the algebra; QueryError says where and why it is not XPath 1.0."""
+    namespaces = namespaces or {}
     if _PLAIN.fullmatch(text):
-        path = Path(tuple([plain_step(_AXES[slash], name) for slash, name in _PLAIN_STEP.findall(text)]))
-        return Query(text, "node-set", Has(path), (path,))
+        return _plain_query(text, match_in_any(namespaces))
     if is_flwor(text):
         hint = "a Matcher takes XPath 1.0 filters; a Broker takes both"
         raise QueryError("this is a for-where-return query, not a filter", text, 0, hint)
@@ -86,4 +89,14 @@ def compile_query(text: str, namespaces: Mapping[str, str] | None = None) -> Que
     reasons = tuple(translator.reasons)
     if not reasons:
         return Query(text, kind, condition, paths)
-    return Query(text, kind, condition, (), reasons, dict(namespaces or {}), rooted(text, expr))
+    return Query(
+        text, kind, condition, (), reasons, bound_prefixes(namespaces), rooted(text, expr, namespaces)
+    )
+
+
+def _plain_query(text: str, in_any_namespace: bool) -> Query:
+    steps = [(_AXES[slash], name) for slash, name in _PLAIN_STEP.findall(text)]
+    if in_any_namespace:
+        steps = [(axis, name if name == "*" else f"{ANY_NAMESPACE}}}{name}") for axis, name in steps]
+    path = Path(tuple([plain_step(axis, name) for axis, name in steps]))
+    return Query(text, "node-set", Has(path), (path,), plain=not in_any_namespace)

@@ -22,6 +22,7 @@ from sapwood.lang.flwor import is_flwor
 from sapwood.lang.holes import HoleCompiler, is_nodes, spoken_of
 from sapwood.lang.joining import BlockVariable, Join, default_template
 from sapwood.lang.names import NAME
+from sapwood.lang.namespaces import match_in_any
 from sapwood.lang.pattern import Axis
 from sapwood.lang.transformation import Standing, Template
 from sapwood.lang.xscl_blocks import DECIDABLE
@@ -76,7 +77,8 @@ class _Compiler:
 
     def compile(self) -> Join:
         constructor, start = self._head()
-        chain = plain_chain(self._text, start) or read_chain(self._text, start, self._namespaces)
+        plain = None if match_in_any(self._namespaces) else plain_chain(self._text, start)
+        chain = plain or read_chain(self._text, start, self._namespaces)
         publish = self._publish(chain)
         template: Template | None = None
         if constructor is not None:

@@ -16,6 +16,7 @@ from sapwood.engine.loading import OnError
 from sapwood.engine.matcher import Source
 from sapwood.engine.reader import Message
 from sapwood.errors import MessageError, TablesError
+from sapwood.lang.namespaces import Namespaces
 from sapwood.relational.batch import MatchedIds, TooMuch, answers, decide, match_rules
 from sapwood.relational.choosing import Choice
 from sapwood.relational.deciding import Decider
@@ -44,7 +45,7 @@ class RelationalMatcher:
     def __init__(
         self,
         tables: str | Path | None = None,
-        namespaces: Mapping[str, str] | None = None,
+        namespaces: Namespaces | None = None,
         limits: Limits | None = None,
         *,
         plan: Plan | str | None = None,
@@ -78,7 +79,7 @@ class RelationalMatcher:
         """The prefixes that queries may use."""
         return self.population.namespaces
 
-    def declare(self, namespaces: Mapping[str, str]) -> None:
+    def declare(self, namespaces: Namespaces) -> None:
         """Declares further prefixes for queries to come; ValueError for one that is bound already."""
         self.population.declare(namespaces)
 

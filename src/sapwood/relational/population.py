@@ -9,7 +9,7 @@ from dataclasses import asdict
 import pyarrow as pa
 
 from sapwood.engine.loading import OnError, collection_paused
-from sapwood.lang.namespaces import declare
+from sapwood.lang.namespaces import Namespaces, declare
 from sapwood.relational.choosing import Choice, choose, measured, measured_in
 from sapwood.relational.compiling import CompiledQuery, QueryCompiler
 from sapwood.relational.filing import Reach, reach_of
@@ -38,11 +38,12 @@ class Population:
         found: dict[str, str] = json.loads(self._tables.meta("namespaces") or "{}")
         return found
 
-    def declare(self, namespaces: Mapping[str, str]) -> None:
+    def declare(self, namespaces: Namespaces) -> None:
         """Declares further prefixes for queries to come; ValueError for one that is bound already."""
         with self._tables.lock:
             known = dict(self.namespaces)
-            declare(known, namespaces)
+            queries = self._tables.connect().value("SELECT count(*) FROM subscription")
+            declare(known, namespaces, int(queries))
             if known != self.namespaces:
                 with self._tables.changing():
                     self._tables.set_meta({"namespaces": json.dumps(known)})

@@ -21,6 +21,7 @@ from pyspark.sql.types import (
 
 from sapwood.broker import Broker
 from sapwood.engine import Limits, Matcher
+from sapwood.lang.namespaces import Namespaces
 from sapwood.spark.edition import Edition, Population
 from sapwood.spark.worker import MatchPartition
 
@@ -53,7 +54,7 @@ def match(
     subscriptions: Subscriptions,
     *,
     shape: Shape = "pairs",
-    namespaces: Mapping[str, str] | None = None,
+    namespaces: Namespaces | None = None,
     limits: Limits | None = None,
 ) -> DataFrame:
     """Which subscriptions each message matches, and what those that are transformations make of it.
@@ -111,7 +112,7 @@ def match_edition(messages: DataFrame, edition: Edition, profile: bool = False) 
 def edition_of(
     spark: SparkSession,
     subscriptions: Subscriptions,
-    namespaces: Mapping[str, str] | None,
+    namespaces: Namespaces | None,
     limits: Limits | None,
 ) -> Edition:
     """Subscriptions that stay as they are, compiled and on their way to the workers."""
@@ -151,9 +152,7 @@ def check_messages(messages: DataFrame) -> None:
             raise ValueError(f"messages must not have a column {name!r}, which the result has; rename it")
 
 
-def _compiled(
-    subscriptions: Subscriptions, namespaces: Mapping[str, str] | None, limits: Limits | None
-) -> Broker:
+def _compiled(subscriptions: Subscriptions, namespaces: Namespaces | None, limits: Limits | None) -> Broker:
     if isinstance(subscriptions, Matcher | Broker):
         if namespaces is not None or limits is not None:
             raise ValueError(f"a {type(subscriptions).__name__} has its namespaces and limits already")

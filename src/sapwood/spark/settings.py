@@ -23,6 +23,7 @@ from pydantic import (
 
 from sapwood.engine import Limits
 from sapwood.errors import QueryError, SapwoodError
+from sapwood.lang.namespaces import prefixes_of
 from sapwood.lang.xscl_text import window
 from sapwood.records import RecordScanner
 from sapwood.spark.matching import Shape
@@ -139,8 +140,8 @@ class SubscriptionSettings(_Table):
     """a subscription store: an SQLite file or a database URL; changes take effect while a stream runs"""
     file: str | None = None
     """a file of queries, which stay as they are"""
-    namespaces: dict[str, str] = {}
-    """prefixes, for a file; a store has its own"""
+    namespaces: Annotated[dict[str, str], BeforeValidator(prefixes_of)] = {}
+    """prefixes, or "any", for a file; a store has its own"""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

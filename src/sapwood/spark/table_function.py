@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.functions import arrow_udtf
 
 from sapwood.engine import Limits
+from sapwood.lang.namespaces import Namespaces
 from sapwood.spark.edition import Edition
 from sapwood.spark.matching import Subscriptions, edition_of
 from sapwood.spark.worker import MatchPartition
@@ -21,7 +22,7 @@ def register(
     subscriptions: Subscriptions,
     name: str = "sapwood_match",
     *,
-    namespaces: Mapping[str, str] | None = None,
+    namespaces: Namespaces | None = None,
     limits: Limits | None = None,
 ) -> None:
     """Lets SQL match: `SELECT * FROM sapwood_match(TABLE(SELECT message_id, body FROM messages))`.

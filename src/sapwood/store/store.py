@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from types import TracebackType
 
 from sqlalchemy import Connection
 
 from sapwood.errors import StoreError
+from sapwood.lang.namespaces import Namespaces, declare, prefixes_of
 from sapwood.store import history
 from sapwood.store.database import Database
 from sapwood.store.history import Change, changing
@@ -113,18 +114,22 @@ class SubscriptionStore:
 
     # -- changes ---------------------------------------------------------------------------------------
 
-    def declare(self, namespaces: Mapping[str, str]) -> int:
+    def declare(self, namespaces: Namespaces) -> int:
         """Adds prefixes that queries may use; the version that has them.
 
-        A prefix keeps its namespace for ever, since queries that use it are in the history.
+        A prefix keeps its namespace for ever, since queries that use it are in the history. `"any"`, which
+        lets names without a prefix match in any namespace, has to be declared before the first subscription.
         """
-        check_namespaces(namespaces)
+        further = prefixes_of(namespaces)
+        check_namespaces(further)
         with changing(self._database) as change:
             known = history.declared(change.connection)
-            for prefix, uri in namespaces.items():
-                if known.get(prefix, uri) != uri:
-                    raise StoreError(f"the prefix {prefix!r} stands for {known[prefix]!r} already")
-            change.declare({prefix: uri for prefix, uri in namespaces.items() if prefix not in known})
+            before = dict(known)
+            try:
+                declare(known, further, history.count(change.connection))
+            except ValueError as error:
+                raise StoreError(str(error)) from None
+            change.declare({prefix: uri for prefix, uri in known.items() if prefix not in before})
         return change.version
 
     def add(

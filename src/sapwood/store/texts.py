@@ -6,11 +6,13 @@ import re
 from collections.abc import Mapping
 
 from sapwood.errors import StoreError
+from sapwood.lang.names import NAME, name_length
+from sapwood.lang.namespaces import ANY_PREFIX
 
 LONGEST_ID = 500
 """characters: PostgreSQL refuses to index more than some 2,700 bytes"""
 
-_NAME = re.compile(r"[^\W\d][\w.\-]*")
+_NAME = re.compile(NAME)
 _XML = "xml", "xmlns"
 
 
@@ -48,9 +50,11 @@ def could_be_id(id: object) -> bool:
 def check_namespaces(namespaces: Mapping[str, str]) -> None:
     """Raises StoreError for a prefix that XPath could not use, or that stands for nothing."""
     for prefix, uri in namespaces.items():
+        if prefix == ANY_PREFIX:
+            continue
         check_text(prefix, "a prefix")
         check_text(uri, f"the namespace of {prefix!r}")
-        if not _NAME.fullmatch(prefix):
+        if not _NAME.fullmatch(prefix) or name_length(prefix) < len(prefix):
             raise StoreError(f"{prefix!r} cannot be a prefix")
         if prefix in _XML:
             raise StoreError(f"the prefix {prefix!r} is XML's own and cannot be declared")
