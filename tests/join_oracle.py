@@ -15,7 +15,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 from lxml import etree
 
-from tests.join_queries import NAMESPACES, Filter, Op, Operand, Query, Variable
+from tests.join_queries import NAMESPACES, Filter, Operand, Query, Variable
 from tests.saxon import canonical
 
 # -- messages --------------------------------------------------------------------------------------------
@@ -239,7 +239,7 @@ def made_of(query: Query, messages: tuple[Message, ...]) -> list[str] | None:
 
     bindings: list[Binding] = list(messages[0].ways(query, 0))
     for i, link in enumerate(query.links, 1):
-        ops = [c.op for c in link.comparisons]
+        ops = ["number =" if c.numeric else c.op for c in link.comparisons]
         before = [(binding, values(binding, (c.left for c in link.comparisons))) for binding in bindings]
         ways = [(w, values(w, (c.right for c in link.comparisons))) for w in messages[i].ways(query, i)]
         bindings = [
@@ -264,14 +264,16 @@ def _reached(query: Query, operand: Operand, binding: Binding, messages: tuple[M
     return messages[query.block_of[operand.variable]].nodes(operand.path, node)
 
 
-def _holds(op: Op, left: set[str], right: set[str]) -> bool:
+def _holds(op: str, left: set[str], right: set[str]) -> bool:
     """Whether a comparison does for some of the values on either side."""
     return any(_compare(one, op, other) for one in left for other in right)
 
 
 _NUMBER = etree.XPath("number($text)")
 _ANYWHERE = etree.Element("anywhere")
-_OPERATORS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
+_OPERATORS = {
+    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "number =": operator.eq
+}  # fmt: skip
 
 
 @cache
@@ -279,7 +281,7 @@ def _number(text: str) -> float:
     return float(str(_NUMBER(_ANYWHERE, text=text)))
 
 
-def _compare(one: str, op: Op, other: str) -> bool:
+def _compare(one: str, op: str, other: str) -> bool:
     """= and != compare strings, the others numbers."""
     if op in ("=", "!="):
         return (one == other) == (op == "=")

@@ -96,6 +96,8 @@ class Comparison:
     left: Operand
     op: Op
     right: Operand
+    numeric: bool = False
+    """an equality of numbers"""
 
 
 @dataclass(frozen=True)
@@ -294,7 +296,12 @@ class _Writer:
         if self._pick(False, True):
             left, op, right = right, FLIPPED[op], left
         space = self._pick("", " ") if op in ("=", "!=") else " "
-        return f"{self._operand(left)}{space}{op}{space}{self._operand(right)}"
+        sides = [self._operand(left), self._operand(right)]
+        if comparison.numeric:
+            one, other = sides
+            converted = f"number({one})", f"number({other})"
+            sides = list(self._pick(converted, (converted[0], other), (one, converted[1])))
+        return f"{sides[0]}{space}{op}{space}{sides[1]}"
 
     def _operand(self, operand: Operand) -> str:
         """A variable, with $ or without; or the path to it, from the one above it."""
@@ -309,6 +316,8 @@ class _Writer:
             side.variable for link in query.links for c in link.comparisons for side in (c.left, c.right)
         )
         kept = {*query.shown, *query.conditions, *(block.selected.name for block in query.blocks)}
+        numeric = [c for link in query.links for c in link.comparisons if c.numeric]
+        kept |= {side.variable for c in numeric for side in (c.left, c.right)}
         return {
             branch.name: (above.name, branch.xpath)
             for above in query.variables.values()

@@ -187,7 +187,9 @@ def _written(blocks: Sequence[Block]) -> list[Variable]:
 
 
 def _comparison(rng: Random, earlier: Sequence[Variable], op: Op, later: Sequence[Variable]) -> Comparison:
-    return Comparison(_operand(rng, earlier), op, _operand(rng, later))
+    left, right = _operand(rng, earlier), _operand(rng, later)
+    numeric = op == "=" and not left.path and not right.path and rng.random() < 0.2
+    return Comparison(left, op, right, numeric)
 
 
 def _operand(rng: Random, variables: Sequence[Variable]) -> Operand:
@@ -277,7 +279,7 @@ def _mirror_link(rng: Random, before: Sequence[Variable], root: Variable, scale:
     compared = rng.sample(pairs, min(rng.choice([2, 3, 4, 5, 6]), len(pairs)))
     ops: list[Op] = ["=", *(rng.choice(_MIRROR_OPS) for _ in compared[1:])]
     comparisons = [
-        Comparison(Operand(one.name), op, Operand(other.name))
+        Comparison(Operand(one.name), op, Operand(other.name), op == "=" and rng.random() < 0.2)
         for (one, other), op in zip(compared, ops, strict=True)
     ]
     return Link(rng.choice(["JOIN", "FOLLOWED BY"]), rng.choice([1, 2, 10, inf]) * scale, tuple(comparisons))

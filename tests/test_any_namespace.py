@@ -115,7 +115,7 @@ def test_in_tables() -> None:
         for document, found in zip(documents, matcher.match_many(documents), strict=True):
             tree = without_namespaces(document)
             assert set(found) == {str(i) for i, q in enumerate(queries) if oracle.matches(tree, q)}
-        with pytest.raises(ValueError, match="keeps|bound|any"):
+        with pytest.raises(ValueError, match="only be declared"):
             matcher.declare({"*": "urn:x"})
 
 

@@ -56,12 +56,16 @@ def _filed(prefix: Prefix) -> Filed:
 
 def _blocks(join: Join) -> Iterator[str]:
     for number, variable in enumerate(join.variables):
+        if variable.numeric:
+            continue
         stream = join.blocks[variable.block].stream or "messages without a stream"
         start = stream if variable.origin == MESSAGE else _name(join, variable.origin)
         yield f"{_name(join, number)} in {start}{variable.path}"
 
 
 def _name(join: Join, number: int) -> str:
+    if join.variables[number].numeric:
+        return f"number({_name(join, join.variables[number].origin)})"
     return join.variables[number].name or f"({number})"
 
 
@@ -78,7 +82,8 @@ def _compared(filed: list[Filed], witnesses: Witnesses) -> Iterator[str]:
         definition = witnesses.definition(number)
         start = definition.stream if definition.origin is None else "…"
         uses = witnesses.uses(number)
-        yield f"{start}{definition.path}: used {uses:,} time{'s' if uses > 1 else ''}"
+        path = f"number({start}{definition.path})" if definition.numeric else f"{start}{definition.path}"
+        yield f"{path}: used {uses:,} time{'s' if uses > 1 else ''}"
 
 
 def _template(filed: Filed) -> str:

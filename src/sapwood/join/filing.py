@@ -168,7 +168,9 @@ def _columns(join: Join, block: int, compared: set[int]) -> tuple[list[int], tup
     variables = join.variables
     numbers = [n for n, variable in enumerate(variables) if variable.block == block]
     pattern = block_pattern(variables, block, compared)
-    return numbers, minor(join.blocks[block].stream, pattern.origins, pattern.paths, pattern.wanted)
+    return numbers, minor(
+        join.blocks[block].stream, pattern.origins, pattern.paths, pattern.wanted, pattern.numeric
+    )
 
 
 def _composite(join: Join, prefix: Prefix, compared: set[int]) -> list[Numbered]:

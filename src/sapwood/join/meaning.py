@@ -14,6 +14,7 @@ from sapwood.engine.document import ContextNode, Document
 from sapwood.engine.evaluate import DOCUMENT, Evaluator
 from sapwood.join.candidates import compares
 from sapwood.lang.joining import MESSAGE, BlockVariable, Comparison, Join
+from sapwood.lang.numbers import number_key
 from sapwood.lang.pattern import Path
 from sapwood.transform.groups import MOST_GROUPS, TooManyGroups
 
@@ -30,6 +31,7 @@ class BlockPattern:
     """places within the pattern; MESSAGE for the first"""
     paths: tuple[Path, ...]
     wanted: tuple[int, ...]
+    numeric: frozenset[int] = frozenset()
 
     def ways(self, evaluator: Evaluator, allowed: Allowed | None = None) -> list[Nodes]:
         """The distinct ways to bind the wanted variables in a message, some perhaps to certain values only;
@@ -45,7 +47,14 @@ def block_pattern(variables: Sequence[BlockVariable], block: int, wanted: Iterab
         tuple([place[variables[number].origin] for number in numbers]),
         tuple([variables[number].path for number in numbers]),
         tuple([place[number] for number in sorted(wanted) if number in place]),
+        frozenset(place[number] for number in numbers if variables[number].numeric),
     )
+
+
+def compared_value(document: Document, node: ContextNode, numeric: bool) -> str | None:
+    """A text that is equal for values that are; None for what should be a number and is none."""
+    value = document.string_value(node)
+    return number_key(value) if numeric else value
 
 
 class _Embedding:
@@ -70,7 +79,8 @@ class _Embedding:
         values = self._allowed.get(place)
         if values is None:
             return nodes
-        return [node for node in nodes if self._evaluator.document.string_value(node) in values]
+        document, numeric = self._evaluator.document, place in self._pattern.numeric
+        return [node for node in nodes if compared_value(document, node, numeric) in values]
 
     def _ways(self, place: int, node: ContextNode) -> list[dict[int, ContextNode]]:
         """The ways to bind what is wanted of a variable, bound to a node, and of those that start from it."""
@@ -144,7 +154,7 @@ class Meaning:
         partial = self._together[0].ways(messages[0].evaluator, allowed[0])
         for number, link in enumerate(self._links, 1):
             ways = self._together[number].ways(messages[number].evaluator, allowed[number])
-            values = _Values(documents, self._block_of)
+            values = _Values(documents, self._variables)
             new = self._columns[number]
             partial = _linked(partial, columns, ways, new, link.comparisons, values, self._text)
             columns = columns + new
@@ -182,21 +192,26 @@ class Meaning:
         block = self._block_of[number]
         message = messages[block]
         nodes = message.ways(block_pattern(self._variables, block, (number,)))
-        return frozenset(message.document.string_value(node) for (node,) in nodes)
+        numeric = self._variables[number].numeric
+        found = {compared_value(message.document, node, numeric) for (node,) in nodes}
+        return frozenset(value for value in found if value is not None)
 
     def _columns_of(self, block: int) -> list[int]:
         return [number for number, of in self._block_of.items() if of == block]
 
 
 class _Values:
-    """The string-values of nodes, each of the message of its variable."""
+    """The values of nodes, each of the message of its variable."""
 
-    def __init__(self, documents: Sequence[Document], block_of: dict[int, int]) -> None:
+    def __init__(self, documents: Sequence[Document], variables: Sequence[BlockVariable]) -> None:
         self._documents = documents
-        self._block_of = block_of
+        self._variables = variables
 
-    def of(self, variable: int, node: ContextNode) -> str:
-        return self._documents[self._block_of[variable]].string_value(node)
+    def of(self, number: int, node: ContextNode) -> str:
+        variable = self._variables[number]
+        value = compared_value(self._documents[variable.block], node, variable.numeric)
+        assert value is not None  # what is no number has no value in common with anything
+        return value
 
 
 def _linked(

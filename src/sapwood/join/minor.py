@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from sapwood.lang.joining import MESSAGE
-from sapwood.lang.pattern import Condition, Has, Path, Step, all_of, narrowed, spelling
+from sapwood.lang.pattern import TRUE, Condition, Has, Path, Step, all_of, narrowed, spelling
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +30,14 @@ class Definition:
     origin: Definition | None
     """None: the document node"""
     path: Path
+    numeric: bool = False
+    """whether its values are numbers"""
 
     @property
     def key(self) -> str:
         """A text that no other definition has, in any process."""
         start = self.origin.key if self.origin is not None else repr(self.stream)
-        return f"{start} {spelling(self.path)}"
+        return f"{start} {spelling(self.path)}{' number' if self.numeric else ''}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,17 +53,27 @@ class Column:
 
 @lru_cache(maxsize=50_000)
 def minor(
-    stream: str, origins: tuple[int, ...], paths: tuple[Path, ...], compared: tuple[int, ...]
+    stream: str,
+    origins: tuple[int, ...],
+    paths: tuple[Path, ...],
+    compared: tuple[int, ...],
+    numeric: frozenset[int] = frozenset(),
 ) -> tuple[Column, ...]:
     """The columns of a block, parents first. Of its variables, by their places, those compared matter."""
-    return tuple(_Minor(stream, origins, paths, set(compared)).columns())
+    return tuple(_Minor(stream, origins, paths, set(compared), numeric).columns())
 
 
 class _Minor:
     def __init__(
-        self, stream: str, origins: tuple[int, ...], paths: tuple[Path, ...], compared: set[int]
+        self,
+        stream: str,
+        origins: tuple[int, ...],
+        paths: tuple[Path, ...],
+        compared: set[int],
+        numeric: frozenset[int],
     ) -> None:
         self._stream = stream
+        self._numeric = numeric
         self._paths = paths
         self._compared = compared
         self._children: dict[int, list[int]] = {place: [] for place in (MESSAGE, *range(len(paths)))}
@@ -89,7 +101,7 @@ class _Minor:
         if number not in self._compared and len(below) == 1:
             self._add(below[0], parent, origin, path.steps)
             return
-        definition = Definition(self._stream, origin, path)
+        definition = Definition(self._stream, origin, path, number in self._numeric)
         column = len(self._columns)
         self._columns.append(Column(number, parent, definition))
         for child in below:
@@ -101,5 +113,7 @@ class _Minor:
         return narrowed(self._paths[number], all_of([self._exists(child) for child in dropped]))
 
     def _exists(self, number: int) -> Condition:
+        if number in self._numeric:
+            return TRUE  # as its origin does
         below = all_of([self._exists(child) for child in self._children[number]])
         return Has(narrowed(self._paths[number], below))

@@ -27,6 +27,7 @@ from sapwood.join.entries import Entry, Filed, Prefix
 from sapwood.join.evaluation import equal_pairs, rows_met
 from sapwood.join.explain import JoinExplanation, explain
 from sapwood.join.filing import Filing
+from sapwood.join.meaning import compared_value
 from sapwood.join.meetings import Meetings, Met
 from sapwood.join.past import Arrival, Past, Record
 from sapwood.join.relations import Relations
@@ -291,15 +292,19 @@ class Joins:
         documents = [message.document for message in loaded]
         meaning, variables = prefix.meaning, prefix.join.variables
         numbers = [prefix.numbers[prefix.going_on[variable]] for variable in meaning.wanted]
-        in_messages = [documents[variables[variable].block] for variable in meaning.wanted]
+        wanted = [variables[variable] for variable in meaning.wanted]
         try:
             ways = meaning.ways(loaded)
         except TooManyGroups as error:
             _log.warning("a chain is not followed: %s", error)
             return
         for way in ways:
-            bound = enumerate(zip(numbers, in_messages, way, strict=True), 1)
-            yield [Witness(n, document.string_value(node), (at, 0)) for at, (n, document, node) in bound]
+            values = [
+                compared_value(documents[variable.block], node, variable.numeric)
+                for variable, node in zip(wanted, way, strict=True)
+            ]
+            bound = enumerate(zip(numbers, values, strict=True), 1)
+            yield [Witness(number, value, (at, 0)) for at, (number, value) in bound if value is not None]
 
     # -- for those who keep messages themselves --------------------------------------------------------
 

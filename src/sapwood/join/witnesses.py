@@ -22,6 +22,7 @@ from sapwood.engine.evaluate import Evaluator
 from sapwood.engine.groups import Reached
 from sapwood.engine.index import Found, Index
 from sapwood.engine.values import Ints
+from sapwood.join.meaning import compared_value
 from sapwood.join.minor import Definition
 from sapwood.lang.pattern import TEXT, Axis, Condition, Has, Path, Step, all_of, narrowed
 from sapwood.lang.query import Query
@@ -305,7 +306,9 @@ class _Reading:
         if tracked.compared:
             if len(self._made) >= self._room:
                 raise _TooMany
-            self._made.append(Witness(tracked.number, self._document.string_value(node), nodes))
+            value = compared_value(self._document, node, tracked.definition.numeric)
+            if value is not None:
+                self._made.append(Witness(tracked.number, value, nodes))
         for child in tracked.below.values():
             for reached in self._below(child, node):
                 self._follow(child, reached, nodes)

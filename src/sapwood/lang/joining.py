@@ -45,6 +45,8 @@ class BlockVariable:
     origin: int
     """the number of the variable that the path starts from, of the same block, or MESSAGE"""
     path: Path
+    numeric: bool = False
+    """whether it stands for the number that its origin's node is; then the path is empty"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,10 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Between the string-values of two variables: = and != as strings, the others as numbers."""
+    """Between the string-values of two variables: = and != as strings, the others as numbers.
+
+    Between numeric variables there is = alone, of their numbers.
+    """
 
     left: int
     """of an earlier block"""
@@ -130,7 +135,7 @@ class Join:
         variables = self.variables
         return place_of, (
             tuple([block.stream for block in self.blocks[:blocks]]),
-            tuple([(variables[n].block, place_of[variables[n].origin], variables[n].path) for n in order]),
+            tuple([(*_what(variables[n]), place_of[variables[n].origin]) for n in order]),
             tuple([_normal(link, place_of) for link in self.links[: blocks - 1]]),
         )
 
@@ -149,6 +154,10 @@ class Join:
                     below[number], key=lambda n: _spelling(self.variables[n].path), reverse=True
                 )
         return order
+
+
+def _what(variable: BlockVariable) -> tuple[int, Path, bool]:
+    return variable.block, variable.path, variable.numeric
 
 
 @lru_cache(maxsize=50_000)

@@ -20,6 +20,12 @@ def to_number(value: str | float) -> float:
     return float(match[1]) if match else math.nan
 
 
+def number_key(value: str) -> str | None:
+    """A text that is equal for equal numbers, however they are written; None for NaN, equal to nothing."""
+    number = to_number(value)
+    return None if math.isnan(number) else repr(number + 0.0)  # which makes -0 the same as 0
+
+
 COMPARE: dict[str, Callable[[float, float], bool]] = {
     "=": float.__eq__,
     "!=": float.__ne__,

@@ -57,6 +57,9 @@ class Draft:
     met: list[Condition] = field(default_factory=list)
     """what paths that start from it require of it"""
     number: int = MESSAGE
+    numeric: bool = False
+    as_number: Draft | None = None
+    """the numeric variable that starts from it, if there is one"""
 
 
 @dataclass(slots=True)
@@ -122,7 +125,7 @@ class Blocks:
         self._count += 1
         if draft.origin is not None:
             draft.origin.met += draft.route.context
-            if draft.origin.route.at_leaf:
+            if draft.origin.route.at_leaf and not draft.numeric:
                 raise self.error("there is nothing below an attribute or text", at)
         if binding is not None:
             if binding.name in self.variables:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
+from operator import is_not
 from typing import NamedTuple
 
 from sapwood.errors import QueryError
@@ -18,6 +19,8 @@ from sapwood.lang.enclosed import refuse_context
 from sapwood.lang.holes import from_context, is_nodes, spoken_of
 from sapwood.lang.joining import FLIPPED, MESSAGE, Block, BlockVariable, Comparator, Comparison, Link
 from sapwood.lang.lexer import Token, unknown
+from sapwood.lang.pattern import Path, at_most_one
+from sapwood.lang.routes import Route
 from sapwood.lang.xscl_blocks import COMPARATORS, Blocks, ConditionParser, Draft
 from sapwood.lang.xscl_text import Marked, found_instead, keyword, space, window, with_primes
 
@@ -218,6 +221,12 @@ class _ChainReader:
                 if first.block == block:
                     return _DraftComparison(second, FLIPPED[COMPARATORS[op]], first)
                 return _DraftComparison(first, COMPARATORS[op], second)
+            case ast.Binary(op="=", left=left, right=right) if _are_numbers(left, right):
+                self._check_blocks(condition, drafts, block)
+                first, second = self._number(left), self._number(right)
+                if first.block == block:
+                    first, second = second, first
+                return _DraftComparison(first, "=", second)
         raise self._error(_why_none(condition), condition.start, self._instead(condition))
 
     def _instead(self, condition: ast.Expr) -> str:
@@ -255,6 +264,19 @@ class _ChainReader:
         self._blocks.read[origin.block].drafts.append(draft)
         return draft
 
+    def _number(self, side: ast.Expr) -> Draft:
+        """The number that an operand is, as a variable of its own."""
+        operand = _converted(side, "number")
+        origin = self._operand(operand)
+        if operand is not side and isinstance(operand, ast.LocationPath) and not _is_one(origin):
+            hint = "bind the node to a variable, and compare that"
+            raise self._error("number() of a path is that of its first node", operand.start, hint)
+        if origin.as_number is None:
+            draft = Draft("", origin.block, origin, Route(False), numeric=True)
+            origin.as_number = self._blocks.add(draft, side.start)
+            self._blocks.read[origin.block].drafts.append(draft)
+        return origin.as_number
+
     # -- the compiled form -----------------------------------------------------------------------------
 
     def _numbered(self, links: list[_LinkDraft], compared: list[list[_DraftComparison]], end: int) -> Chain:
@@ -267,6 +289,7 @@ class _ChainReader:
                 draft.block,
                 MESSAGE if draft.origin is None else draft.origin.number,
                 self._blocks.path(draft),
+                draft.numeric,
             )
             for draft in drafts
         ]
@@ -331,6 +354,17 @@ def _with_variables(tokens: list[Token]) -> list[Token]:
 
 def _are_paths(*sides: ast.Expr) -> bool:
     return all(is_nodes(side) and len(spoken_of(side)) == 1 for side in sides)
+
+
+def _are_numbers(*sides: ast.Expr) -> bool:
+    """Whether paths are compared, at least one of which is made a number explicitly."""
+    operands = [_converted(side, "number") for side in sides]
+    return _are_paths(*operands) and any(map(is_not, operands, sides))
+
+
+def _is_one(draft: Draft) -> bool:
+    """Whether a variable is bound to one node at most for each of its origin's."""
+    return bool(draft.name) or at_most_one(Path(draft.route.steps))
 
 
 def _why_none(condition: ast.Expr) -> str:
