@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from sapwood import SapwoodError
-from sapwood.cli.console import counting, errors, report
+from sapwood.cli.console import counting, note, report
 from sapwood.files import LineError, NamedQuery, read_queries
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class _Refusals:
     def finish(self) -> None:
         self.tell()
         if self.count > self._told:
-            errors.print(f"[yellow]and {self.count - self._told:,} more lines were refused[/]")
+            note(f"and {self.count - self._told:,} more lines were refused")
 
 
 def import_file(store: SubscriptionStore, file: str, replace: bool, subscriber: str | None) -> None:

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from sapwood import Broker, LateMessage, Limits, MessageError
-from sapwood.cli.console import NamespacesOption, counting, errors, namespaces_of
+from sapwood.cli.console import NamespacesOption, counting, namespaces_of, note
 from sapwood.cli.delivering import deliver, refuse
 from sapwood.cli.matching import load
 from sapwood.files import NamedMessage, read_messages
@@ -71,7 +71,7 @@ def join(
                 progress.advance(task)
     sys.stdout.flush()
     if refused:
-        errors.print(f"[yellow]{refused:,} queries or messages were refused[/]")
+        note(f"{refused:,} queries or messages were refused")
         raise typer.Exit(1)
 
 

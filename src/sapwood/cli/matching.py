@@ -7,16 +7,15 @@ import sys
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sapwood import Broker, Explanation, JoinExplanation, Limits, Matcher, MessageError, PlanExplanation, Why
-from sapwood.cli import forms
-from sapwood.cli.console import NamespacesOption, counting, errors, fail, namespaces_of, report, write_line
-from sapwood.cli.relational_matching import BATCH, Answers, Setting, relational_answers
+from sapwood import Limits, Matcher, MessageError
+from sapwood.cli.console import NamespacesOption, counting, fail, namespaces_of, note, report, write_line
 from sapwood.cli.stored import load_store, opened_store, tell_left_out
 from sapwood.cli.tables import (
+    BATCH,
     Engine,
     EngineOption,
     MemoryOption,
@@ -25,11 +24,13 @@ from sapwood.cli.tables import (
     duckdb_needed,
 )
 from sapwood.files import NamedMessage, read_messages, read_queries
-from sapwood.workload import load_dtd
+
+if TYPE_CHECKING:
+    from sapwood import Explanation, JoinExplanation, PlanExplanation, Why
 
 _THIS = object()
 
-
+Answers = Callable[[Iterable[NamedMessage]], Iterator[tuple[str, dict[str, Any] | MessageError]]]
 Pairs = Iterator[tuple[Hashable, str]]
 SubscribeMany = Callable[[Pairs, Callable[[Hashable, ValueError], None]], None]
 
@@ -75,6 +76,8 @@ def match(
     if engine is Engine.RELATIONAL:
         if select:
             fail("--select tells nodes, which tables do not hold: leave out --engine relational")
+        from sapwood.cli.relational_matching import Setting, relational_answers
+
         setting = Setting(tables, plan, memory, batch)
         answering = relational_answers(queries, store, declared, limits, count, setting)
     else:
@@ -93,7 +96,7 @@ def match(
             progress.advance(task)
     sys.stdout.flush()
     if refused:
-        errors.print(f"[yellow]{refused:,} queries or messages were refused[/]")
+        note(f"{refused:,} queries or messages were refused")
         raise typer.Exit(1)
 
 
@@ -183,6 +186,9 @@ def explain(
             fail("--message, --among and --dtd go with the automaton: leave out --engine relational")
         _explain_form(query, namespaces_of(namespace), as_json)
         return
+    from sapwood import Broker
+    from sapwood.workload import load_dtd
+
     graph = load_dtd(dtd) if dtd else None
     made: list[bytes] = []
     with Broker(namespaces_of(namespace), dtd=graph) as broker:
@@ -204,6 +210,8 @@ def explain(
 
 
 def _explain_form(query: str, namespaces: dict[str, str], as_json: bool) -> None:
+    from sapwood.cli import forms
+
     with duckdb_needed("sapwood explain --engine relational"):
         form = forms.form_of(query, namespaces)
         if as_json:

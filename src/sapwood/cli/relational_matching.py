@@ -16,15 +16,14 @@ from typing import TYPE_CHECKING, Any
 from sapwood import Limits, MessageError, QueryError
 from sapwood.cli.console import counting, fail, report
 from sapwood.cli.interrupting import Interruption, gently_interrupted
+from sapwood.cli.matching import Answers
 from sapwood.cli.stored import opened_store, tell_left_out
-from sapwood.cli.tables import PlanName, bring_up_to_date, duckdb_needed, opened, tables_of
+from sapwood.cli.tables import BATCH, PlanName, bring_up_to_date, duckdb_needed, opened, tables_of
 from sapwood.files import STDIN, FileError, NamedMessage, NamedQuery, read_queries
 
 if TYPE_CHECKING:
     from sapwood.relational import RelationalMatcher
 
-Answers = Callable[[Iterable[NamedMessage]], Iterator[tuple[str, dict[str, Any] | MessageError]]]
-BATCH = 1_000
 _CHUNK = 50_000
 """queries in one transaction"""
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sapwood import Limits
-from sapwood.cli.console import counting, errors, fail
+from sapwood.cli.console import counting, fail, note
 from sapwood.cli.interrupting import Interruption
 from sapwood.cli.stored import Refusals
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from sapwood.store import SubscriptionStore
 
 MEMORY = "512MB"
+BATCH = 1_000
+"""messages that are matched at once"""
 _NEEDED = frozenset({"duckdb", "pyarrow"})
 """what `sapwood[relational]` installs"""
 
@@ -152,6 +154,6 @@ def bring_up_to_date(
         try:
             version = bring_to(matcher, store, on_error=refused, on_progress=progressed)
         except KeyboardInterrupt:
-            errors.print(f"{len(matcher):,} subscriptions are in the tables; the next run goes on from there")
+            note(f"{len(matcher):,} subscriptions are in the tables; the next run goes on from there")
             raise
     return version, refusals.finish()

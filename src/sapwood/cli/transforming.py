@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from sapwood import Broker, Limits, MessageError
-from sapwood.cli.console import NamespacesOption, counting, errors, namespaces_of
+from sapwood.cli.console import NamespacesOption, counting, namespaces_of, note
 from sapwood.cli.delivering import deliver, refuse
 from sapwood.cli.matching import load
 from sapwood.files import read_messages
@@ -45,5 +45,5 @@ def transform(
                     deliver(delivery, delivery.subscription in broker.filters, raw)
     sys.stdout.flush()
     if refused:
-        errors.print(f"[yellow]{refused:,} queries or messages were refused[/]")
+        note(f"{refused:,} queries or messages were refused")
         raise typer.Exit(1)

@@ -15,14 +15,9 @@ from sapwood.lang import ast, hints
 from sapwood.lang.constructor import Tag
 from sapwood.lang.lexer import NAME
 from sapwood.lang.parser import parse_inside
+from sapwood.lang.recognition import FLWOR_START
 from sapwood.lang.transformation import Standing
 
-_NO_OPERATOR = r"(?!(?:and|or|div|mod)\b)"
-FLWOR_START = re.compile(
-    rf"\s*(?:<|\(:|(?:for|let)\s*(?:\$|\(:)|(?:for|let)\s+{_NO_OPERATOR}{NAME}\s+(?:in\b|:=)"
-    rf"|(?:declare|import|xquery)\s+{_NO_OPERATOR}{NAME}\s)"
-)
-"""how a for-where-return query starts, and no XPath"""
 _SPACE = re.compile(r"\s*")
 _XQUERY = re.compile(rf"({NAME})\s*[({{$\"']|({NAME})\s+{NAME}\s*\{{|\(:")
 _OF_CONTEXT = frozenset(

@@ -22,9 +22,10 @@ from itertools import pairwise
 from sapwood.errors import QueryError
 from sapwood.lang import ast, hints
 from sapwood.lang.constructor import ConstructorReader, Tag
-from sapwood.lang.enclosed import FLWOR_START, Enclosed, ExpressionReader
+from sapwood.lang.enclosed import Enclosed, ExpressionReader
 from sapwood.lang.escaping import NO_XML
 from sapwood.lang.lexer import NAME, tokens_from, unknown
+from sapwood.lang.recognition import is_flwor as is_flwor
 from sapwood.lang.transformation import Standing
 
 _KEYWORD = re.compile(rf"\s*({NAME})(?![\w.\-·:])")
@@ -33,11 +34,6 @@ _DOCUMENT = ("doc", "msg")
 _MOST_VARIABLES = 20
 _LARGEST = 20_000
 """characters that the `let` variables in one expression may stand for"""
-
-
-def is_flwor(text: str) -> bool:
-    """Whether a text is meant as a for-where-return query: no XPath starts like one."""
-    return FLWOR_START.match(text) is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,12 +9,12 @@ from hashlib import blake2b
 
 from sapwood.errors import QueryError
 from sapwood.lang.ast import ExprType, type_of
-from sapwood.lang.flwor import is_flwor
 from sapwood.lang.parser import parse
 from sapwood.lang.pattern import Axis, Condition, Has, Path, all_of, plain_step, spelling
+from sapwood.lang.recognition import is_flwor
 from sapwood.lang.rooted import rooted
 from sapwood.lang.translate import Reason, Translator
-from sapwood.lang.xscl import is_join
+from sapwood.lang.xscl_text import is_join
 
 # Plain paths, by far the most frequent queries, skip the parser: /a//b/*
 _PLAIN = re.compile(r"(?:/{1,2}(?:\*|[^\W\d][\w.\-]*))+")

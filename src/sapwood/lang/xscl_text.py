@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from sapwood.errors import QueryError
 from sapwood.lang import hints
-from sapwood.lang.flwor import is_flwor
 from sapwood.lang.lexer import Token, tokens_from
+from sapwood.lang.recognition import is_flwor
 
 WORD = r"[^\W\d](?:[\w.·]|-(?!>))*"
 """a name; the arrow after one is not part of it"""
