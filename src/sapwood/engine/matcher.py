@@ -21,12 +21,11 @@ from sapwood.engine.pack import pack, unpack
 from sapwood.engine.reader import Message
 from sapwood.engine.rows import Rows
 from sapwood.engine.select import Selection
+from sapwood.engine.source import Source as Source
 from sapwood.engine.values import Ints
 from sapwood.engine.why import Why, why
 from sapwood.lang.namespaces import declare
 from sapwood.lang.query import Query, compile_query
-
-Source = bytes | bytearray | memoryview | str
 
 
 class _Subscription:
