@@ -25,6 +25,7 @@ from sapwood.engine.source import Source as Source
 from sapwood.engine.values import Ints
 from sapwood.engine.why import Why, why
 from sapwood.lang.namespaces import declare
+from sapwood.lang.pattern import written_with
 from sapwood.lang.query import Query, compile_query
 
 
@@ -218,7 +219,9 @@ class Matcher:
         """How a subscription is evaluated: pattern, paths, what is shared, what is refined and why."""
         slot = self._subscriptions[id].slot
         query = self._index.query(slot)
-        return explain(query, self._index.plan(query), int(self._numbers_of.lengths[slot]))
+        plan = self._index.plan(query)
+        with written_with(self._namespaces):
+            return explain(query, plan, int(self._numbers_of.lengths[slot]))
 
     def why(self, id: Hashable, message: Source) -> Why:
         """Why a message matches a subscription, step by step and node by node, or how far it gets."""
@@ -229,7 +232,8 @@ class Matcher:
         selection = Selection(source, self._index.read(source, all=True), self._index.refiner)
         refined = matched and not query.exact
         nodes = selection.by_xpath({slot: query})[slot] if refined else []
-        return why(query, matched, selection, nodes)
+        with written_with(self._namespaces):
+            return why(query, matched, selection, nodes)
 
     def take_costs(self) -> dict[Hashable, float]:
         """Seconds spent on each subscription that is decided on its own, since this was last asked.

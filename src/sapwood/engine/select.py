@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from codecs import BOM_UTF8
+from collections.abc import Mapping
 from typing import Any
 
 from lxml import etree
@@ -51,6 +52,11 @@ class Selection:
             }
 
         return self._refiner.on_tree(self._message, select)
+
+    def computed(self, xpath: str, namespaces: Mapping[str, str]) -> Any:
+        """The value of an expression, to show it."""
+        compiled = etree.XPath(xpath, namespaces=dict(namespaces) or None, smart_strings=False)
+        return self._refiner.on_tree(self._message, compiled)
 
     def node(self, node: ContextNode) -> Node:
         document = self._document
