@@ -44,6 +44,26 @@ def test_match_writes_a_json_line_a_message(queries: str, messages: str) -> None
     ]
 
 
+def test_queries_may_be_the_files_of_a_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "queries"
+    folder.mkdir()
+    (folder / "b.xpath").write_text("//b")
+    (folder / "a.xpath").write_text("//a\n  [@x\n   = 1]")
+    (folder / "t.xq").write_text("for $a in //a\nreturn <t>{$a/@x}</t>")
+    run = sapwood("match", str(folder), "-", stdin=b"<a x='1'/>\n")
+    assert run.returncode == 1
+    assert records(run) == [{"message": "-:1", "matches": ["a"]}]
+    assert f"{folder}/t.xq: this is a for-where-return query, not a filter" in run.stderr.decode()
+    tables = sapwood("match", "--engine", "relational", str(folder), "-", stdin=b"<a x='1'/>\n")
+    assert records(tables) == records(run)
+    assert f"{folder}/t.xq: " in tables.stderr.decode()
+    made = sapwood("transform", str(folder), "-", stdin=b"<a x='1'/>\n")
+    assert [(r["subscription"], r["body"]) for r in records(made)] == [
+        ("a", "<a x='1'/>"),
+        ("t", '<t x="1"/>'),
+    ]
+
+
 def test_queries_and_messages_may_be_json_lines_compressed_folders_or_stdin(tmp_path: Path) -> None:
     queries = tmp_path / "queries.jsonl.gz"
     queries.write_bytes(gzip.compress(b'{"id": "s1", "query": "//a"}\n'))
@@ -154,3 +174,15 @@ def test_items_and_joins_of_them_are_generated() -> None:
     refused = sapwood("generate", "joins", "--schema", "feed", "--equalities", "6")
     assert refused.returncode == 2
     assert "at most 5" in refused.stderr.decode()
+
+
+def test_explain_says_why_nothing_is_made_of_a_message(tmp_path: Path) -> None:
+    message = tmp_path / "m.xml"
+    message.write_text("<a><b>2</b></a>")
+    run = sapwood("explain", "for $a in /a where $a/b = 1 return <r/>", "--message", str(message))
+    out = run.stdout.decode()
+    assert "matched   no: nothing passes the step" in out
+    assert "found     b is '2'" in out
+    assert out.endswith("nothing is made of the message\n")
+    run = sapwood("explain", "for $a in /a where $a/b = 2 return <r/>", "--message", str(message))
+    assert run.stdout.endswith(b"\n<r/>\n")

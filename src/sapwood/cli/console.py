@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
+QUERIES_HELP = (
+    "One query a line (the line's number is its id), JSON lines, or a folder of *.xpath, *.xq and *.xscl."
+)
 NamespacesOption = Annotated[
     list[str] | None,
     typer.Option("--namespace", "-n", metavar="PREFIX=URI", help="Declare a prefix for the queries."),

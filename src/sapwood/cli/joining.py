@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from sapwood import Broker, LateMessage, Limits, MessageError
-from sapwood.cli.console import NamespacesOption, counting, namespaces_of, note
+from sapwood.cli.console import QUERIES_HELP, NamespacesOption, counting, namespaces_of, note
 from sapwood.cli.delivering import deliver, refuse
 from sapwood.cli.matching import load
 from sapwood.files import NamedMessage, read_messages
@@ -23,9 +23,7 @@ _NAMED = re.compile(r"([^\W\d][\w.\-]*)=")
 
 
 def join(
-    queries: Annotated[
-        str, typer.Argument(help="One query a line (the line's number is its id), or JSON lines.")
-    ],
+    queries: Annotated[str, typer.Argument(help=QUERIES_HELP)],
     messages: Annotated[
         list[str],
         typer.Argument(

@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sapwood import Limits, Matcher, MessageError
-from sapwood.cli.console import NamespacesOption, counting, fail, namespaces_of, note, report, write_line
+from sapwood.cli.console import (
+    QUERIES_HELP,
+    NamespacesOption,
+    counting,
+    fail,
+    namespaces_of,
+    note,
+    report,
+    write_line,
+)
 from sapwood.cli.stored import load_store, opened_store, tell_left_out
 from sapwood.cli.tables import (
     BATCH,
@@ -39,7 +48,7 @@ def match(
     queries: Annotated[
         str | None,
         typer.Argument(
-            help="One query a line (the line's number is its id), or JSON lines; left out with --store.",
+            help=f"{QUERIES_HELP} Left out with --store.",
             show_default=False,
         ),
     ] = None,
@@ -135,17 +144,17 @@ def _automaton_answers(
 def load(subscribe_many: SubscribeMany, path: str) -> int:
     """Subscribes all queries of a file; how many were refused, each reported with its line."""
     refused = 0
-    line = 0
+    place = ""
 
     def refuse(id: Hashable, error: ValueError) -> None:
         nonlocal refused
         refused += 1
-        report(f"{path}:{line}", str(error))
+        report(place, str(error))
 
     def pairs() -> Pairs:
-        nonlocal line
+        nonlocal place
         for query in read_queries(path):
-            line = query.line
+            place = query.place
             yield query.id, query.text
             progress.advance(task)
 
@@ -198,14 +207,18 @@ def explain(
         parts: list[Explanation | PlanExplanation | JoinExplanation | Why] = [broker.explain(_THIS)]
         for found in read_messages([message] if message else []):
             if _THIS in broker.filters:
-                parts.append(broker.filters.why(_THIS, found.body))
-            else:
-                made += [d.body for d in broker.publish(found.body) if d.subscription == _THIS]
+                parts.append(broker.why(_THIS, found.body))
+                continue
+            bodies = [d.body for d in broker.publish(found.body) if d.subscription == _THIS]
+            made += bodies
+            if not bodies:
+                parts.append(broker.why(_THIS, found.body))
+        filters = _THIS in broker.filters
     for part in parts:
         print(json.dumps(asdict(part), ensure_ascii=False) if as_json else f"{part}\n")
     for body in made:
         print(json.dumps({"made": body.decode()}) if as_json else body.decode())
-    if message and not made and len(parts) == 1:
+    if message and not made and not (parts[1:] and filters):
         print(json.dumps({"made": None}) if as_json else "nothing is made of the message")
 
 

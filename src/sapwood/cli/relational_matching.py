@@ -130,7 +130,7 @@ def _load(
     with counting(rate=True) as progress:
         task = progress.add_task("loading queries", total=None)
         while some := _read(rest, interruption):
-            lines = _Lines(path, some)
+            lines = _Lines(some)
             pairs = [(stored_id(query.id), query.text) for query in some]
             matcher.population.change(put=pairs, on_error=lines.refuse, replace=False)
             refused += lines.tell()
@@ -147,9 +147,8 @@ def _read(rest: Iterator[NamedQuery], interruption: Interruption) -> list[NamedQ
 class _Lines:
     """The lines of a chunk, of which some are refused: told in the order of the file when the chunk is in."""
 
-    path: str
     queries: list[NamedQuery]
-    refused: list[tuple[int, str]] = field(default_factory=list)
+    refused: list[tuple[int, str, str]] = field(default_factory=list)
     _by_id: dict[str, list[NamedQuery]] = field(default_factory=dict)
 
     def refuse(self, id: Hashable, error: ValueError) -> None:
@@ -159,12 +158,13 @@ class _Lines:
         here = self._by_id[str(id)]
         # of several lines with one id, the one that is no query, or else one that comes too late
         wrong = [i for i, q in enumerate(here) if isinstance(error, QueryError) and q.text == error.query]
-        self.refused.append((here.pop(wrong[0] if wrong else -1).line, str(error)))
+        query = here.pop(wrong[0] if wrong else -1)
+        self.refused.append((query.line, query.place, str(error)))
 
     def tell(self) -> int:
         """How many there were."""
-        for line, reason in sorted(self.refused):
-            report(f"{self.path}:{line}", reason)
+        for _, place, reason in sorted(self.refused):
+            report(place, reason)
         return len(self.refused)
 
 

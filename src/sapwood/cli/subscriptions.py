@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from sapwood.cli.console import NamespacesOption, fail, namespaces_of, write_line
+from sapwood.cli.console import QUERIES_HELP, NamespacesOption, fail, namespaces_of, write_line
 from sapwood.cli.importing import import_file
 
 if TYPE_CHECKING:
@@ -31,7 +31,9 @@ StoreOption = Annotated[
     str, typer.Option("--store", metavar="URL", envvar="SAPWOOD_STORE", help="A file, or postgresql://….")
 ]
 IdArgument = Annotated[str, typer.Argument(help="What the subscription is called.")]
-QueryArgument = Annotated[str, typer.Argument(help="An XPath 1.0 expression, or for-where-return.")]
+QueryArgument = Annotated[
+    str, typer.Argument(help="An XPath 1.0 filter, a for-where-return query, or a join in XSCL.")
+]
 SubscriberOption = Annotated[str | None, typer.Option(help="Whose subscription it is.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="JSON lines, as in a pipe.")]
 HERE = "subscriptions.db"
@@ -102,21 +104,25 @@ def deactivate(id: IdArgument, store: StoreOption = HERE) -> None:
 
 @subscriptions.command("import")
 def import_(
-    file: Annotated[str, typer.Argument(help="One query a line, or JSON lines; may end in .gz; - is stdin.")],
-    replace: Annotated[bool, typer.Option("--replace", help="Replace what is there already.")] = False,
+    file: Annotated[str, typer.Argument(help=f"{QUERIES_HELP} May end in .gz; - is stdin.")],
+    upsert: Annotated[
+        bool,
+        typer.Option("--upsert", "--replace", help="Replace what is there already, add the rest, and tell."),
+    ] = False,
     subscriber: Annotated[str | None, typer.Option(help="Where a line does not tell it.")] = None,
     namespace: NamespacesOption = None,
     store: StoreOption = HERE,
 ) -> None:
-    """Add all subscriptions of a file; the store is made if it is absent.
+    """Add all subscriptions of a file or folder; the store is made if it is absent.
 
     A line is a query, whose id is the line's number, or a JSON object with "id" and "query", and perhaps
-    "subscriber", "active" and "language": xpath or for-where-return, else the one that the query looks like.
+    "subscriber", "active" and "language": xpath, for-where-return or xscl, else the one that the query looks
+    like. In a folder, each *.xpath, *.xq and *.xscl is a query, and its id the file's name without that.
     What is refused is reported, and the rest goes in; the exit status is then 1. Ctrl-C keeps what is in.
     """
     with _opened(store, create=True) as opened:
         opened.declare(namespaces_of(namespace))
-        import_file(opened, file, replace, subscriber)
+        import_file(opened, file, upsert, subscriber)
 
 
 @subscriptions.command("prune")

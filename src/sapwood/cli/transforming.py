@@ -8,16 +8,14 @@ from typing import Annotated
 import typer
 
 from sapwood import Broker, Limits, MessageError
-from sapwood.cli.console import NamespacesOption, counting, namespaces_of, note
+from sapwood.cli.console import QUERIES_HELP, NamespacesOption, counting, namespaces_of, note
 from sapwood.cli.delivering import deliver, refuse
 from sapwood.cli.matching import load
 from sapwood.files import read_messages
 
 
 def transform(
-    queries: Annotated[
-        str, typer.Argument(help="One query a line (the line's number is its id), or JSON lines.")
-    ],
+    queries: Annotated[str, typer.Argument(help=QUERIES_HELP)],
     messages: Annotated[list[str], typer.Argument(help="Files, folders, *.xmll (one a line), - (stdin).")],
     raw: Annotated[bool, typer.Option("--raw", help="Write the bodies alone, each on a line.")] = False,
     namespace: NamespacesOption = None,
