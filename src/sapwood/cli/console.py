@@ -59,6 +59,13 @@ def note(text: str) -> None:
     _terminal().print(f"[yellow]{escape(text)}[/]", soft_wrap=True)
 
 
+def warn(text: str) -> None:
+    """Tells of something that is allowed and likely not meant."""
+    from rich.markup import escape
+
+    _terminal().print(f"[yellow]warning:[/] {escape(text)}", soft_wrap=True)
+
+
 def _tell(what: str, text: str) -> None:
     from rich.markup import escape
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from sapwood import SapwoodError
 from sapwood.cli.console import counting, note, report
+from sapwood.cli.suspicions import Suspicions
 from sapwood.files import LineError, NamedQuery, read_queries
 
 if TYPE_CHECKING:
@@ -81,12 +82,15 @@ def _cut(query: str) -> str:
     return line if len(line) <= 60 else line[:59] + "…"
 
 
-def import_file(store: SubscriptionStore, file: str, replace: bool, subscriber: str | None) -> None:
+def import_file(
+    store: SubscriptionStore, file: str, replace: bool, subscriber: str | None, declared: dict[str, str]
+) -> None:
     """Imports what can be imported and tells the rest; ends the command with 1 if there was any."""
     from sapwood.store.importing import exists_already  # here, because other commands need no database
 
     refusals = _Refusals()
     replacements = _Replacements()
+    suspicions = Suspicions(store.namespaces, declared)
     queries: dict[int, NamedQuery] = {}  # of rows that are not in yet, since the store knows no lines
     dealt_with = 0
 
@@ -105,6 +109,9 @@ def import_file(store: SubscriptionStore, file: str, replace: bool, subscriber: 
         reason = f"{error}; --upsert replaces it" if taken else str(error)
         refusals.add(queries[id(row)].line, queries[id(row)].place, reason)
 
+    def checked(row: NewSubscription, compiled: Any) -> None:
+        suspicions.look_at_compiled(queries[id(row)].place, compiled)
+
     def progressed(count: int) -> None:
         nonlocal dealt_with
         dealt_with = count
@@ -115,13 +122,16 @@ def import_file(store: SubscriptionStore, file: str, replace: bool, subscriber: 
     with counting(rate=True) as progress:
         task = progress.add_task("importing", total=None)
         try:
-            done = store.import_many(rows(), replace, refused, progressed, on_replaced=replacements.add)
+            done = store.import_many(
+                rows(), replace, refused, progressed, on_replaced=replacements.add, on_checked=checked
+            )
         except KeyboardInterrupt:
             refusals.finish()
             print(f"interrupted after {dealt_with:,} subscriptions; version {store.version}")
             raise
         refusals.finish()
         replacements.finish()
+        suspicions.finish()
     parts = {"added": done.added, "replaced": done.replaced, "unchanged": done.unchanged}
     told = ", ".join(f"{name} {count:,}" for name, count in parts.items() if count or name == "added")
     print(f"{told}, refused {refusals.count:,}; version {done.version}")

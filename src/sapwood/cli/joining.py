@@ -54,7 +54,7 @@ def join(
         timed = dict(_named(given) for given in time or ())
         for stream, path in timed.items():
             broker.time_from(stream, path)
-        refused = load(broker.subscribe_many, queries)
+        refused = load(broker.subscribe_many, queries, namespaces_of(namespace))
         with counting() as progress:
             task = progress.add_task("joining", total=None)
             for stream, message in _in_turn(broker, [_named(given) for given in messages], timed):

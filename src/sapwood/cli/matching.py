@@ -23,6 +23,7 @@ from sapwood.cli.console import (
     write_line,
 )
 from sapwood.cli.stored import load_store, opened_store, tell_left_out
+from sapwood.cli.suspicions import Suspicions
 from sapwood.cli.tables import (
     BATCH,
     Engine,
@@ -128,7 +129,7 @@ def _automaton_answers(
             tell_left_out(source)
     else:
         assert queries is not None
-        refused = load(matcher.add_many, queries)
+        refused = load(matcher.add_many, queries, dict(matcher.namespaces))
 
     def answers(messages: Iterable[NamedMessage]) -> Iterator[tuple[str, dict[str, Any] | MessageError]]:
         for message in messages:
@@ -141,10 +142,11 @@ def _automaton_answers(
         yield refused, answers
 
 
-def load(subscribe_many: SubscribeMany, path: str) -> int:
+def load(subscribe_many: SubscribeMany, path: str, declared: dict[str, str] | None = None) -> int:
     """Subscribes all queries of a file; how many were refused, each reported with its line."""
     refused = 0
     place = ""
+    suspicions = Suspicions({}, declared or {})
 
     def refuse(id: Hashable, error: ValueError) -> None:
         nonlocal refused
@@ -155,12 +157,14 @@ def load(subscribe_many: SubscribeMany, path: str) -> int:
         nonlocal place
         for query in read_queries(path):
             place = query.place
+            suspicions.look_at(place, query.text)
             yield query.id, query.text
             progress.advance(task)
 
     with counting() as progress:
         task = progress.add_task("loading queries", total=None)
         subscribe_many(pairs(), refuse)
+        suspicions.finish()
     return refused
 
 
@@ -214,6 +218,9 @@ def explain(
             if not bodies:
                 parts.append(broker.why(_THIS, found.body))
         filters = _THIS in broker.filters
+    suspicions = Suspicions({}, namespaces_of(namespace))
+    suspicions.look_at("the query", query)
+    suspicions.finish()
     for part in parts:
         print(json.dumps(asdict(part), ensure_ascii=False) if as_json else f"{part}\n")
     for body in made:

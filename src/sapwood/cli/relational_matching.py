@@ -18,6 +18,7 @@ from sapwood.cli.console import counting, fail, report
 from sapwood.cli.interrupting import Interruption, gently_interrupted
 from sapwood.cli.matching import Answers
 from sapwood.cli.stored import opened_store, tell_left_out
+from sapwood.cli.suspicions import Suspicions
 from sapwood.cli.tables import BATCH, PlanName, bring_up_to_date, duckdb_needed, opened, tables_of
 from sapwood.files import STDIN, FileError, NamedMessage, NamedQuery, read_queries
 
@@ -126,15 +127,19 @@ def _load(
     empty(matcher, {"store": origin})
     matcher.declare(namespaces)
     refused = 0
+    suspicions = Suspicions({}, namespaces)
     rest = read_queries(path)
     with counting(rate=True) as progress:
         task = progress.add_task("loading queries", total=None)
         while some := _read(rest, interruption):
             lines = _Lines(some)
+            for query in some:
+                suspicions.look_at(query.place, query.text)
             pairs = [(stored_id(query.id), query.text) for query in some]
             matcher.population.change(put=pairs, on_error=lines.refuse, replace=False)
             refused += lines.tell()
             progress.advance(task, len(some))
+        suspicions.finish()
     return refused
 
 

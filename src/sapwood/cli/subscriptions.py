@@ -60,8 +60,10 @@ def add(
 ) -> None:
     """Add a subscription; the store is made if it is absent."""
     with _opened(store, create=True) as opened:
-        opened.declare(namespaces_of(namespace))
+        declared = namespaces_of(namespace)
+        opened.declare(declared)
         _tell(opened.add(id, query, subscriber or ""))
+        _warn(id, query, opened, declared)
 
 
 @subscriptions.command("replace")
@@ -74,8 +76,10 @@ def replace(
 ) -> None:
     """Give a subscription another query; it keeps its place, and its subscriber unless told."""
     with _opened(store) as opened:
-        opened.declare(namespaces_of(namespace))
+        declared = namespaces_of(namespace)
+        opened.declare(declared)
         _tell(opened.replace(id, query, subscriber))
+        _warn(id, query, opened, declared)
 
 
 @subscriptions.command("remove")
@@ -121,8 +125,9 @@ def import_(
     What is refused is reported, and the rest goes in; the exit status is then 1. Ctrl-C keeps what is in.
     """
     with _opened(store, create=True) as opened:
-        opened.declare(namespaces_of(namespace))
-        import_file(opened, file, upsert, subscriber)
+        declared = namespaces_of(namespace)
+        opened.declare(declared)
+        import_file(opened, file, upsert, subscriber, declared)
 
 
 @subscriptions.command("prune")
@@ -140,6 +145,14 @@ def prune(
 
 def _tell(version: int) -> None:
     print(f"version {version}")
+
+
+def _warn(id: str, query: str, store: SubscriptionStore, declared: dict[str, str]) -> None:
+    from sapwood.cli.suspicions import Suspicions
+
+    suspicions = Suspicions(store.namespaces, declared)
+    suspicions.look_at(id, query)
+    suspicions.finish()
 
 
 # -- what there is -----------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ def transform(
     reported and left out, the others go on; the exit status is then 1.
     """
     with Broker(namespaces_of(namespace), Limits(bytes=max_bytes)) as broker:
-        refused = load(broker.subscribe_many, queries)
+        refused = load(broker.subscribe_many, queries, namespaces_of(namespace))
         with counting() as progress:
             task = progress.add_task("transforming", total=None)
             for message in read_messages(messages):

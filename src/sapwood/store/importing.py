@@ -17,6 +17,7 @@ from sapwood.store.texts import check_id, check_text
 OnError = Callable[[NewSubscription, SapwoodError], None]
 OnProgress = Callable[[int], None]
 OnReplaced = Callable[[Subscription, Subscription], None]
+OnChecked = Callable[[NewSubscription, object], None]
 
 
 @dataclass(slots=True)
@@ -41,11 +42,13 @@ class Import:
         replace: bool,
         on_error: OnError | None,
         on_replaced: OnReplaced | None = None,
+        on_checked: OnChecked | None = None,
     ) -> None:
         self._database = database
         self._replace = replace
         self._on_error = on_error
         self._on_replaced = on_replaced
+        self._on_checked = on_checked
         with database.reading() as connection:
             self._queries = KnownGood(history.declared(connection))
             self._version = history.state(connection).version
@@ -85,10 +88,12 @@ class Import:
     def _is_good(self, i: int, row: NewSubscription, outcome: _Outcome) -> bool:
         try:
             check_row(row)
-            self._queries.check(row.query, row.language)
+            compiled = self._queries.check(row.query, row.language)
         except SapwoodError as error:
             self._refuse(i, row, error, outcome)
             return False
+        if compiled is not None and self._on_checked is not None:
+            self._on_checked(row, compiled)
         return True
 
     def _refuse(self, i: int, row: NewSubscription, error: SapwoodError, outcome: _Outcome) -> None:
