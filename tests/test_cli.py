@@ -44,6 +44,41 @@ def test_match_writes_a_json_line_a_message(queries: str, messages: str) -> None
     ]
 
 
+@pytest.mark.parametrize("command", ["match", "transform", "explain", "import"])
+def test_errors_speak_of_the_option_that_declares_a_prefix(command: str, tmp_path: Path) -> None:
+    queries = tmp_path / "queries.txt"
+    queries.write_text("//p:a\n")
+    arguments = {
+        "match": ["match", str(queries), "-"],
+        "transform": ["transform", str(queries), "-"],
+        "explain": ["explain", "//p:a"],
+        "import": ["subscriptions", "import", str(queries), "--store", str(tmp_path / "s.db")],
+    }[command]
+    told = sapwood(*arguments).stderr.decode()
+    assert "hint: declare it with -n p=URI (declared: none)" in told
+    made = sapwood("explain", "for $a in //a return <q:r/>").stderr.decode()
+    assert 'hint: add xmlns:q="…", or declare it with -n q=URI (declared: none)' in made
+
+
+def test_a_command_leaves_hints_for_python_as_they_are() -> None:
+    code = """if True:
+        import sys
+        from sapwood import Matcher
+        from sapwood.cli import main
+        sys.argv = ["sapwood", "explain", "//a"]
+        try:
+            main()
+        except SystemExit:
+            pass
+        try:
+            Matcher().add(1, "//p:a")
+        except ValueError as error:
+            print(error)
+    """
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.endswith("hint: declare it with namespaces={'p': '…'} (declared: none)\n")
+
+
 def test_queries_may_be_the_files_of_a_folder(tmp_path: Path) -> None:
     folder = tmp_path / "queries"
     folder.mkdir()

@@ -40,6 +40,41 @@ def test_what_can_never_match_is_told(query: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("query", "told"),
+    [
+        ("/a[@d > '2024-01-31']", "'2024-01-31' is none, so this is never true"),
+        ('/a["2024-01-31T00:00:00" <= @d]', '"2024-01-31T00:00:00" is none'),
+        ("/a[@d >= 2024-01-31]", "2024-01-31 is a subtraction, 1992, and no date"),
+        ("/a[@d = 2024-01-31]", "is a subtraction"),
+        ("for $a in /a where $a/d < '2024-01-31' return <r/>", "is never true"),
+        ("S//a[@d > '2024-01-31'][x->v] JOIN{v = w, 1 s} S//b[y->w]", "is never true"),
+    ],
+)
+def test_dates_that_are_compared_as_numbers_are_told(query: str, told: str) -> None:
+    (line,) = found(query)
+    assert told in line
+    assert "translate(d, '-', '') > 20240131" in line
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "/a[@d = '2024-01-31']",
+        "/a[starts-with(@d, '2024-01-31')]",
+        "/a[translate(@d, '-', '') > 20240131]",
+        "/a[@d = 2024 - 1]",
+        "/a[. = '> 2024-01-31']",
+        "for $a in /a return <r>2024-01-31</r>",
+        "for $a in /a return <r d='2024-01-31'/>",
+        "<all>{for $a in /a return <r>2024-01-31</r>}</all>",
+        "SELECT <d>2024-01-31</d> FROM S//a[x->v] JOIN{v = w, 1 s} S//b[y->w]",
+    ],
+)
+def test_dates_that_are_compared_as_strings_are_fine(query: str) -> None:
+    assert found(query) == []
+
+
+@pytest.mark.parametrize(
     ("query", "names"),
     [
         ("/p:a/b", ["b"]),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextvars import copy_context
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -91,7 +92,7 @@ def main() -> None:
     # NumPy's linear algebra, which nothing here uses, would start a busy thread for each core.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
-        app()
+        copy_context().run(app)  # what a command sets for itself ends with it
     except (SapwoodError, ValueError) as error:  # a FileError is a ValueError
         fail(str(error))
     except BrokenPipeError:  # the reader of our output has had enough

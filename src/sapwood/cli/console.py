@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 
 import typer
 
+from sapwood.lang.hints import declare_by
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
@@ -73,7 +75,8 @@ def _tell(what: str, text: str) -> None:
 
 
 def namespaces_of(declared: list[str] | None) -> dict[str, str]:
-    """What `--namespace PREFIX=URI` declares."""
+    """What `--namespace PREFIX=URI` declares; hints of errors speak of the option from then on."""
+    declare_by("-n {prefix}=URI")
     pairs = [entry.partition("=") for entry in declared or []]
     for prefix, equals, uri in pairs:
         if not (prefix and equals and uri):

@@ -6,10 +6,13 @@ A name without a prefix has no namespace, whatever is declared. Two signs tell t
 - prefixes that are declared along with a query which uses none of them (the caller asks `uses_prefixes`).
 
 Attributes and wildcards are no signs: attributes rarely have a namespace.
+
+Dates are compared as numbers, which they are not, so such a comparison is never true.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
@@ -29,6 +32,9 @@ _MESSAGE = -1
 
 def warnings(compiled: Compiled) -> list[str]:
     """What is suspicious about a query, one line each, for people."""
+    dates = list(_dates(compiled))
+    if dates:
+        return dates
     if _is_impossible(compiled):
         return ["no message can match it"]
     return list(dict.fromkeys(_unprefixed(compiled)))
@@ -51,6 +57,28 @@ def _is_impossible(compiled: Compiled) -> bool:
         starts = [variable.path for variable in compiled.variables if variable.origin == _MESSAGE]
         return any(not plan(Has(path)).parts for path in starts)
     return not plan(compiled.condition).parts
+
+
+_DATE = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
+_QUOTED_DATE = re.compile(
+    rf"""[<>]=?\s*(?P<after>"{_DATE}[^"]*"|'{_DATE}[^']*')|(?P<before>"{_DATE}[^"]*"|'{_DATE}[^']*')\s*[<>]"""
+)
+_BARE_DATE = re.compile(rf"(?:[=<>]\s*)({_DATE})(?![\w<])")
+_STRING = re.compile(r"\"[^\"]*\"|'[^']*'")
+
+
+def _dates(compiled: Compiled) -> Iterator[str]:
+    """Comparisons with dates, up to the constructor of what a query makes."""
+    text = re.split(r"\breturn\b", compiled.text, maxsplit=1)[0]
+    if "<" in _STRING.sub("", text) and re.match(r"\s*(?:<|select\b)", text, re.IGNORECASE):
+        return
+    advice = "write translate(d, '-', '') > 20240131"
+    for found in _QUOTED_DATE.finditer(text):
+        date = found["after"] or found["before"]
+        yield f"< and > compare numbers, and {date} is none, so this is never true; {advice}"
+    for bare in _BARE_DATE.finditer(_STRING.sub("''", text)):
+        year, month, day = map(int, bare[1].split("-"))
+        yield f"{bare[1]} is a subtraction, {year - month - day}, and no date; {advice}"
 
 
 # -- names without a prefix --------------------------------------------------------------------------------

@@ -119,7 +119,9 @@ def refuse_context(expr: ast.Expr, text: str, path_starts: str) -> None:
         part = parts.pop()
         match part:
             case ast.LocationPath(absolute=False, base=None):
-                raise QueryError("a path that starts nowhere", text, part.start, path_starts)
+                is_not = text[part.start : part.end].lower() == "not"
+                hint = "not is a function: write not(…)" if is_not else path_starts
+                raise QueryError("a path that starts nowhere", text, part.start, hint)
             case ast.Call(name="position" | "last" as name):
                 reason = f"{name}() counts in a predicate, and there is none here"
                 raise QueryError(reason, text, part.start)

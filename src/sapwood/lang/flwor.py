@@ -281,6 +281,7 @@ class _Parser(ExpressionReader):
             hint = f"XPath 2.0's {keyword!r} is written {hint} in XPath 1.0"
         if not keyword and self._text[at] not in "<>{}),:":
             hint = unknown(self._text, at).hint
+        hint = hint or hints.misplaced(self._text, at)
         if found == ",":
             hint = "put one expression in each pair of braces, inside an element"
         return self._error(f"expected {wanted}, but found {found!r}", at, hint)
