@@ -71,7 +71,10 @@ def duckdb_needed(command: str) -> Iterator[None]:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in _NEEDED:
             raise
-        fail(f"'{command}' needs {error.name}, which is missing: pip install 'sapwood[relational]'")
+        fail(
+            f"'{command}' needs {error.name}, which is missing: "
+            "in a clone of Sapwood, pip install '.[relational]'"
+        )
     try:
         yield
     except duckdb.OutOfMemoryException as error:

@@ -101,7 +101,9 @@ class Database:
                 url, connect_args=arguments, max_overflow=-1, pool_pre_ping=True, hide_parameters=True
             )
         except ImportError:
-            raise StoreError("PostgreSQL needs psycopg: pip install 'sapwood[postgres]'") from None
+            raise StoreError(
+                "PostgreSQL needs psycopg: in a clone of Sapwood, pip install '.[postgres]'"
+            ) from None
 
     def _open(self, create: bool) -> None:
         if not self._has_tables():
