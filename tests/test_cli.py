@@ -221,3 +221,24 @@ def test_explain_says_why_nothing_is_made_of_a_message(tmp_path: Path) -> None:
     assert out.endswith("nothing is made of the message\n")
     run = sapwood("explain", "for $a in /a where $a/b = 2 return <r/>", "--message", str(message))
     assert run.stdout.endswith(b"\n<r/>\n")
+
+
+@pytest.mark.parametrize("command", ["match", "transform", "join"])
+def test_a_folder_without_messages_is_told(command: str, queries: str, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty" / "notes.txt").write_text("no message")
+    run = sapwood(command, queries, str(tmp_path / "empty"))
+    assert (run.returncode, run.stdout) == (0, b"")
+    assert run.stderr.startswith(b"there were no messages; in folders, files are read that end in .xml")
+
+
+def test_one_refusal_is_told_in_the_singular(queries: str) -> None:
+    run = sapwood("match", queries, "-", stdin=b"<a>\n<b/>\n")
+    assert run.stderr == b"1 query or message was refused\n"
+
+
+def test_explain_names_the_message_that_it_cannot_read(tmp_path: Path) -> None:
+    (tmp_path / "m.xml").write_text("<a>")
+    run = sapwood("explain", "//a", "--message", str(tmp_path / "m.xml"))
+    assert run.returncode == 2
+    assert run.stderr.decode().startswith(f"error: {tmp_path}/m.xml: line 1, column 4: no element found")

@@ -115,6 +115,17 @@ class _Silence:
         pass
 
 
+def finish(messages: int, refused: int) -> None:
+    """Tells at the end of a command what may surprise, and ends it with 1 if anything was refused."""
+    sys.stdout.flush()
+    if not messages:
+        note("there were no messages; in folders, files are read that end in .xml, .xmll or these and .gz")
+    if refused:
+        told = "1 query or message was" if refused == 1 else f"{refused:,} queries or messages were"
+        note(f"{told} refused")
+        raise typer.Exit(1)
+
+
 def write_line(record: dict[str, Any]) -> None:
     """Writes a JSON line to the standard output."""
     sys.stdout.write(json.dumps(record, ensure_ascii=False) + "\n")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterator, Mapping
 from heapq import merge
 from itertools import chain, repeat
@@ -13,7 +12,7 @@ from typing import Annotated
 import typer
 
 from sapwood import Broker, LateMessage, Limits, MessageError
-from sapwood.cli.console import QUERIES_HELP, NamespacesOption, counting, namespaces_of, note
+from sapwood.cli.console import QUERIES_HELP, NamespacesOption, counting, finish, namespaces_of
 from sapwood.cli.delivering import deliver, refuse
 from sapwood.cli.matching import load
 from sapwood.files import NamedMessage, read_messages
@@ -55,9 +54,11 @@ def join(
         for stream, path in timed.items():
             broker.time_from(stream, path)
         refused = load(broker.subscribe_many, queries, namespaces_of(namespace))
+        seen = 0
         with counting() as progress:
             task = progress.add_task("joining", total=None)
             for stream, message in _in_turn(broker, [_named(given) for given in messages], timed):
+                seen += 1
                 try:
                     deliveries = broker.publish(message.body, message.name, stream=stream)
                 except MessageError as error:
@@ -67,10 +68,7 @@ def join(
                 for delivery in deliveries:
                     deliver(delivery, delivery.subscription in broker.filters, raw)
                 progress.advance(task)
-    sys.stdout.flush()
-    if refused:
-        note(f"{refused:,} queries or messages were refused")
-        raise typer.Exit(1)
+    finish(seen, refused)
 
 
 def _named(given: str) -> tuple[str, str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -17,8 +16,8 @@ from sapwood.cli.console import (
     NamespacesOption,
     counting,
     fail,
+    finish,
     namespaces_of,
-    note,
     report,
     write_line,
 )
@@ -36,7 +35,7 @@ from sapwood.cli.tables import (
 from sapwood.files import NamedMessage, read_messages, read_queries
 
 if TYPE_CHECKING:
-    from sapwood import Explanation, JoinExplanation, PlanExplanation, Why
+    from sapwood import Broker, Explanation, JoinExplanation, PlanExplanation, Why
 
 _THIS = object()
 
@@ -98,16 +97,15 @@ def match(
         answering = _automaton_answers(queries, store, Matcher(declared, limits), select, count)
     with answering as (refused, answers), counting() as progress:
         task = progress.add_task("matching", total=None)
+        seen = 0
         for name, answer in answers(read_messages(messages)):
+            seen += 1
             if isinstance(answer, MessageError):
                 refused += 1
                 answer = {"error": {"reason": answer.reason, "line": answer.line, "column": answer.column}}
             write_line({"message": name, **answer})
             progress.advance(task)
-    sys.stdout.flush()
-    if refused:
-        note(f"{refused:,} queries or messages were refused")
-        raise typer.Exit(1)
+    finish(seen, refused)
 
 
 def _sources(first: str | None, rest: list[str], store: str | None) -> tuple[str | None, list[str]]:
@@ -211,12 +209,12 @@ def explain(
         parts: list[Explanation | PlanExplanation | JoinExplanation | Why] = [broker.explain(_THIS)]
         for found in read_messages([message] if message else []):
             if _THIS in broker.filters:
-                parts.append(broker.why(_THIS, found.body))
+                parts.append(_why(broker, found))
                 continue
             bodies = [d.body for d in broker.publish(found.body) if d.subscription == _THIS]
             made += bodies
             if not bodies:
-                parts.append(broker.why(_THIS, found.body))
+                parts.append(_why(broker, found))
         filters = _THIS in broker.filters
     suspicions = Suspicions({}, namespaces_of(namespace))
     suspicions.look_at("the query", query)
@@ -227,6 +225,13 @@ def explain(
         print(json.dumps({"made": body.decode()}) if as_json else body.decode())
     if message and not made and not (parts[1:] and filters):
         print(json.dumps({"made": None}) if as_json else "nothing is made of the message")
+
+
+def _why(broker: Broker, message: NamedMessage) -> Why:
+    try:
+        return broker.why(_THIS, message.body)
+    except MessageError as error:
+        fail(f"{message.name}: {error}")
 
 
 def _explain_form(query: str, namespaces: dict[str, str], as_json: bool) -> None:

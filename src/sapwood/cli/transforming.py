@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 import typer
 
 from sapwood import Broker, Limits, MessageError
-from sapwood.cli.console import QUERIES_HELP, NamespacesOption, counting, namespaces_of, note
+from sapwood.cli.console import QUERIES_HELP, NamespacesOption, counting, finish, namespaces_of
 from sapwood.cli.delivering import deliver, refuse
 from sapwood.cli.matching import load
 from sapwood.files import read_messages
@@ -28,9 +27,11 @@ def transform(
     """
     with Broker(namespaces_of(namespace), Limits(bytes=max_bytes)) as broker:
         refused = load(broker.subscribe_many, queries, namespaces_of(namespace))
+        seen = 0
         with counting() as progress:
             task = progress.add_task("transforming", total=None)
             for message in read_messages(messages):
+                seen += 1
                 try:
                     deliveries = broker.publish(message.body, message.name)
                 except MessageError as error:
@@ -41,7 +42,4 @@ def transform(
                     progress.advance(task)
                 for delivery in deliveries:
                     deliver(delivery, delivery.subscription in broker.filters, raw)
-    sys.stdout.flush()
-    if refused:
-        note(f"{refused:,} queries or messages were refused")
-        raise typer.Exit(1)
+    finish(seen, refused)

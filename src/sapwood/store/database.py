@@ -32,7 +32,7 @@ class Database:
         self.name = shown(url)
         self._is_sqlite = url.get_backend_name() == "sqlite"
         if self._is_sqlite and not create and not Path(str(url.database)).exists():
-            raise StoreError(f"there is no store {self.name!r}")
+            raise StoreError(f"there is no store {self.name!r}; 'sapwood subscriptions add' makes one")
         with self._told():
             self._engine = self._sqlite(url) if self._is_sqlite else self._postgresql(url)
         try:
