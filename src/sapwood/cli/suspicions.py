@@ -49,7 +49,7 @@ class Suspicions:
         from sapwood.engine.lint import uses_prefixes, warnings
 
         self._seen += 1
-        self._prefixed = self._prefixed or uses_prefixes(compiled)
+        self._prefixed = self._prefixed or not self._declared or uses_prefixes(compiled)
         with written_with(self._namespaces):
             found = warnings(compiled)
         for each in found:
