@@ -280,7 +280,7 @@ def test_attributes_of_one_name_are_written_once() -> None:
 
 @pytest.mark.parametrize("use", [Broker.publish, Broker.answer])
 def test_takes_only_messages(use: Callable[[Broker, object], object]) -> None:
-    with pytest.raises(TypeError, match="a message is bytes or str"):
+    with pytest.raises(TypeError, match="a message is bytes, str, "):
         use(Broker(), 5)
 
 
@@ -403,3 +403,55 @@ def test_what_was_packed_by_one_is_not_unpacked_by_the_other() -> None:
         Broker.unpack(Matcher().pack())
     with pytest.raises(PackError, match=r"no packed Matcher: Broker\.unpack reads them"):
         Matcher.unpack(Broker().pack())
+
+
+# -- why ---------------------------------------------------------------------------------------------------
+
+
+def test_why_a_filter_matches_is_the_matchers_answer() -> None:
+    with Broker() as broker:
+        broker.subscribe("f", "/a[b = 1]")
+        assert broker.why("f", "<a><b>1</b></a>") == broker.filters.why("f", "<a><b>1</b></a>")
+        assert broker.why("f", "<a><b>2</b></a>").found == ("b is '2'",)
+
+
+def test_why_something_is_made_of_a_message_or_not() -> None:
+    with Broker({"p": "urn:p"}) as broker:
+        broker.subscribe("t", "for $b in /a/p:b where $b/@k = 'x' return <r>{$b}</r>")
+        made = broker.why("t", "<a xmlns:q='urn:p'><q:b k='x'/></a>")
+        assert made.matched
+        assert "/p:b" in [taken.step for taken in made.steps]
+        missed = broker.why("t", "<a xmlns:q='urn:p'><q:b k='y'/></a>")
+        assert not missed.matched
+        assert missed.found == ("@k is 'y'",)
+        assert broker.why("t", "<a><b k='x'/></a>").found == ("there is b",)
+
+
+def test_why_nothing_is_made_where_only_lxml_can_tell() -> None:
+    with Broker() as broker:
+        broker.subscribe("t", "for $a in /a where count($a/b) > 1 return <r/>")
+        assert broker.why("t", "<a><b/><b/></a>").matched
+        missed = broker.why("t", "<a><b/></a>")
+        assert not missed.matched
+        assert "nothing is bound" in missed.reason
+
+
+def test_why_a_message_takes_part_in_a_join() -> None:
+    query = "books//book[author->a][title->t] FOLLOWED BY{a = w AND t = u, 1 day} "
+    query += "blogs//post[author->w][title->u]"
+    with Broker() as broker:
+        broker.subscribe("j", query)
+        first = broker.why("j", "<book><author>A</author><title>T</title></book>")
+        assert (first.matched, first.reason) == (True, "it takes part as block 1 (stream books) of 2")
+        second = broker.why("j", "<x><post><author>A</author><title>T</title></post></x>")
+        assert second.reason == "it takes part as block 2 (stream blogs) of 2"
+        missed = broker.why("j", "<post><author>A</author><name>T</name></post>")
+        assert not missed.matched
+        assert "it is none of the blocks" in missed.reason
+        assert missed.found == ("post has author, name",)
+        assert broker.state().messages == 0
+
+
+def test_why_of_nobody_is_a_key_error() -> None:
+    with pytest.raises(KeyError):
+        Broker().why("nobody", "<a/>")

@@ -44,6 +44,61 @@ def test_match_writes_a_json_line_a_message(queries: str, messages: str) -> None
     ]
 
 
+@pytest.mark.parametrize("command", ["match", "transform", "explain", "import"])
+def test_errors_speak_of_the_option_that_declares_a_prefix(command: str, tmp_path: Path) -> None:
+    queries = tmp_path / "queries.txt"
+    queries.write_text("//p:a\n")
+    arguments = {
+        "match": ["match", str(queries), "-"],
+        "transform": ["transform", str(queries), "-"],
+        "explain": ["explain", "//p:a"],
+        "import": ["subscriptions", "import", str(queries), "--store", str(tmp_path / "s.db")],
+    }[command]
+    told = sapwood(*arguments).stderr.decode()
+    assert "hint: declare it with -n p=URI (declared: none)" in told
+    made = sapwood("explain", "for $a in //a return <q:r/>").stderr.decode()
+    assert 'hint: add xmlns:q="…", or declare it with -n q=URI (declared: none)' in made
+
+
+def test_a_command_leaves_hints_for_python_as_they_are() -> None:
+    code = """if True:
+        import sys
+        from sapwood import Matcher
+        from sapwood.cli import main
+        sys.argv = ["sapwood", "explain", "//a"]
+        try:
+            main()
+        except SystemExit:
+            pass
+        try:
+            Matcher().add(1, "//p:a")
+        except ValueError as error:
+            print(error)
+    """
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.endswith("hint: declare it with namespaces={'p': '…'} (declared: none)\n")
+
+
+def test_queries_may_be_the_files_of_a_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "queries"
+    folder.mkdir()
+    (folder / "b.xpath").write_text("//b")
+    (folder / "a.xpath").write_text("//a\n  [@x\n   = 1]")
+    (folder / "t.xq").write_text("for $a in //a\nreturn <t>{$a/@x}</t>")
+    run = sapwood("match", str(folder), "-", stdin=b"<a x='1'/>\n")
+    assert run.returncode == 1
+    assert records(run) == [{"message": "-:1", "matches": ["a"]}]
+    assert f"{folder}/t.xq: this is a for-where-return query, not a filter" in run.stderr.decode()
+    tables = sapwood("match", "--engine", "relational", str(folder), "-", stdin=b"<a x='1'/>\n")
+    assert records(tables) == records(run)
+    assert f"{folder}/t.xq: " in tables.stderr.decode()
+    made = sapwood("transform", str(folder), "-", stdin=b"<a x='1'/>\n")
+    assert [(r["subscription"], r["body"]) for r in records(made)] == [
+        ("a", "<a x='1'/>"),
+        ("t", '<t x="1"/>'),
+    ]
+
+
 def test_queries_and_messages_may_be_json_lines_compressed_folders_or_stdin(tmp_path: Path) -> None:
     queries = tmp_path / "queries.jsonl.gz"
     queries.write_bytes(gzip.compress(b'{"id": "s1", "query": "//a"}\n'))
@@ -154,3 +209,36 @@ def test_items_and_joins_of_them_are_generated() -> None:
     refused = sapwood("generate", "joins", "--schema", "feed", "--equalities", "6")
     assert refused.returncode == 2
     assert "at most 5" in refused.stderr.decode()
+
+
+def test_explain_says_why_nothing_is_made_of_a_message(tmp_path: Path) -> None:
+    message = tmp_path / "m.xml"
+    message.write_text("<a><b>2</b></a>")
+    run = sapwood("explain", "for $a in /a where $a/b = 1 return <r/>", "--message", str(message))
+    out = run.stdout.decode()
+    assert "matched   no: nothing passes the step" in out
+    assert "found     b is '2'" in out
+    assert out.endswith("nothing is made of the message\n")
+    run = sapwood("explain", "for $a in /a where $a/b = 2 return <r/>", "--message", str(message))
+    assert run.stdout.endswith(b"\n<r/>\n")
+
+
+@pytest.mark.parametrize("command", ["match", "transform", "join"])
+def test_a_folder_without_messages_is_told(command: str, queries: str, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty" / "notes.txt").write_text("no message")
+    run = sapwood(command, queries, str(tmp_path / "empty"))
+    assert (run.returncode, run.stdout) == (0, b"")
+    assert run.stderr.startswith(b"there were no messages; in folders, files are read that end in .xml")
+
+
+def test_one_refusal_is_told_in_the_singular(queries: str) -> None:
+    run = sapwood("match", queries, "-", stdin=b"<a>\n<b/>\n")
+    assert run.stderr == b"1 query or message was refused\n"
+
+
+def test_explain_names_the_message_that_it_cannot_read(tmp_path: Path) -> None:
+    (tmp_path / "m.xml").write_text("<a>")
+    run = sapwood("explain", "//a", "--message", str(tmp_path / "m.xml"))
+    assert run.returncode == 2
+    assert run.stderr.decode().startswith(f"error: {tmp_path}/m.xml: line 1, column 4: no element found")

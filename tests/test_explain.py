@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sapwood import Explanation, Matcher, Tuning, Why
+from sapwood import Broker, Explanation, Matcher, Tuning, Why
 
 NAMESPACES = {"p": "urn:p"}
 REPORT = (
@@ -94,17 +94,44 @@ def test_how_a_query_is_decided_and_found(
 @pytest.mark.parametrize(
     ("query", "path"),
     [
-        ("/p:a/b", "/{urn:p}a/b"),
-        ("//p:*", "//{urn:p}*"),
-        ("/a/@p:x", "/a/@{urn:p}x"),
-        ("/a[@p:x = 1]", "/a/@{urn:p}x = 1"),
-        ("/a[@p:* = 1]", "/a/@{urn:p}* = 1"),
-        ("//*[local-name() = 'b']", "//{*}b"),
+        ("/p:a/b", "/p:a/b"),
+        ("//p:*", "//p:*"),
+        ("/a/@p:x", "/a/@p:x"),
+        ("/a[@p:x = 1]", "/a/@p:x = 1"),
+        ("/a[@p:* = 1]", "/a/@p:* = 1"),
+        ("/a[b = '{urn:p}c']", "/a/b = '{urn:p}c'"),
+        ("//*[local-name() = 'b']", "//*:b"),
+        ("//*[local-name() = 'b' and namespace-uri() = 'urn:p']", "//p:b"),
+        ("//*[local-name() = 'b' and namespace-uri() = 'urn:q']", "//{urn:q}b"),
     ],
 )
-def test_names_with_namespaces_are_written_in_braces(query: str, path: str) -> None:
-    assert explained(query).paths == ((path,),)
+def test_names_are_written_with_the_prefixes_that_are_declared(query: str, path: str) -> None:
     assert path in str(explained(query))
+
+
+def test_transformations_and_joins_are_written_with_prefixes_too() -> None:
+    with Broker(NAMESPACES) as broker:
+        broker.subscribe("t", "for $a in //p:a where $a/p:c = 1 return <r>{$a/p:b}</r>")
+        broker.subscribe("j", "S//p:a[p:x->x] JOIN{x = y, 1 s} S//p:b[@p:y->y]")
+        assert "$a in //p:a[p:c = 1]" in str(broker.explain("t"))
+        for id in ("t", "j"):
+            assert "{urn:p}" not in str(broker.explain(id))
+            assert "p:b" in str(broker.explain(id))
+
+
+def test_explaining_with_prefixes_leaves_patterns_as_they_are() -> None:
+    """Patterns are ordered by how they are written, so explaining must not come between."""
+    with Matcher({"z": "urn:a", "a": "urn:z"}) as matcher:
+        matcher.add(1, "/r[z:x and a:x]")
+        matcher.explain(1)
+        matcher.why(1, "<r/>")
+        matcher.add(2, "/r[a:x and z:x]")
+        assert matcher.explain(1).shared_with == 1
+    with Matcher() as plain:
+        plain.add(1, "/r/*[local-name() = 'x']")
+        assert matcher.select("<r xmlns='urn:a'/>") == {}
+        node = plain.select("<r><x xmlns='urn:a'/></r>")[1][0]
+        assert node.name == "{urn:a}x"
 
 
 @pytest.mark.parametrize(
@@ -255,6 +282,74 @@ def test_why_not_says_what_nothing_passes_and_how_far_it_got(
     assert "matched   no: " in str(answer)
     if reached is not None:
         assert [taken.node.index for taken in answer.steps if not taken.step.startswith(" ")] == reached
+
+
+ORDER = "<order id='7'><currency>COP</currency><sum><total>12</total></sum><line/><line/></order>"
+
+
+@pytest.mark.parametrize(
+    ("query", "message", "found"),
+    [
+        # values
+        ("/order[currency = 'EUR']", ORDER, ["currency is 'COP'"]),
+        ("//order[currency = 'EUR']/sum", f"<all>{ORDER}{ORDER}</all>", ["currency is 'COP'"]),
+        ("/order[@id = 8 and currency = 'EUR']", ORDER, ["@id is '7'", "currency is 'COP'"]),
+        ("/order[@id = 7 and currency = 'EUR']", ORDER, ["currency is 'COP'"]),
+        ("/order[currency > 5]", ORDER, ["currency is 'COP', which is no number"]),
+        ("/order/currency[. = 'EUR']", ORDER, ["currency is 'COP'"]),
+        ("/order/currency/text() = 'EUR'", ORDER, ["/order/currency/text() is 'COP'"]),
+        ("//total > 20", ORDER, ["//total is '12'"]),
+        ("contains(/order/currency, 'X')", ORDER, ["/order/currency is 'COP'"]),
+        ("/order[sum[total = 1]]", ORDER, ["total is '12'"]),
+        ("/order[not(currency = 'COP')]", ORDER, ["currency is 'COP'"]),
+        ("not(//line)", ORDER, ["there is //line"]),
+        ("/a[b = 'x']", "<a><b>\n x</b></a>", ["b is '\\n x'"]),
+        (
+            "/a[b = 'x']",
+            "<a><b>1</b><b>2</b><b>3</b><b>4</b></a>",
+            ["b is '1'", "b is '2'", "b is '3'", "and 1 other values of b"],
+        ),
+        ("/a[b = 'x']", f"<a><b>{'y' * 99}</b></a>", [f"b is '{'y' * 39}…'"]),
+        # names
+        ("/a/b", "<a xmlns='urn:x'><b/></a>", ["there is {urn:x}a"]),
+        ("/a/b", "<a><b xmlns='urn:p'/></a>", ["there is p:b"]),
+        ("/p:a", "<a/>", ["there is a"]),
+        ("/a/@p:x", "<a x='1'/>", ["there is @x"]),
+        ("/order/Currency", ORDER, ["there is currency"]),
+        ("/order/currancy", ORDER, ["there is currency"]),
+        ("/order/id", ORDER, ["there is an attribute @id", "order has currency, sum, line"]),
+        ("/order/@currency", ORDER, ["there is an element currency", "order has @id"]),
+        ("/order/total", ORDER, ["there is /order/sum/total", "order has currency, sum, line"]),
+        ("/order/sum/@id", ORDER, ["there is /order/@id", "sum has no attributes"]),
+        ("/order/*[@x]/y", "<order/>", ["order has no elements in it"]),
+        ("/invoice", ORDER, ["the root element is order"]),
+        ("/*[self::invoice]", ORDER, ["the element is order"]),
+        ("/order/sum/text()", ORDER, ["there is no text in sum"]),
+        # places, alternatives, and what can never be
+        ("/order/line[3]", ORDER, ["line is there 2 times"]),
+        ("/order/sum[2]", ORDER, ["sum is there once"]),
+        ("//x[2]", "<r><a><x/></a><b><x/></b></r>", ["x is there once at most in one place, 2 in all"]),
+        ("/invoice | /order[@x]", ORDER, ["order has @id"]),
+        ("/invoice/x or /order[currency = 'EUR']", ORDER, ["currency is 'COP'"]),
+        ("/order[false()]", ORDER, ["no message can match"]),
+        # what lxml decides
+        ("count(//line) > 3 and //line", ORDER, ["count(//line) is 2"]),
+        ("/order/currency = /order/@id", ORDER, ["/order/currency is 'COP'", "/order/@id is '7'"]),
+        ("concat(order/@id, 'x') = 'y'", ORDER, ["concat(order/@id, 'x') is '7x'"]),
+        ("//order[count(line) > 3]", ORDER, ["nothing for which lxml finds true: count(line) > 3"]),
+    ],
+)
+def test_why_not_tells_what_is_there_instead(query: str, message: str, found: list[str]) -> None:
+    answer = asked_why(query, message)
+    assert not answer.matched
+    assert list(answer.found) == found
+    assert f"\nfound     {answer.found[0]}" in str(answer)
+
+
+def test_the_step_that_is_told_is_the_one_that_what_is_found_belongs_to() -> None:
+    answer = asked_why("/invoice | /order[@x]", ORDER)
+    assert answer.reason == "nothing passes the step /order[@x]"
+    assert answer.found == ("order has @id",)
 
 
 @pytest.mark.parametrize(

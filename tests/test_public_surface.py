@@ -31,12 +31,10 @@ from sapwood import (
 
 
 def test_all_is_what_is_visible() -> None:
-    visible = {
-        name
-        for name, value in vars(sapwood).items()
-        if not name.startswith("_") and not isinstance(value, ModuleType)
-    }
+    visible = {name for name in dir(sapwood) if not name.startswith("_")}
     assert visible == set(sapwood.__all__)
+    loaded = {name for name in visible if not isinstance(getattr(sapwood, name), ModuleType)}
+    assert loaded == visible
     assert list(sapwood.__all__) == sorted(sapwood.__all__)
 
 

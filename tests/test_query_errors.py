@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 
-from sapwood import Matcher, QueryError, SapwoodError
+from sapwood import Broker, Matcher, QueryError, SapwoodError
 
 NAMESPACES = {"news": "urn:news", "fin": "urn:fin"}
 
@@ -72,6 +72,42 @@ def pointed_at(error: QueryError) -> str:
         ("/a[@x % 2 = 1]", "unexpected character '%'", "% 2 = 1]", "'mod'"),
         ("div#main", "unexpected character '#'", "#main", "@id"),
         ("/a[.[b]]", "a predicate cannot follow '.'", "[b]]", "self::node()["),
+        ("/a[b AND c]", "found 'AND'", "AND c]", "'and' in small letters"),
+        ("/a[b Or c]", "found 'Or'", "Or c]", "'or' in small letters"),
+        ("/a[b MOD 2 = 1]", "found 'MOD'", "MOD 2 = 1]", "'mod' in small letters"),
+        ("/a[NOT(b)]", "no function 'NOT'", "NOT(b)]", "not() in small letters"),
+        ("/a[Contains(b, 'x')]", "no function 'Contains'", None, "contains() in small letters"),
+        ("/a[b <> 1]", "found '>'", "> 1]", "!="),
+        ("/a[not @x]", "found '@'", "@x]", "not(…)"),
+        ("/a[not b]", "found 'b'", "b]", "not(…)"),
+        ("/a[b and not contains(b, 'x')]", "found 'contains'", None, "not(…)"),
+        ("/a[NOT b]", "found 'b'", "b]", "not(…)"),
+        ("/a[b || c]", "found '|'", "| c]", "'or' between conditions, | between paths, and concat("),
+        ("//a || //b", "found '|'", "| //b", "concat("),
+        ("/a[b XOR c]", "found 'XOR'", "XOR c]", "not(a and b)"),
+        ("/a[b like '%x%']", "found 'like'", "like '%x%']", "contains(x,"),
+        ("/a[b IN ('x', 'y')]", "found 'IN'", "IN ('x', 'y')]", "x = 'a' or x = 'b'"),
+        ("/a[b is null]", "found 'is'", "is null]", "not(x)"),
+        ("/a[b between 1 and 2]", "found 'between'", "between 1 and 2]", "x >= a"),
+        ("//a;", "unexpected character ';'", ";", "drop"),
+        # sequences
+        ("/a[@x = ('a', 'b')]", "found ','", ", 'b')]", "x = 'a' or x = 'b'"),
+        ("(//a, //b)", "found ','", ", //b)", "a | b"),
+        ("//a, //b", "found ','", ", //b", "a | b"),
+        # dates
+        ("/a[xs:date(@d) > 1]", "no function 'xs:date'", "xs:date(@d) > 1]", "translate(d, '-', '')"),
+        ("/a[xs:dateTime(@d) > 1]", "no function 'xs:dateTime'", None, "translate(d, '-', '')"),
+        ("/a[@d > current-date()]", "no function 'current-date'", "current-date()]", "what time it is"),
+        ("/a[year-from-date(@d) = 2024]", "no function", None, "substring(d, 1, 4) = 2024"),
+        ("/a[xs:decimal(@d) = 1]", "no function 'xs:decimal'", None, "number(x)"),
+        # quotes in strings
+        ("/a[. = 'it's']", "never closed", "']", 'closes the string: put it into double quotes, "it\'s"'),
+        ("/a[. = 'it\\'s']", "never closed", "']", "double quotes"),
+        ("/a[. = 'it''s']", "found \"'s'\"", "'s']", "is not doubled"),
+        ("/a[. = 'it's' and b = 'x']", "never closed", "']", "the ' before 's' closes"),
+        ("/a[. = 'it's' or c='isn't']", "found 's'", "s' or c='isn't']", "double quotes"),
+        ('/a[. = "say "hi""]', "found 'hi'", 'hi""]', "single quotes"),
+        ("/a[. = 'x'and b = 'y]", "never closed", "'y]", "add the missing '"),
         # brackets
         ("/a[b", "to close '[' at column 3", "", None),
         ("/a[b[c]", "to close '[' at column 3", "", None),
@@ -216,3 +252,44 @@ def test_a_namespace_map_that_xpath_cannot_use_is_refused_at_once_or_does_no_har
     matcher.add("native", "/a")
     matcher.add("refined", "count(/a) * 1 = 1")
     assert list(matcher.match("<a/>")) == ["native", "refined"]
+
+
+@pytest.mark.parametrize(
+    ("query", "hint"),
+    [
+        ("for $a in /a where $a/b AND $a/c return <r/>", "'and' in small letters"),
+        ("for $a in /a where $a/b <> 1 return <r/>", "!="),
+        ("for $a in /a where not $a/b return <r/>", "not(…)"),
+        ("for $a in /a where $a/b || 'x' = 'y' return <r/>", "concat("),
+        ("for $a in /a where $a/b = 'it's' return <r/>", "double quotes"),
+        ("for $a in /a where $a/b = ('x', 'y') return <r/>", "x = 'a' or x = 'b'"),
+        ("for $a in /a return <r>{($a/b, $a/c)}</r>", "one by one"),
+        ("for $a in /a where $a/d > current-date() return <r/>", "what time it is"),
+        ("S//a[b <> 1][x->v] JOIN{v = w, 1 s} S//b[y->w]", "!="),
+        ("S//a[x->v] JOIN{v <> w, 1 s} S//b[y->w]", "!="),
+        ("S//a[x->v][not @y] JOIN{v = w, 1 s} S//b[y->w]", "not(…)"),
+        ("S//a[x->v][y = 'it's'] JOIN{v = w, 1 s} S//b[y->w]", "double quotes"),
+        ("S//a[x->v][y = xs:date('2024-01-01')] JOIN{v = w, 1 s} S//b[y->w]", "translate("),
+    ],
+)
+def test_other_languages_have_the_same_hints(query: str, hint: str) -> None:
+    with pytest.raises(QueryError) as caught:
+        Broker().subscribe("q", query)
+    assert hint in str(caught.value.hint), str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "//not/b",
+        "/a[not]",
+        "not(a)",
+        "/AND/OR",
+        "/a[AND and OR]",
+        "//in | //like",
+        "a = 'x'and b",
+        "/a[b='x']",
+    ],
+)
+def test_what_looks_like_a_mistake_and_is_none_is_taken(query: str) -> None:
+    Matcher().add("q", query)

@@ -240,6 +240,50 @@ def test_replacing_by_import(sapwood: Sapwood) -> None:
     assert again.stdout == "added 0, unchanged 4, refused 0; version 3\n"
 
 
+def test_an_upsert_tells_what_has_changed(sapwood: Sapwood) -> None:
+    def line(id: str, query: str, **more: object) -> str:
+        return json.dumps({"id": id, "query": query, **more}) + "\n"
+
+    sapwood("import", "-", stdin=line("a", "//a") + line("b", "//b") + line("c", "//c"))
+    refused = sapwood("import", "-", stdin=line("a", "//x"))
+    assert "there is a subscription 'a' already; --upsert replaces it" in refused.stderr
+    new = [line("a", "//x"), line("b", "//b", subscriber="[bold]me"), line("c", "//c", active=False)]
+    run = sapwood("import", "--upsert", "-", stdin="".join(new) + line("d", "//d"))
+    assert run.stdout == "added 1, replaced 3, refused 0; version 2\n"
+    assert run.stderr == ("a: //x, was //a\nb: subscriber [bold]me, was nobody\nc: no longer active\n")
+    many = "".join(line(str(n), "//a") for n in range(70))
+    sapwood("import", "-", stdin=many)
+    run = sapwood("import", "--upsert", "-", stdin=many.replace("//a", "//b"))
+    assert len(run.stderr.splitlines()) == 51
+    assert run.stderr.endswith("and 20 more subscriptions were replaced\n")
+
+
+def test_a_folder_of_queries_is_imported(sapwood: Sapwood, tmp_path: Path) -> None:
+    folder = tmp_path / "queries"
+    (folder / "trade").mkdir(parents=True)
+    (folder / "urgent.xpath").write_text("# what cannot wait\n\n//order[@urgent]\n")
+    (folder / "titles.xq").write_text("\ufefffor $b in //book\nreturn <t>{$b/title}</t>\n")
+    (folder / "trade" / "paid.xscl").write_text("o//order[@id->i]\nJOIN{i = j, 1 day}\np//payment[@for->j]")
+    (folder / "README.md").write_text("no query")
+    (folder / "wrong.xpath").write_text("//a[")
+    (folder / "latin.xpath").write_bytes(b"//caf\xe9")
+    (folder / "mistaken.xq").write_text("//a")
+    run = sapwood("import", "queries", "--subscriber", "desk")
+    assert (run.returncode, run.stdout) == (1, "added 3, refused 3; version 1\n")
+    for name in ("wrong.xpath", "latin.xpath", "mistaken.xq"):
+        assert f"queries/{name}: " in run.stderr
+    rows = {str(row["id"]): row for row in listed(sapwood("list"))}
+    assert {id: row["language"] for id, row in rows.items()} == {
+        "titles": "for-where-return",
+        "trade/paid": "xscl",
+        "urgent": "xpath",
+    }
+    assert rows["urgent"]["query"] == "//order[@urgent]"
+    assert rows["titles"]["query"] == "for $b in //book\nreturn <t>{$b/title}</t>"
+    (tmp_path / "nothing").mkdir()
+    assert "no *.xpath, *.xq, *.xscl" in told(sapwood("import", "nothing"))
+
+
 def test_a_broken_file_keeps_what_was_read_in_whole_chunks(sapwood: Sapwood, tmp_path: Path) -> None:
     (tmp_path / "cut.gz").write_bytes(gzip.compress(os.urandom(3_000).hex().encode())[:-900])
     assert "'cut.gz' cannot be read" in told(sapwood("import", "cut.gz"))

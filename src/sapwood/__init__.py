@@ -1,13 +1,19 @@
 """Sapwood: match, reshape and join XML messages for very many standing queries at once."""
 
-from sapwood.broker import Broker
-from sapwood.deliveries import Delivery
-from sapwood.engine import Explanation, Limits, Matcher, Matches, Node, Tuning, Why
-from sapwood.errors import LateMessage, MessageError, QueryError, SapwoodError
-from sapwood.join.explain import JoinExplanation
-from sapwood.join.meetings import Meeting
-from sapwood.join.state import State, TemplateState
-from sapwood.transform.explain import PlanExplanation
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sapwood.broker import Broker
+    from sapwood.deliveries import Delivery
+    from sapwood.engine import Explanation, Limits, Matcher, Matches, Node, Tuning, Why
+    from sapwood.errors import LateMessage, MessageError, QueryError, SapwoodError
+    from sapwood.join.explain import JoinExplanation
+    from sapwood.join.meetings import Meeting
+    from sapwood.join.state import State, TemplateState
+    from sapwood.transform.explain import PlanExplanation
+
+    __version__: str
 
 __all__ = [
     "Broker",
@@ -29,3 +35,38 @@ __all__ = [
     "Tuning",
     "Why",
 ]
+
+# Each name is imported when it is first asked for, so that whoever only matches does not load joins.
+_HOMES = {
+    "Broker": "sapwood.broker",
+    "Delivery": "sapwood.deliveries",
+    "JoinExplanation": "sapwood.join.explain",
+    "Meeting": "sapwood.join.meetings",
+    "PlanExplanation": "sapwood.transform.explain",
+    "State": "sapwood.join.state",
+    "TemplateState": "sapwood.join.state",
+    **dict.fromkeys(("LateMessage", "MessageError", "QueryError", "SapwoodError"), "sapwood.errors"),
+    **dict.fromkeys(
+        ("Explanation", "Limits", "Matcher", "Matches", "Node", "Tuning", "Why"), "sapwood.engine"
+    ),
+}
+
+
+if not TYPE_CHECKING:  # which would take any name to be there
+
+    def __getattr__(name: str) -> object:
+        """The public name, imported from its module; `__version__` is the version that is installed."""
+        if name == "__version__":
+            from importlib.metadata import version
+
+            value: object = version("sapwood")
+        elif name in _HOMES:
+            value = getattr(import_module(_HOMES[name]), name)
+        else:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        globals()[name] = value
+        return value
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -28,6 +28,7 @@ from sapwood.engine.matches import Matches
 from sapwood.engine.pack import pack, unpack
 from sapwood.engine.reader import Message
 from sapwood.engine.synchronization import synchronized
+from sapwood.engine.why import Why
 from sapwood.errors import LateMessage, MessageError
 from sapwood.join.explain import JoinExplanation
 from sapwood.join.meetings import Meeting, Meetings
@@ -38,7 +39,9 @@ from sapwood.join.times import Moment, TimePath, duration, seconds
 from sapwood.lang.flwor import is_flwor
 from sapwood.lang.fwr import compile_transformation
 from sapwood.lang.namespaces import Namespaces
+from sapwood.lang.pattern import written_with
 from sapwood.lang.xscl import compile_join, is_join
+from sapwood.tracing import why_joined, why_made
 from sapwood.transform.conditions import ElementGraph
 from sapwood.transform.explain import PlanExplanation, explain
 from sapwood.transform.groups import TooManyGroups
@@ -478,11 +481,28 @@ class Broker:
         if making is None:
             return self._matcher.explain(id)
         if making.joins:
-            return self._joins.explain(making.entry)
+            with written_with(self._matcher.namespaces):
+                return self._joins.explain(making.entry)
         if not isinstance(self._network, Network):
             raise ValueError("only shared plans are explained")
         transformation = compile_transformation(making.text, self._matcher.namespaces)
-        return explain(self._network, making.entry, transformation, self._graph)
+        with written_with(self._matcher.namespaces):
+            return explain(self._network, making.entry, transformation, self._graph)
+
+    @synchronized
+    def why(self, id: Hashable, message: Source) -> Why:
+        """Why a message matches a filter, is made something of, or takes part in a join; or how far it gets,
+        and what is there instead. Nothing is delivered, and joins take no notice of the message."""
+        making = self._making.get(id)
+        if making is None:
+            return self._matcher.why(id, message)
+        source, index, namespaces = Message(message), self._matcher.index, self._matcher.namespaces
+        if making.joins:
+            return why_joined(compile_join(making.text, namespaces), source, index, namespaces)
+        with Broker(namespaces, index.limits) as alone:
+            alone.subscribe(id, making.text)
+            made = len(alone.answer(message).made)
+        return why_made(compile_transformation(making.text, namespaces), made, source, index, namespaces)
 
     # -- packed ----------------------------------------------------------------------------------------
 

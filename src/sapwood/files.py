@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 STDIN = "-"
+QUERY_FILES = {".xpath": "xpath", ".xq": "for-where-return", ".xscl": "xscl"}
+"""how the names of files end that hold one query, and its language"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +27,8 @@ class NamedQuery:
     subscriber: str | None = None
     language: str | None = None
     active: bool | None = None
+    place: str = ""
+    """where it stands, for people: a file and perhaps a line of it"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +60,13 @@ def read_queries(path: str, on_error: Callable[[LineError], None] | None = None)
     """Queries, one a line with the line's number as id, or as JSON lines `{"id": …, "query": …}`.
 
     JSON lines may also tell `subscriber`, `language` and `active`. Empty lines and lines that start with `#`
-    are passed over. A line that cannot be read is told to `on_error`, and the rest follow; without it, the
-    error is raised.
+    are passed over. Of a folder, every `*.xpath`, `*.xq` and `*.xscl` is one query, whose id is the file's
+    name without the ending, with the folders below the one given. A line or file that cannot be read is told
+    to `on_error`, and the rest follow; without it, the error is raised.
     """
+    if path != STDIN and Path(path).is_dir():
+        yield from _query_files(Path(path), on_error)
+        return
     with _opened(path) as file:
         for number, raw in enumerate(file, 1):
             try:
@@ -76,7 +84,36 @@ def _query(raw: bytes, path: str, number: int) -> NamedQuery | None:
     line = _text(raw, path, number).strip()
     if not line or line.startswith("#"):
         return None
-    return _from_json(line, path, number) if line.startswith("{") else NamedQuery(number, line, number)
+    if line.startswith("{"):
+        return _from_json(line, path, number)
+    return NamedQuery(number, line, number, place=f"{path}:{number}")
+
+
+def _query_files(folder: Path, on_error: Callable[[LineError], None] | None) -> Iterator[NamedQuery]:
+    found = [p for p in sorted(folder.rglob("*")) if p.is_file() and p.suffix in QUERY_FILES]
+    if not found:
+        endings = ", ".join(f"*{ending}" for ending in QUERY_FILES)
+        raise FileError(f"there are no queries in the folder {str(folder)!r}: no {endings}")
+    for number, path in enumerate(found, 1):
+        try:
+            text = _query_text(path)
+        except LineError as error:
+            if on_error is None:
+                raise
+            on_error(error)
+        else:
+            id = path.relative_to(folder).with_suffix("").as_posix()
+            yield NamedQuery(id, text, number, language=QUERY_FILES[path.suffix], place=str(path))
+
+
+def _query_text(path: Path) -> str:
+    """The query in a file, without the lines before it that are empty or start with `#`."""
+    with _opened(str(path)) as file:
+        raw = file.read()
+    lines = _text(raw, str(path), 1).strip().splitlines()
+    while lines and (not lines[0].strip() or lines[0].startswith("#")):
+        lines.pop(0)
+    return "\n".join(lines).strip()
 
 
 def _from_json(line: str, path: str, number: int) -> NamedQuery:
@@ -92,7 +129,7 @@ def _from_json(line: str, path: str, number: int) -> NamedQuery:
         raise LineError(path, number, "'subscriber' and 'language' must be strings")
     if not isinstance(active, bool | None):
         raise LineError(path, number, "'active' must be true or false")
-    return NamedQuery(id, query, number, subscriber, language, active)
+    return NamedQuery(id, query, number, subscriber, language, active, f"{path}:{number}")
 
 
 def read_messages(sources: Iterable[str]) -> Iterator[NamedMessage]:

@@ -337,7 +337,7 @@ def test_spark_is_left_out_where_it_is_missing(
     scale = replace(TINY, spark_subscriptions=20)
     setting = RelationalSetting(Report("", True), False, scale, tmp_path)
     (said,) = relational_spark.spark(setting)
-    assert "pip install 'sapwood[spark]'" in said
+    assert "in a clone of Sapwood, pip install '.[spark]'" in said
     assert not setting.report.listings
 
 
@@ -359,5 +359,5 @@ def test_without_duckdb_one_line_says_what_to_install() -> None:
     command = [sys.executable, "-c", code, "bench", "relational"]
     ended = subprocess.run(command, capture_output=True, encoding="utf-8", timeout=60, check=False)
     assert ended.returncode == 2
-    assert "pip install 'sapwood[relational]'" in " ".join(ended.stderr.split())
+    assert "in a clone of Sapwood, pip install '.[relational]'" in " ".join(ended.stderr.split())
     assert "Traceback" not in ended.stderr

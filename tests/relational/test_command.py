@@ -303,7 +303,7 @@ def test_without_duckdb_it_says_what_to_install(tmp_path: Path) -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, cwd=tmp_path
     )
     assert done.returncode == 2
-    assert "needs duckdb, which is missing: pip install 'sapwood[relational]'" in done.stderr
+    assert "needs duckdb, which is missing: in a clone of Sapwood, pip install '.[relational]'" in done.stderr
     assert "Traceback" not in done.stderr
 
 

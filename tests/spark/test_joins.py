@@ -200,7 +200,7 @@ def test_a_protobuf_that_is_missing_is_told_in_one_line(monkeypatch: pytest.Monk
     with pytest.raises(stateful.MissingLibrary) as caught:
         stateful.check_protobuf()
     assert "joins on Spark need protobuf" in str(caught.value)
-    assert "pip install 'sapwood[spark]'" in str(caught.value)
+    assert "in a clone of Sapwood, pip install '.[spark]'" in str(caught.value)
     assert "\n" not in str(caught.value)
 
 

@@ -155,7 +155,7 @@ def test_without_spark_it_says_what_to_install(folder: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert done.returncode == 2
-    assert "pip install 'sapwood[spark]'" in done.stderr
+    assert "in a clone of Sapwood, pip install '.[spark]'" in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -88,7 +88,10 @@ def test_a_database_that_is_not_there_is_one_line(server: Server) -> None:
 
 def test_without_psycopg_the_way_to_get_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
-    assert refusal("postgresql://u:hush@h/d") == "PostgreSQL needs psycopg: pip install 'sapwood[postgres]'"
+    assert (
+        refusal("postgresql://u:hush@h/d")
+        == "PostgreSQL needs psycopg: in a clone of Sapwood, pip install '.[postgres]'"
+    )
 
 
 def test_a_store_is_made_only_where_it_may_be(location: str, tmp_path: Path) -> None:

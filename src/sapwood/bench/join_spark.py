@@ -23,7 +23,7 @@ def feed_spark(setting: JoinSetting) -> Iterator[str]:
     if not items:
         return
     if find_spec("pyspark") is None:
-        yield "left out: Spark is missing, pip install 'sapwood[spark]'"
+        yield "left out: Spark is missing, in a clone of Sapwood, pip install '.[spark]'"
         return
     with TemporaryDirectory(prefix="sapwood-bench-") as folder:
         yield f"{items:,} items for {queries:,} queries in one process"

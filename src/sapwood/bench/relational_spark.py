@@ -23,7 +23,7 @@ def spark(setting: RelationalSetting) -> Iterator[str]:
     if not scale.spark_subscriptions:
         return
     if find_spec("pyspark") is None:
-        yield "left out: Spark is missing, pip install 'sapwood[spark]'"
+        yield "left out: Spark is missing, in a clone of Sapwood, pip install '.[spark]'"
         return
     from sapwood.bench.relational_spark_run import match_on_spark
 

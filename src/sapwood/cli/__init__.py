@@ -4,45 +4,96 @@ from __future__ import annotations
 
 import os
 import sys
+from contextvars import copy_context
+from importlib import import_module
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
+from typer.main import get_command
 
-from sapwood import SapwoodError
-from sapwood.cli.benchmarks import bench, demo
 from sapwood.cli.console import fail
-from sapwood.cli.generating import generate
-from sapwood.cli.joining import join
-from sapwood.cli.matching import explain, match
-from sapwood.cli.relational import relational
-from sapwood.cli.running import run
-from sapwood.cli.subscriptions import subscriptions
-from sapwood.cli.transforming import transform
-from sapwood.files import FileError
+from sapwood.errors import SapwoodError
+
+# The module of each command, which is imported when the command is called: a `match` loads no SQL, no charts
+# and no Spark. A command is a function or an application of the same name there.
+_COMMANDS = {
+    "match": "matching",
+    "transform": "transforming",
+    "join": "joining",
+    "explain": "matching",
+    "run": "running",
+    "subscriptions": "subscriptions",
+    "relational": "relational",
+    "generate": "generating",
+    "bench": "benchmarks",
+    "demo": "benchmarks",
+}
+
+
+class _LazyGroup(TyperGroup):
+    """A group whose commands are imported when they are called, or listed."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        # What is misspelt is compared with all commands, to suggest one.
+        for name in [cmd_name] if cmd_name in _COMMANDS else _COMMANDS:
+            if name not in self.commands:
+                self.commands[name] = _command(name)
+        return self.commands.get(cmd_name)
+
+
+def _command(name: str) -> Any:
+    found = getattr(import_module(f"sapwood.cli.{_COMMANDS[name]}"), name)
+    holder = typer.Typer(add_completion=False)
+    holder.callback()(_nothing)  # which makes a group of it, however few its commands
+    if isinstance(found, typer.Typer):
+        holder.add_typer(found, name=name)
+    else:
+        holder.command(name)(found)
+    group: Any = get_command(holder)
+    return group.commands[name]
+
+
+def _nothing() -> None:
+    pass
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from sapwood import __version__
+
+        print(f"sapwood {__version__}")
+        raise typer.Exit
+
 
 app = typer.Typer(
     help="Match, reshape and join XML messages for very many standing queries at once.",
+    cls=_LazyGroup,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command()(match)
-app.command()(transform)
-app.command()(join)
-app.command()(explain)
-app.command()(run)
-app.add_typer(subscriptions, name="subscriptions")
-app.add_typer(relational, name="relational")
-app.add_typer(generate, name="generate")
-app.add_typer(bench, name="bench")
-app.command()(demo)
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Match, reshape and join XML messages for very many standing queries at once."""
 
 
 def main() -> None:
     """Runs the command; what goes wrong on purpose is told in one line, without a traceback."""
+    # NumPy's linear algebra, which nothing here uses, would start a busy thread for each core.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
-        app()
-    except (SapwoodError, FileError, ValueError) as error:
+        copy_context().run(app)  # what a command sets for itself ends with it
+    except (SapwoodError, ValueError) as error:  # a FileError is a ValueError
         fail(str(error))
     except BrokenPipeError:  # the reader of our output has had enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -5,14 +5,14 @@ from __future__ import annotations
 import sys
 
 from sapwood import Delivery, MessageError
-from sapwood.cli.console import errors, write_line
+from sapwood.cli.console import report, write_line
 from sapwood.engine.encoding import decoded
 
 
 def refuse(name: str, error: MessageError, raw: bool) -> None:
     """Tells that a message was refused, as a JSON line or, if bodies are written alone, beside them."""
     if raw:
-        errors.print(f"[bold red]{name}:[/] {error}", soft_wrap=True)
+        report(name, str(error))
     else:
         told = {"reason": error.reason, "line": error.line, "column": error.column}
         write_line({"message": name, "error": told})

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from threading import current_thread, main_thread
 from types import FrameType
 
-from sapwood.cli.console import errors
+from sapwood.cli import console
 
 _ENDED_BY_CTRL_C = 130
 
@@ -45,10 +45,10 @@ class Interruption:
         if self._allowed:
             raise KeyboardInterrupt
         if self._came:
-            errors.show_cursor(True)
+            console.errors.show_cursor(True)
             os._exit(_ENDED_BY_CTRL_C)  # as after a crash, what is committed is there
         self._came = True
-        errors.print("stopping as soon as what is under way is done; again to stop at once")
+        console.errors.print("stopping as soon as what is under way is done; again to stop at once")
 
 
 @contextmanager

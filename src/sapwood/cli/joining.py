@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterator, Mapping
 from heapq import merge
 from itertools import chain, repeat
@@ -13,7 +12,7 @@ from typing import Annotated
 import typer
 
 from sapwood import Broker, LateMessage, Limits, MessageError
-from sapwood.cli.console import NamespacesOption, counting, errors, namespaces_of
+from sapwood.cli.console import QUERIES_HELP, NamespacesOption, counting, finish, namespaces_of
 from sapwood.cli.delivering import deliver, refuse
 from sapwood.cli.matching import load
 from sapwood.files import NamedMessage, read_messages
@@ -23,9 +22,7 @@ _NAMED = re.compile(r"([^\W\d][\w.\-]*)=")
 
 
 def join(
-    queries: Annotated[
-        str, typer.Argument(help="One query a line (the line's number is its id), or JSON lines.")
-    ],
+    queries: Annotated[str, typer.Argument(help=QUERIES_HELP)],
     messages: Annotated[
         list[str],
         typer.Argument(
@@ -56,10 +53,12 @@ def join(
         timed = dict(_named(given) for given in time or ())
         for stream, path in timed.items():
             broker.time_from(stream, path)
-        refused = load(broker.subscribe_many, queries)
+        refused = load(broker.subscribe_many, queries, namespaces_of(namespace))
+        seen = 0
         with counting() as progress:
             task = progress.add_task("joining", total=None)
             for stream, message in _in_turn(broker, [_named(given) for given in messages], timed):
+                seen += 1
                 try:
                     deliveries = broker.publish(message.body, message.name, stream=stream)
                 except MessageError as error:
@@ -69,10 +68,7 @@ def join(
                 for delivery in deliveries:
                     deliver(delivery, delivery.subscription in broker.filters, raw)
                 progress.advance(task)
-    sys.stdout.flush()
-    if refused:
-        errors.print(f"[yellow]{refused:,} queries or messages were refused[/]")
-        raise typer.Exit(1)
+    finish(seen, refused)
 
 
 def _named(given: str) -> tuple[str, str]:

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sapwood import Broker, Explanation, JoinExplanation, Limits, Matcher, MessageError, PlanExplanation, Why
-from sapwood.cli import forms
-from sapwood.cli.console import NamespacesOption, counting, errors, fail, namespaces_of, report, write_line
-from sapwood.cli.relational_matching import BATCH, Answers, Setting, relational_answers
+from sapwood import Limits, Matcher, MessageError
+from sapwood.cli.console import (
+    QUERIES_HELP,
+    NamespacesOption,
+    counting,
+    fail,
+    finish,
+    namespaces_of,
+    report,
+    write_line,
+)
 from sapwood.cli.stored import load_store, opened_store, tell_left_out
+from sapwood.cli.suspicions import Suspicions
 from sapwood.cli.tables import (
+    BATCH,
     Engine,
     EngineOption,
     MemoryOption,
@@ -25,11 +33,13 @@ from sapwood.cli.tables import (
     duckdb_needed,
 )
 from sapwood.files import NamedMessage, read_messages, read_queries
-from sapwood.workload import load_dtd
+
+if TYPE_CHECKING:
+    from sapwood import Broker, Explanation, JoinExplanation, PlanExplanation, Why
 
 _THIS = object()
 
-
+Answers = Callable[[Iterable[NamedMessage]], Iterator[tuple[str, dict[str, Any] | MessageError]]]
 Pairs = Iterator[tuple[Hashable, str]]
 SubscribeMany = Callable[[Pairs, Callable[[Hashable, ValueError], None]], None]
 
@@ -38,7 +48,7 @@ def match(
     queries: Annotated[
         str | None,
         typer.Argument(
-            help="One query a line (the line's number is its id), or JSON lines; left out with --store.",
+            help=f"{QUERIES_HELP} Left out with --store.",
             show_default=False,
         ),
     ] = None,
@@ -75,6 +85,8 @@ def match(
     if engine is Engine.RELATIONAL:
         if select:
             fail("--select tells nodes, which tables do not hold: leave out --engine relational")
+        from sapwood.cli.relational_matching import Setting, relational_answers
+
         setting = Setting(tables, plan, memory, batch)
         answering = relational_answers(queries, store, declared, limits, count, setting)
     else:
@@ -85,16 +97,15 @@ def match(
         answering = _automaton_answers(queries, store, Matcher(declared, limits), select, count)
     with answering as (refused, answers), counting() as progress:
         task = progress.add_task("matching", total=None)
+        seen = 0
         for name, answer in answers(read_messages(messages)):
+            seen += 1
             if isinstance(answer, MessageError):
                 refused += 1
                 answer = {"error": {"reason": answer.reason, "line": answer.line, "column": answer.column}}
             write_line({"message": name, **answer})
             progress.advance(task)
-    sys.stdout.flush()
-    if refused:
-        errors.print(f"[yellow]{refused:,} queries or messages were refused[/]")
-        raise typer.Exit(1)
+    finish(seen, refused)
 
 
 def _sources(first: str | None, rest: list[str], store: str | None) -> tuple[str | None, list[str]]:
@@ -116,7 +127,7 @@ def _automaton_answers(
             tell_left_out(source)
     else:
         assert queries is not None
-        refused = load(matcher.add_many, queries)
+        refused = load(matcher.add_many, queries, dict(matcher.namespaces))
 
     def answers(messages: Iterable[NamedMessage]) -> Iterator[tuple[str, dict[str, Any] | MessageError]]:
         for message in messages:
@@ -129,26 +140,29 @@ def _automaton_answers(
         yield refused, answers
 
 
-def load(subscribe_many: SubscribeMany, path: str) -> int:
+def load(subscribe_many: SubscribeMany, path: str, declared: dict[str, str] | None = None) -> int:
     """Subscribes all queries of a file; how many were refused, each reported with its line."""
     refused = 0
-    line = 0
+    place = ""
+    suspicions = Suspicions({}, declared or {})
 
     def refuse(id: Hashable, error: ValueError) -> None:
         nonlocal refused
         refused += 1
-        report(f"{path}:{line}", str(error))
+        report(place, str(error))
 
     def pairs() -> Pairs:
-        nonlocal line
+        nonlocal place
         for query in read_queries(path):
-            line = query.line
+            place = query.place
+            suspicions.look_at(place, query.text)
             yield query.id, query.text
             progress.advance(task)
 
     with counting() as progress:
         task = progress.add_task("loading queries", total=None)
         subscribe_many(pairs(), refuse)
+        suspicions.finish()
     return refused
 
 
@@ -183,6 +197,9 @@ def explain(
             fail("--message, --among and --dtd go with the automaton: leave out --engine relational")
         _explain_form(query, namespaces_of(namespace), as_json)
         return
+    from sapwood import Broker
+    from sapwood.workload import load_dtd
+
     graph = load_dtd(dtd) if dtd else None
     made: list[bytes] = []
     with Broker(namespaces_of(namespace), dtd=graph) as broker:
@@ -192,18 +209,34 @@ def explain(
         parts: list[Explanation | PlanExplanation | JoinExplanation | Why] = [broker.explain(_THIS)]
         for found in read_messages([message] if message else []):
             if _THIS in broker.filters:
-                parts.append(broker.filters.why(_THIS, found.body))
-            else:
-                made += [d.body for d in broker.publish(found.body) if d.subscription == _THIS]
+                parts.append(_why(broker, found))
+                continue
+            bodies = [d.body for d in broker.publish(found.body) if d.subscription == _THIS]
+            made += bodies
+            if not bodies:
+                parts.append(_why(broker, found))
+        filters = _THIS in broker.filters
+    suspicions = Suspicions({}, namespaces_of(namespace))
+    suspicions.look_at("the query", query)
+    suspicions.finish()
     for part in parts:
         print(json.dumps(asdict(part), ensure_ascii=False) if as_json else f"{part}\n")
     for body in made:
         print(json.dumps({"made": body.decode()}) if as_json else body.decode())
-    if message and not made and len(parts) == 1:
+    if message and not made and not (parts[1:] and filters):
         print(json.dumps({"made": None}) if as_json else "nothing is made of the message")
 
 
+def _why(broker: Broker, message: NamedMessage) -> Why:
+    try:
+        return broker.why(_THIS, message.body)
+    except MessageError as error:
+        fail(f"{message.name}: {error}")
+
+
 def _explain_form(query: str, namespaces: dict[str, str], as_json: bool) -> None:
+    from sapwood.cli import forms
+
     with duckdb_needed("sapwood explain --engine relational"):
         form = forms.form_of(query, namespaces)
         if as_json:

@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Any
 from sapwood import Limits, MessageError, QueryError
 from sapwood.cli.console import counting, fail, report
 from sapwood.cli.interrupting import Interruption, gently_interrupted
+from sapwood.cli.matching import Answers
 from sapwood.cli.stored import opened_store, tell_left_out
-from sapwood.cli.tables import PlanName, bring_up_to_date, duckdb_needed, opened, tables_of
+from sapwood.cli.suspicions import Suspicions
+from sapwood.cli.tables import BATCH, PlanName, bring_up_to_date, duckdb_needed, opened, tables_of
 from sapwood.files import STDIN, FileError, NamedMessage, NamedQuery, read_queries
 
 if TYPE_CHECKING:
     from sapwood.relational import RelationalMatcher
 
-Answers = Callable[[Iterable[NamedMessage]], Iterator[tuple[str, dict[str, Any] | MessageError]]]
-BATCH = 1_000
 _CHUNK = 50_000
 """queries in one transaction"""
 
@@ -127,15 +127,19 @@ def _load(
     empty(matcher, {"store": origin})
     matcher.declare(namespaces)
     refused = 0
+    suspicions = Suspicions({}, namespaces)
     rest = read_queries(path)
     with counting(rate=True) as progress:
         task = progress.add_task("loading queries", total=None)
         while some := _read(rest, interruption):
-            lines = _Lines(path, some)
+            lines = _Lines(some)
+            for query in some:
+                suspicions.look_at(query.place, query.text)
             pairs = [(stored_id(query.id), query.text) for query in some]
             matcher.population.change(put=pairs, on_error=lines.refuse, replace=False)
             refused += lines.tell()
             progress.advance(task, len(some))
+        suspicions.finish()
     return refused
 
 
@@ -148,9 +152,8 @@ def _read(rest: Iterator[NamedQuery], interruption: Interruption) -> list[NamedQ
 class _Lines:
     """The lines of a chunk, of which some are refused: told in the order of the file when the chunk is in."""
 
-    path: str
     queries: list[NamedQuery]
-    refused: list[tuple[int, str]] = field(default_factory=list)
+    refused: list[tuple[int, str, str]] = field(default_factory=list)
     _by_id: dict[str, list[NamedQuery]] = field(default_factory=dict)
 
     def refuse(self, id: Hashable, error: ValueError) -> None:
@@ -160,12 +163,13 @@ class _Lines:
         here = self._by_id[str(id)]
         # of several lines with one id, the one that is no query, or else one that comes too late
         wrong = [i for i, q in enumerate(here) if isinstance(error, QueryError) and q.text == error.query]
-        self.refused.append((here.pop(wrong[0] if wrong else -1).line, str(error)))
+        query = here.pop(wrong[0] if wrong else -1)
+        self.refused.append((query.line, query.place, str(error)))
 
     def tell(self) -> int:
         """How many there were."""
-        for line, reason in sorted(self.refused):
-            report(f"{self.path}:{line}", reason)
+        for _, place, reason in sorted(self.refused):
+            report(place, reason)
         return len(self.refused)
 
 

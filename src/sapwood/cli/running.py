@@ -128,7 +128,10 @@ def spark_needed(command: str) -> Iterator[None]:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in _NEEDED:
             raise
-        fail(f"'{command}' runs on Spark, and {error.name} is missing: pip install 'sapwood[spark]'")
+        fail(
+            f"'{command}' runs on Spark, and {error.name} is missing: "
+            "in a clone of Sapwood, pip install '.[spark]'"
+        )
 
 
 def local(path: str) -> Path | None:

@@ -6,10 +6,10 @@ from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from sapwood import Matcher
-from sapwood.cli.console import counting, errors, report
+from sapwood.cli.console import counting, note, report
 
 if TYPE_CHECKING:
+    from sapwood import Matcher
     from sapwood.store import SubscriptionStore
 
 _REPORTED = 50
@@ -39,7 +39,7 @@ class Refusals:
     def finish(self) -> int:
         """How many there were."""
         if self.count > _REPORTED:
-            errors.print(f"[yellow]and {self.count - _REPORTED:,} more subscriptions were refused[/]")
+            note(f"and {self.count - _REPORTED:,} more subscriptions were refused")
         return self.count
 
 
@@ -72,4 +72,4 @@ def tell_left_out(store: SubscriptionStore) -> None:
     }
     told = " and ".join(f"{count:,} in {language}" for language, count in counts.items() if count)
     if told:
-        errors.print(f"[yellow]only filters are matched; subscriptions left out: {told}[/]", soft_wrap=True)
+        note(f"only filters are matched; subscriptions left out: {told}")

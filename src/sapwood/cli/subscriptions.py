@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from sapwood.cli.console import NamespacesOption, fail, namespaces_of, write_line
+from sapwood.cli.console import QUERIES_HELP, NamespacesOption, fail, namespaces_of, write_line
 from sapwood.cli.importing import import_file
 
 if TYPE_CHECKING:
@@ -31,7 +31,9 @@ StoreOption = Annotated[
     str, typer.Option("--store", metavar="URL", envvar="SAPWOOD_STORE", help="A file, or postgresql://….")
 ]
 IdArgument = Annotated[str, typer.Argument(help="What the subscription is called.")]
-QueryArgument = Annotated[str, typer.Argument(help="An XPath 1.0 expression, or for-where-return.")]
+QueryArgument = Annotated[
+    str, typer.Argument(help="An XPath 1.0 filter, a for-where-return query, or a join in XSCL.")
+]
 SubscriberOption = Annotated[str | None, typer.Option(help="Whose subscription it is.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="JSON lines, as in a pipe.")]
 HERE = "subscriptions.db"
@@ -58,8 +60,10 @@ def add(
 ) -> None:
     """Add a subscription; the store is made if it is absent."""
     with _opened(store, create=True) as opened:
-        opened.declare(namespaces_of(namespace))
+        declared = namespaces_of(namespace)
+        opened.declare(declared)
         _tell(opened.add(id, query, subscriber or ""))
+        _warn(id, query, opened, declared)
 
 
 @subscriptions.command("replace")
@@ -72,8 +76,10 @@ def replace(
 ) -> None:
     """Give a subscription another query; it keeps its place, and its subscriber unless told."""
     with _opened(store) as opened:
-        opened.declare(namespaces_of(namespace))
+        declared = namespaces_of(namespace)
+        opened.declare(declared)
         _tell(opened.replace(id, query, subscriber))
+        _warn(id, query, opened, declared)
 
 
 @subscriptions.command("remove")
@@ -102,21 +108,26 @@ def deactivate(id: IdArgument, store: StoreOption = HERE) -> None:
 
 @subscriptions.command("import")
 def import_(
-    file: Annotated[str, typer.Argument(help="One query a line, or JSON lines; may end in .gz; - is stdin.")],
-    replace: Annotated[bool, typer.Option("--replace", help="Replace what is there already.")] = False,
+    file: Annotated[str, typer.Argument(help=f"{QUERIES_HELP} May end in .gz; - is stdin.")],
+    upsert: Annotated[
+        bool,
+        typer.Option("--upsert", "--replace", help="Replace what is there already, add the rest, and tell."),
+    ] = False,
     subscriber: Annotated[str | None, typer.Option(help="Where a line does not tell it.")] = None,
     namespace: NamespacesOption = None,
     store: StoreOption = HERE,
 ) -> None:
-    """Add all subscriptions of a file; the store is made if it is absent.
+    """Add all subscriptions of a file or folder; the store is made if it is absent.
 
     A line is a query, whose id is the line's number, or a JSON object with "id" and "query", and perhaps
-    "subscriber", "active" and "language": xpath or for-where-return, else the one that the query looks like.
+    "subscriber", "active" and "language": xpath, for-where-return or xscl, else the one that the query looks
+    like. In a folder, each *.xpath, *.xq and *.xscl is a query, and its id the file's name without that.
     What is refused is reported, and the rest goes in; the exit status is then 1. Ctrl-C keeps what is in.
     """
     with _opened(store, create=True) as opened:
-        opened.declare(namespaces_of(namespace))
-        import_file(opened, file, replace, subscriber)
+        declared = namespaces_of(namespace)
+        opened.declare(declared)
+        import_file(opened, file, upsert, subscriber, declared)
 
 
 @subscriptions.command("prune")
@@ -134,6 +145,14 @@ def prune(
 
 def _tell(version: int) -> None:
     print(f"version {version}")
+
+
+def _warn(id: str, query: str, store: SubscriptionStore, declared: dict[str, str]) -> None:
+    from sapwood.cli.suspicions import Suspicions
+
+    suspicions = Suspicions(store.namespaces, declared)
+    suspicions.look_at(id, query)
+    suspicions.finish()
 
 
 # -- what there is -----------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sapwood import Limits
-from sapwood.cli.console import counting, errors, fail
+from sapwood.cli.console import counting, fail, note
 from sapwood.cli.interrupting import Interruption
 from sapwood.cli.stored import Refusals
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from sapwood.store import SubscriptionStore
 
 MEMORY = "512MB"
+BATCH = 1_000
+"""messages that are matched at once"""
 _NEEDED = frozenset({"duckdb", "pyarrow"})
 """what `sapwood[relational]` installs"""
 
@@ -69,7 +71,10 @@ def duckdb_needed(command: str) -> Iterator[None]:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in _NEEDED:
             raise
-        fail(f"'{command}' needs {error.name}, which is missing: pip install 'sapwood[relational]'")
+        fail(
+            f"'{command}' needs {error.name}, which is missing: "
+            "in a clone of Sapwood, pip install '.[relational]'"
+        )
     try:
         yield
     except duckdb.OutOfMemoryException as error:
@@ -152,6 +157,6 @@ def bring_up_to_date(
         try:
             version = bring_to(matcher, store, on_error=refused, on_progress=progressed)
         except KeyboardInterrupt:
-            errors.print(f"{len(matcher):,} subscriptions are in the tables; the next run goes on from there")
+            note(f"{len(matcher):,} subscriptions are in the tables; the next run goes on from there")
             raise
     return version, refusals.finish()

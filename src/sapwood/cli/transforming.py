@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 import typer
 
 from sapwood import Broker, Limits, MessageError
-from sapwood.cli.console import NamespacesOption, counting, errors, namespaces_of
+from sapwood.cli.console import QUERIES_HELP, NamespacesOption, counting, finish, namespaces_of
 from sapwood.cli.delivering import deliver, refuse
 from sapwood.cli.matching import load
 from sapwood.files import read_messages
 
 
 def transform(
-    queries: Annotated[
-        str, typer.Argument(help="One query a line (the line's number is its id), or JSON lines.")
-    ],
+    queries: Annotated[str, typer.Argument(help=QUERIES_HELP)],
     messages: Annotated[list[str], typer.Argument(help="Files, folders, *.xmll (one a line), - (stdin).")],
     raw: Annotated[bool, typer.Option("--raw", help="Write the bodies alone, each on a line.")] = False,
     namespace: NamespacesOption = None,
@@ -29,10 +26,12 @@ def transform(
     reported and left out, the others go on; the exit status is then 1.
     """
     with Broker(namespaces_of(namespace), Limits(bytes=max_bytes)) as broker:
-        refused = load(broker.subscribe_many, queries)
+        refused = load(broker.subscribe_many, queries, namespaces_of(namespace))
+        seen = 0
         with counting() as progress:
             task = progress.add_task("transforming", total=None)
             for message in read_messages(messages):
+                seen += 1
                 try:
                     deliveries = broker.publish(message.body, message.name)
                 except MessageError as error:
@@ -43,7 +42,4 @@ def transform(
                     progress.advance(task)
                 for delivery in deliveries:
                     deliver(delivery, delivery.subscription in broker.filters, raw)
-    sys.stdout.flush()
-    if refused:
-        errors.print(f"[yellow]{refused:,} queries or messages were refused[/]")
-        raise typer.Exit(1)
+    finish(seen, refused)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sapwood.engine import html
 from sapwood.engine.leaves import ELEMENT, VALUE, Bundle, Leaf, Plan
 from sapwood.engine.nfa import DEEP
-from sapwood.lang.pattern import clark
+from sapwood.lang.pattern import shown
 from sapwood.lang.query import Query
 
 
@@ -26,17 +27,32 @@ class Explanation:
     shared_with: int = 0
     """how many other subscriptions ask exactly the same"""
 
+    @property
+    def never_matches(self) -> bool:
+        """Whether no message can match."""
+        return not self.paths
+
+    @property
+    def _decision(self) -> str:
+        return "at once: no message can match" if self.never_matches else _DECISIONS[self.decided_by]
+
     def __str__(self) -> str:
         lines = [f"query     {self.query}", f"pattern   {self.pattern}"]
         for i, group in enumerate(self.paths):
             lines.append(f"{'found by' if not i else '      or'}  {' and '.join(group)}")
-        decided = _DECISIONS[self.decided_by] if self.paths else "at once: no message can match"
-        lines.append(f"decided   {decided}")
+        lines.append(f"decided   {self._decision}")
         lines += [f"refined   {part}" for part in self.refined]
         if self.shared_with:
             others = "subscription that asks" if self.shared_with == 1 else "subscriptions that ask"
             lines.append(f"shared    with {self.shared_with:,} {others} the same")
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        parts: list[tuple[str, tuple[str, ...]]] = [("query", (self.query,)), ("pattern", (self.pattern,))]
+        parts += [("found by", tuple(" and ".join(group) for group in self.paths))]
+        parts += [("decided", (self._decision,)), ("refined", self.refined)]
+        others = f"with {self.shared_with:,} others that ask the same"
+        return html.sections([*parts, ("shared", (others,) if self.shared_with else ())])
 
 
 _DECISIONS = {
@@ -74,9 +90,9 @@ def written(leaf: Leaf) -> str:
     """A leaf as XPath."""
     path = ""
     for symbol in leaf.path:
-        path += "//" if symbol == DEEP else clark(symbol) if path.endswith("//") else f"/{clark(symbol)}"
+        path += "//" if symbol == DEEP else shown(symbol) if path.endswith("//") else f"/{shown(symbol)}"
     if leaf.target.startswith("@"):
-        path += f"/@{clark(leaf.target[1:])}"
+        path += f"/@{shown(leaf.target[1:])}"
     elif leaf.target not in (ELEMENT, VALUE):
         path += f"/{leaf.target}"
     if leaf.test is None:

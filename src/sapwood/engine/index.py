@@ -31,10 +31,9 @@ from sapwood.engine.nfa import DEEP, PathTree
 from sapwood.engine.reader import Message, read_document, read_structure
 from sapwood.engine.refine import Refiner
 from sapwood.engine.values import NOTHING, Ints, TestByTest, ValueIndex
-from sapwood.lang.flwor import is_flwor
-from sapwood.lang.fwr import filter_of
 from sapwood.lang.pattern import TEXT, Axis, Has, Path
 from sapwood.lang.query import Query, compile_query
+from sapwood.lang.recognition import is_flwor
 
 BY_LEAVES, BY_PATTERN, BY_XPATH = 0, 1, 2
 
@@ -338,9 +337,15 @@ class Index:
         query = self._queries[slot]
         assert query is not None
         if isinstance(query, str):
-            compiler = filter_of if is_flwor(query) else compile_query
-            query = self._queries[slot] = compiler(query, self._namespaces)
+            query = self._queries[slot] = self._compiled(query)
         return query
+
+    def _compiled(self, text: str) -> Query:
+        if not is_flwor(text):
+            return compile_query(text, self._namespaces)
+        from sapwood.lang.fwr import filter_of  # here, because those who only filter need no constructors
+
+        return filter_of(text, self._namespaces)
 
     def text(self, slot: int) -> str:
         """The query as it was written."""

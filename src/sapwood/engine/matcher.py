@@ -23,13 +23,13 @@ from sapwood.engine.pack import pack, unpack
 from sapwood.engine.reader import Message
 from sapwood.engine.rows import Rows
 from sapwood.engine.select import Selection
+from sapwood.engine.source import Source as Source
 from sapwood.engine.synchronization import synchronized
 from sapwood.engine.values import Ints
 from sapwood.engine.why import Why, why
 from sapwood.lang.namespaces import Namespaces, declare
+from sapwood.lang.pattern import written_with
 from sapwood.lang.query import Query, compile_query
-
-Source = bytes | bytearray | memoryview | str
 
 
 class _Subscription:
@@ -247,7 +247,9 @@ class Matcher:
         """How a subscription is evaluated: pattern, paths, what is shared, what is refined and why."""
         slot = self._subscriptions[id].slot
         query = self._index.query(slot)
-        return explain(query, self._index.plan(query), int(self._numbers_of.lengths[slot]))
+        plan = self._index.plan(query)
+        with written_with(self._namespaces):
+            return explain(query, plan, int(self._numbers_of.lengths[slot]))
 
     @synchronized
     def why(self, id: Hashable, message: Source) -> Why:
@@ -259,7 +261,8 @@ class Matcher:
         selection = Selection(source, self._index.read(source, all=True), self._index.refiner)
         refined = matched and not query.exact
         nodes = selection.by_xpath({slot: query})[slot] if refined else []
-        return why(query, matched, selection, nodes)
+        with written_with(self._namespaces):
+            return why(query, matched, selection, nodes)
 
     @synchronized
     def take_costs(self) -> dict[Hashable, float]:

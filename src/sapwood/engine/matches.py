@@ -5,14 +5,19 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sapwood.engine import html
 from sapwood.engine.machine import Place
 from sapwood.engine.synchronization import synchronized
 from sapwood.engine.values import Ints
+
+_SHOWN = 20
+"""ids that a notebook shows"""
 
 
 class Subscribers(Protocol):
@@ -96,6 +101,12 @@ class Matches:
 
     def __repr__(self) -> str:
         return f"<Matches: {len(self)} subscriptions>"
+
+    def _repr_html_(self) -> str:
+        count = f"{len(self):,} subscription{'' if len(self) == 1 else 's'}"
+        ids = [str(id) for id in islice(self, _SHOWN)]
+        more = [f"and {len(self) - _SHOWN:,} more"] if len(self) > _SHOWN else []
+        return html.sections([(count, ids + more or ["none"])])
 
 
 @dataclass(frozen=True, slots=True)

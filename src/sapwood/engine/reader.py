@@ -18,6 +18,7 @@ from sapwood.engine.document import Document
 from sapwood.engine.encoding import BYTE_ORDER_MARKS, is_utf8, transcoded
 from sapwood.engine.limits import Limits
 from sapwood.engine.machine import Place
+from sapwood.engine.source import Source, content
 from sapwood.errors import MessageError
 
 SEPARATOR = "}"
@@ -28,13 +29,8 @@ class Message:
 
     __slots__ = ("data", "encoding")
 
-    def __init__(self, source: bytes | bytearray | memoryview | str) -> None:
-        if isinstance(source, str):
-            self.data, self.encoding = source.encode("utf-8", "surrogatepass"), "utf-8"
-        elif isinstance(source, bytes | bytearray | memoryview):
-            self.data, self.encoding = bytes(source), None
-        else:
-            raise TypeError(f"a message is bytes or str, not {type(source).__name__}")
+    def __init__(self, source: Source) -> None:
+        self.data, self.encoding = content(source)
 
     encoding: str | None
     data: bytes

@@ -19,6 +19,7 @@ from lxml import etree
 
 from sapwood.engine.reader import Message
 from sapwood.errors import MessageError, QueryError
+from sapwood.lang.namespaces import bound_prefixes
 from sapwood.lang.query import Query
 
 T = TypeVar("T")
@@ -135,7 +136,7 @@ class _Value:
 def _compiled(function: str, query: Query) -> etree.XPath:
     text = f"{function}({query.rooted})"
     try:
-        xpath = etree.XPath(text, namespaces=dict(query.namespaces) or None, smart_strings=True)
+        xpath = etree.XPath(text, namespaces=bound_prefixes(query.namespaces) or None, smart_strings=True)
         xpath(_TRIAL)  # some things, such as too deep a nesting, lxml finds out only now
     except (etree.XPathError, ValueError) as error:
         raise QueryError(f"lxml cannot evaluate the query: {error}", query.text, 0) from None

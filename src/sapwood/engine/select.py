@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from codecs import BOM_UTF8
+from collections.abc import Mapping
 from typing import Any
-from xml.sax.saxutils import escape, quoteattr
 
 from lxml import etree
 
@@ -14,6 +14,7 @@ from sapwood.engine.evaluate import Evaluator
 from sapwood.engine.matches import Node
 from sapwood.engine.reader import Message
 from sapwood.engine.refine import Refiner
+from sapwood.lang.namespaces import bound_prefixes
 from sapwood.lang.numbers import format_number
 from sapwood.lang.pattern import clark
 from sapwood.lang.query import Query
@@ -53,6 +54,11 @@ class Selection:
 
         return self._refiner.on_tree(self._message, select)
 
+    def computed(self, xpath: str, namespaces: Mapping[str, str]) -> Any:
+        """The value of an expression, to show it."""
+        compiled = etree.XPath(xpath, namespaces=bound_prefixes(namespaces) or None, smart_strings=False)
+        return self._refiner.on_tree(self._message, compiled)
+
     def node(self, node: ContextNode) -> Node:
         document = self._document
         value = document.string_value(node)
@@ -60,7 +66,7 @@ class Selection:
             kind = "element" if node else "document"
             return Node(node, kind, value, self._xml(node), clark(document.names[node]))
         if node.kind == "text":
-            return Node(node.element, "text", value, escape(value))
+            return Node(node.element, "text", value, _escaped(value))
         name = clark(document.attributes[node.element][2 * node.number])
         xml = self._attribute_xml(node.element, node.number, name, value)
         return Node(node.element, "attribute", value, xml, name)
@@ -96,7 +102,7 @@ class Selection:
             names = self._document.attributes[index[parent]][::2]
             number = [clark(name) for name in names].index(str(item.attrname))
             return self.node(Leafnode(index[parent], "attribute", number))
-        return Node(index[parent], "text", str(item), escape(item))
+        return Node(index[parent], "text", str(item), _escaped(item))
 
     # -- source ----------------------------------------------------------------------------------------
 
@@ -112,6 +118,8 @@ class Selection:
             written = [a for a in _ATTRIBUTE.findall(tag[0] if tag else "") if not _DECLARATION.match(a)]
             if number < len(written):
                 return str(written[number])
+        from xml.sax.saxutils import quoteattr  # here, because it loads an HTTP client
+
         return f"{name.rpartition('}')[2]}={quoteattr(value)}"
 
     def _source(self, element: int) -> str | None:
@@ -128,3 +136,7 @@ class Selection:
         if self._elements is None:
             self._elements = self._refiner.on_tree(self._message, lambda tree: [tree, *tree.iter("*")])
         return str(etree.tostring(self._elements[element], encoding="unicode", with_tail=False))
+
+
+def _escaped(text: str) -> str:
+    return text.replace("&", "&amp;").replace(">", "&gt;").replace("<", "&lt;")

@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from sapwood.engine import html
 from sapwood.engine.document import ContextNode
 from sapwood.engine.evaluate import DOCUMENT, Evaluator
 from sapwood.engine.matches import Node
+from sapwood.engine.misses import nearest_miss, nearness
 from sapwood.engine.select import Selection
-from sapwood.lang.pattern import EMPTY, And, Condition, Has, Or, Path, Step
+from sapwood.lang.ast import Binary, Expr, Number, Text, flattened, type_of
+from sapwood.lang.parser import parse
+from sapwood.lang.pattern import EMPTY, And, Condition, Has, Or, Path, Step, constant
 from sapwood.lang.query import Query
+from sapwood.lang.rooted import rooted
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,14 +34,30 @@ class Why:
     matched: bool
     reason: str
     steps: tuple[StepTaken, ...]
+    found: tuple[str, ...] = ()
+    """if it does not match: what is there instead of what the step or condition that fails wants"""
 
     def __str__(self) -> str:
         lines = [f"query     {self.query}", f"matched   {'yes' if self.matched else 'no'}: {self.reason}"]
+        lines += [f"{'found' if not i else '':10}{line}" for i, line in enumerate(self.found)]
         for taken in self.steps:
-            shown = " ".join(taken.node.xml.split())
-            shown = shown if len(shown) <= 60 else shown[:59] + "…"
-            lines.append(f"  {taken.step:<40} {taken.node.kind} {taken.node.index}: {shown}")
+            lines.append(f"  {taken.step:<40} {taken.node.kind} {taken.node.index}: {_cut(taken.node.xml)}")
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        answer = f"{'yes' if self.matched else 'no'}: {self.reason}"
+        parts = [("query", (self.query,)), ("matched", (answer,)), ("found", self.found)]
+        steps = [
+            (taken.step, f"{taken.node.kind} {taken.node.index}", _cut(taken.node.xml))
+            for taken in self.steps
+        ]
+        return html.sections(parts) + (html.table(("step", "node", "xml"), steps) if steps else "")
+
+
+def _cut(xml: str) -> str:
+    """A slice of a message in one line."""
+    shown = " ".join(xml.split())
+    return shown if len(shown) <= 60 else shown[:59] + "…"
 
 
 def why(query: Query, matched: bool, selection: Selection, refined: list[Node]) -> Why:
@@ -47,7 +68,8 @@ def why(query: Query, matched: bool, selection: Selection, refined: list[Node]) 
     evaluator = selection.evaluator
     paths = query.paths or tuple(_paths(query.condition))
     if not paths:
-        return Why(query.text, matched, "decided on the message as a whole", ())
+        found = () if matched else _found(query, selection)
+        return Why(query.text, matched, "decided on the message as a whole", (), found)
     routes = [_route(path, evaluator) for path in paths]
     reached = [path for path, route in zip(paths, routes, strict=True) if len(route) == len(path.steps)]
     if matched:
@@ -57,13 +79,51 @@ def why(query: Query, matched: bool, selection: Selection, refined: list[Node]) 
             for taken in _taken(path, _route(path, evaluator), evaluator, selection)
         )
         return Why(query.text, True, "each step has its node", steps)
-    path, route = max(zip(paths, routes, strict=True), key=lambda pair: len(pair[1]) / len(pair[0].steps))
+    missed = [path for path in paths if path not in reached]
+    path = max(missed, key=lambda path: nearness(path, evaluator)) if missed else paths[0]
+    route = routes[paths.index(path)]
     steps = tuple(_taken(path, route, evaluator, selection))
-    if len(route) < len(path.steps):
+    if missed:
         reason = f"nothing passes the step {path.steps[len(route)]}"
     else:
         reason = "the pattern is met, but lxml says no" if not query.exact else "other conditions fail"
-    return Why(query.text, False, reason, steps)
+    return Why(query.text, False, reason, steps, _found(query, selection))
+
+
+def _found(query: Query, selection: Selection) -> tuple[str, ...]:
+    """What is there instead, in a message that does not match."""
+    if not selection.evaluator.holds(query.condition):
+        return nearest_miss(query.condition, selection.evaluator)
+    return tuple(_computed(query, selection)) if not query.exact else ()
+
+
+_COMPARISONS = frozenset({"=", "!=", "<", "<=", ">", ">="})
+
+
+def _computed(query: Query, selection: Selection) -> Iterator[str]:
+    """What lxml computes for the sides of comparisons, where a query is a conjunction of them."""
+    for part in flattened(parse(query.text, query.namespaces), "and"):
+        written = query.text[part.start : part.end]
+        if selection.computed(f"boolean({_rooted(written, query)})", query.namespaces):
+            continue
+        if isinstance(part, Binary) and part.op in _COMPARISONS:
+            for side in (part.left, part.right):
+                if not isinstance(side, Number | Text):
+                    yield _value(side, query, selection)
+        else:
+            inside = [r for r in query.reasons if part.start <= r.start and r.end <= part.end]
+            left = ", ".join(query.text[reason.start : reason.end] for reason in inside)
+            yield f"nothing for which lxml finds true: {left or written}"
+
+
+def _value(side: Expr, query: Query, selection: Selection) -> str:
+    written = query.text[side.start : side.end]
+    value = selection.computed(f"string({_rooted(written, query)})", query.namespaces)
+    return f"{written} is {value if type_of(side) == 'number' else constant(value)}"
+
+
+def _rooted(text: str, query: Query) -> str:
+    return rooted(text, parse(text, query.namespaces), query.namespaces)
 
 
 def _paths(condition: Condition) -> Iterator[Path]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import isinf
 
+from sapwood.engine import html
 from sapwood.join.entries import Entry, Filed, Prefix
 from sapwood.join.witnesses import Witnesses
 from sapwood.lang.joining import MESSAGE, Join, Link
@@ -27,12 +28,20 @@ class JoinExplanation:
     kept: tuple[str, ...]
     """for how long messages are kept for it"""
 
-    def __str__(self) -> str:
+    def _parts(self) -> list[tuple[str, tuple[str, ...]]]:
         parts = [("query", (self.query,)), ("blocks", self.blocks), ("links", self.links)]
         parts += [("compared", self.compared), ("templates", self.templates), ("kept", self.kept)]
+        return parts
+
+    def __str__(self) -> str:
         return "\n".join(
-            f"{title if not i else '':<10}{line}" for title, lines in parts for i, line in enumerate(lines)
+            f"{title if not i else '':<10}{line}"
+            for title, lines in self._parts()
+            for i, line in enumerate(lines)
         )
+
+    def _repr_html_(self) -> str:
+        return html.sections(self._parts())
 
 
 def explain(entry: Entry, witnesses: Witnesses) -> JoinExplanation:

@@ -13,6 +13,7 @@ from typing import Generic, Protocol, TypeVar
 from xml.sax.saxutils import unescape
 
 from sapwood.errors import QueryError
+from sapwood.lang import hints
 from sapwood.lang.escaping import NO_XML, attribute, content
 from sapwood.lang.names import NAME, qualified_name_length
 from sapwood.lang.parser import XML_NAMESPACE
@@ -174,8 +175,7 @@ class ConstructorReader(Generic[Hole]):
             return
         uri = self._declared.get(prefix)
         if uri is None:
-            known = ", ".join(sorted(self._declared)) or "none"
-            hint = f'add xmlns:{prefix}="…", or declare it with namespaces={{…}} (declared: {known})'
+            hint = hints.undeclared(prefix, self._declared, f'add xmlns:{prefix}="…", or ')
             raise self._error(f"the prefix {prefix!r} is not declared", place, hint)
         tag.namespaces[prefix] = uri
         self._parts.append(f' xmlns:{prefix}="{attribute(uri)}"')

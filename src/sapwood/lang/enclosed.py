@@ -15,14 +15,9 @@ from sapwood.lang import ast, hints
 from sapwood.lang.constructor import Tag
 from sapwood.lang.names import NAME
 from sapwood.lang.parser import parse_inside
+from sapwood.lang.recognition import FLWOR_START
 from sapwood.lang.transformation import Standing
 
-_NO_OPERATOR = r"(?!(?:and|or|div|mod)\b)"
-FLWOR_START = re.compile(
-    rf"\s*(?:<|\(:|(?:for|let)\s*(?:\$|\(:)|(?:for|let)\s+{_NO_OPERATOR}{NAME}\s+(?:in\b|:=)"
-    rf"|(?:declare|import|xquery)\s+{_NO_OPERATOR}{NAME}\s)"
-)
-"""how a for-where-return query starts, and no XPath"""
 _SPACE = re.compile(r"\s*")
 _XQUERY = re.compile(rf"({NAME})\s*[({{$\"']|({NAME})\s+{NAME}\s*\{{|\(:")
 _OF_CONTEXT = frozenset(
@@ -124,7 +119,9 @@ def refuse_context(expr: ast.Expr, text: str, path_starts: str) -> None:
         part = parts.pop()
         match part:
             case ast.LocationPath(absolute=False, base=None):
-                raise QueryError("a path that starts nowhere", text, part.start, path_starts)
+                is_not = text[part.start : part.end].lower() == "not"
+                hint = "not is a function: write not(…)" if is_not else path_starts
+                raise QueryError("a path that starts nowhere", text, part.start, hint)
             case ast.Call(name="position" | "last" as name):
                 reason = f"{name}() counts in a predicate, and there is none here"
                 raise QueryError(reason, text, part.start)

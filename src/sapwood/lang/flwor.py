@@ -22,10 +22,11 @@ from itertools import pairwise
 from sapwood.errors import QueryError
 from sapwood.lang import ast, hints
 from sapwood.lang.constructor import ConstructorReader, Tag
-from sapwood.lang.enclosed import FLWOR_START, Enclosed, ExpressionReader
+from sapwood.lang.enclosed import Enclosed, ExpressionReader
 from sapwood.lang.escaping import NO_XML
 from sapwood.lang.lexer import is_name_test, tokens_from, unknown
 from sapwood.lang.names import NAME
+from sapwood.lang.recognition import is_flwor as is_flwor
 from sapwood.lang.rooted import by_local_name, is_in_any
 from sapwood.lang.transformation import Standing
 
@@ -35,11 +36,6 @@ _DOCUMENT = ("doc", "msg")
 _MOST_VARIABLES = 20
 _LARGEST = 20_000
 """characters that the `let` variables in one expression may stand for"""
-
-
-def is_flwor(text: str) -> bool:
-    """Whether a text is meant as a for-where-return query: no XPath starts like one."""
-    return FLWOR_START.match(text) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,6 +285,7 @@ class _Parser(ExpressionReader):
             hint = f"XPath 2.0's {keyword!r} is written {hint} in XPath 1.0"
         if not keyword and self._text[at] not in "<>{}),:":
             hint = unknown(self._text, at).hint
+        hint = hint or hints.misplaced(self._text, at)
         if found == ",":
             hint = "put one expression in each pair of braces, inside an element"
         return self._error(f"expected {wanted}, but found {found!r}", at, hint)

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
+from contextvars import ContextVar
 from difflib import get_close_matches
 
 from sapwood.lang.ast import RETURN_TYPES
 
+_NO_DATES = (
+    "XPath 1.0 has no dates: compare those of ISO 8601 as numbers, translate(d, '-', '') > 20240131, "
+    "or a part of them, substring(d, 1, 4) = 2024"
+)
+_NO_CLOCK = f"a query does not know what time it is. {_NO_DATES}"
 XPATH2_FUNCTIONS = {
+    **dict.fromkeys(("date", "dateTime", "time", "gYear", "gYearMonth", "duration"), _NO_DATES),
+    **dict.fromkeys(("year-from-date", "month-from-date", "day-from-date", "format-date"), _NO_DATES),
+    **dict.fromkeys(("year-from-dateTime", "month-from-dateTime", "day-from-dateTime"), _NO_DATES),
+    **dict.fromkeys(("current-date", "current-dateTime", "current-time", "now", "today"), _NO_CLOCK),
+    **dict.fromkeys(("integer", "int", "long", "decimal", "double", "float"), "write number(x)"),
     "ends-with": "XPath 1.0: substring(s, string-length(s) - string-length(t) + 1) = t",
     "matches": "regular expressions came with XPath 2.0; use contains() or starts-with()",
     "replace": "regular expressions came with XPath 2.0; translate() replaces single characters",
@@ -110,6 +122,22 @@ NO_COMPARATORS = {
     "WITHIN": "write a comma before the window: {x = y, 1 day}",
     ";": "write a comma before the window: {x = y, 1 day}",
 }
+# The same after an operand of XPath, in small letters.
+_NO_OPERATORS = {
+    "xor": "write (a or b) and not(a and b)",
+    "nor": "write not(a or b)",
+    "like": "write contains(x, 'text') or starts-with(x, 'text')",
+    "in": "write x = 'a' or x = 'b'",
+    "between": "write x >= a and x <= b",
+    "contains": "write contains(x, 'text')",
+}
+_SMALL_LETTERS = frozenset({"and", "or", "div", "mod"})
+_WORD = re.compile(r"[A-Za-z][\w\-]*")
+_LITERAL = re.compile(r"\"[^\"]*\"|'[^']*'")
+_AFTER_NOT = re.compile(r"(?<![\w.\-:/@$])not\s*\Z", re.IGNORECASE)
+_AFTER_COMPARISON = re.compile(r"[=<>]\s*\([^()]*\Z")
+_NO_SEQUENCES = "XPath 1.0 has no sequences: write a | b for nodes, and x = 'a' or x = 'b' for values"
+_NO_SEQUENCES_MADE = "XPath 1.0 has no sequences; what is returned goes one by one: <made>{$v/a}{$v/b}</made>"
 AXES = frozenset(
     {
         "ancestor",
@@ -131,7 +159,73 @@ AXES = frozenset(
 
 def unknown_function(name: str) -> str | None:
     local = name.rpartition(":")[2]
+    if local not in RETURN_TYPES and local.lower() in RETURN_TYPES:
+        return f"write {local.lower()}() in small letters"
     return XPATH2_FUNCTIONS.get(local) or XPATH2_KEYWORDS.get(local) or did_you_mean(local, RETURN_TYPES)
+
+
+def misplaced(text: str, at: int, making: bool = False) -> str | None:
+    """What to write instead of something that cannot stand at a place, as far as the text around tells.
+
+    `making` says that the expression may be one whose value is written into a message.
+    """
+    before = text[:at]
+    word = _WORD.match(text, at)
+    if word is not None and before[-1:] in ("'", '"'):
+        return quote_inside(text, at)
+    if text[at : at + 1] in ("'", '"') and before[-1:] == text[at]:
+        return f"a {text[at]} is not doubled inside a string: {_other_quotes(text[at])}"
+    if _AFTER_NOT.search(before):
+        return "not is a function: write not(…)"
+    if word is not None and word[0].lower() in _SMALL_LETTERS and not word[0].islower():
+        return f"write {word[0].lower()!r} in small letters"
+    if word is not None and word[0].lower() in _NO_OPERATORS:
+        return _NO_OPERATORS[word[0].lower()]
+    if word is not None and re.match(r"is\s+(?:not\s+)?null\b", text[at:], re.IGNORECASE):
+        return "write not(x) where nothing may be, and x where something must be"
+    if text.startswith(">", at) and before.endswith("<"):
+        return "write != instead of <>"
+    if text.startswith("|", at) and before.endswith("|"):
+        return "write 'or' between conditions, | between paths, and concat(a, b) for strings"
+    if text.startswith(",", at):
+        return _NO_SEQUENCES_MADE if making and not _AFTER_COMPARISON.search(before) else _NO_SEQUENCES
+    return None
+
+
+def quote_inside(text: str, before: int) -> str | None:
+    """A hint if a string seems to have been closed by a quote that was meant to be part of it."""
+    for literal in _LITERAL.finditer(text, 0, before):
+        following = text[literal.end() : literal.end() + 1]
+        if following.isalnum() and _WORD.match(text, literal.end()) and not _is_operator(text, literal.end()):
+            quote = literal[0][0]
+            return f"the {quote} before {following!r} closes the string: {_other_quotes(quote)}"
+    return None
+
+
+def _is_operator(text: str, at: int) -> bool:
+    word = _WORD.match(text, at)
+    return word is not None and word[0] in _SMALL_LETTERS
+
+
+def _other_quotes(quote: str) -> str:
+    if quote == "'":
+        return 'put it into double quotes, "it\'s"'
+    return "put it into single quotes, 'say \"yes\"'"
+
+
+# How prefixes are declared: in Python, or on a command line that has an option for it.
+_DECLARATION: ContextVar[str] = ContextVar("declaration", default="namespaces={{{prefix!r}: '…'}}")
+
+
+def declare_by(form: str) -> None:
+    """Lets hints tell from now on to declare prefixes in this form, in which {prefix} stands for one."""
+    _DECLARATION.set(form)
+
+
+def undeclared(prefix: str, known: Iterable[str], before: str = "") -> str:
+    """A hint how to declare a prefix, and which there are."""
+    form = _DECLARATION.get().format(prefix=prefix)
+    return f"{before}declare it with {form} (declared: {', '.join(sorted(known)) or 'none'})"
 
 
 def unknown_variable(name: str, known: Iterable[str], sign: str = "$") -> str:

@@ -6,6 +6,7 @@ import re
 from typing import Literal, NamedTuple
 
 from sapwood.errors import QueryError
+from sapwood.lang import hints
 from sapwood.lang.names import NAME, qualified_name_length
 
 Kind = Literal["name", "number", "literal", "operator", "symbol", "variable", "binding", "end"]
@@ -30,6 +31,7 @@ _UNKNOWN_CHARACTER_HINTS = {
     "!": "write not(…) or != instead of '!'",
     "{": "names are written with a prefix from the namespace map, not as {uri}name",
     "%": "write 'mod' instead of '%'",
+    ";": "drop the ;",
     "#": "XPath has no '#': write [@id='…']",
     "‘": "use straight quotes ' or \"",
     "’": "use straight quotes ' or \"",
@@ -125,7 +127,10 @@ def unknown(query: str, position: int) -> QueryError:
     """The error for a character that starts no token."""
     character = query[position]
     if character in "'\"":
-        return QueryError("a string that is never closed", query, position, f"add the missing {character}")
+        inside = hints.quote_inside(query, position)
+        return QueryError(
+            "a string that is never closed", query, position, inside or f"add the missing {character}"
+        )
     if query.startswith(":=", position):
         return QueryError("':=' is not XPath 1.0", query, position, "variables cannot be assigned here")
     if character == "$":

@@ -145,6 +145,9 @@ class Parser:
     def _hint_for(self, token: Token) -> str | None:
         """What to write instead of a token that cannot stand where it does."""
         before = self._tokens[self._at - 1].text if self._at else ""
+        hint = hints.misplaced(self._query, token.start, making=bool(self._variables))
+        if hint is not None:
+            return hint
         if token.kind == "name" and token.text in hints.XPATH2_OPERATORS:
             return f"XPath 2.0's {token.text!r} is written {hints.XPATH2_OPERATORS[token.text]} in XPath 1.0"
         if token.kind == "variable" and before in hints.XPATH2_KEYWORDS:
@@ -153,8 +156,6 @@ class Parser:
             return "XPath compares with a single ="
         if token.text == "(" and before in ("/", "//"):
             return "XPath 1.0 has no a/(b|c): write a/b | a/c"
-        if token.text == "," and self._variables:
-            return "XPath 1.0 has no sequences; what is returned goes one by one: <made>{$v/a}{$v/b}</made>"
         if token.text in (")", "]"):
             return f"there is a {token.text!r} too many, or an operand is missing before it"
         return None
@@ -383,8 +384,7 @@ class Parser:
             return local
         uri = self._namespaces.get(prefix) or (XML_NAMESPACE if prefix == "xml" else None)
         if uri is None:
-            known = ", ".join(sorted(bound_prefixes(self._namespaces))) or "none"
-            hint = f"declare it with namespaces={{{prefix!r}: '…'}} (declared: {known})"
+            hint = hints.undeclared(prefix, bound_prefixes(self._namespaces))
             raise self._error(f"the prefix {prefix!r} is not declared", token.start, hint)
         return f"{uri}}}{local}"
 

@@ -18,10 +18,13 @@ nodes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from enum import Enum
 from functools import lru_cache
 from threading import RLock
+from types import MappingProxyType
 from typing import Any, ClassVar, TypeVar
 from weakref import WeakValueDictionary
 
@@ -124,7 +127,7 @@ class Step(Interned):
         return cls._intern(axis, test, conditions)
 
     def __str__(self) -> str:
-        return self.axis.value + clark(self.test) + "".join(f"[{c}]" for c in self.conditions)
+        return self.axis.value + shown(self.test) + "".join(f"[{c}]" for c in self.conditions)
 
 
 class Has(Condition):
@@ -161,7 +164,7 @@ class Named(Condition):
         return cls._intern(test)
 
     def __str__(self) -> str:
-        return f"self::{clark(self.test)}"
+        return f"self::{shown(self.test)}"
 
 
 class Position(Condition):
@@ -311,9 +314,33 @@ def spelling(part: object) -> str:
     return repr(part)
 
 
+_PREFIXES: ContextVar[Mapping[str, str]] = ContextVar("prefixes", default=MappingProxyType({}))
+
+
+@contextmanager
+def written_with(namespaces: Mapping[str, str]) -> Iterator[None]:
+    """In this block, names of these namespaces are written with their prefixes; for people only, since
+    patterns are told apart and put in order by how they are written."""
+    prefixes: dict[str, str] = {}
+    for prefix, uri in namespaces.items():
+        prefixes.setdefault(uri, prefix)
+    token = _PREFIXES.set(prefixes)
+    try:
+        yield
+    finally:
+        _PREFIXES.reset(token)
+
+
 def clark(name: str) -> str:
-    """A reader's name as people write it, `{uri}local`."""
+    """A reader's name as programs write it, `{uri}local`."""
     return "{" + name.replace(ANY_NAMESPACE, "*") if "}" in name else name
+
+
+def shown(name: str) -> str:
+    """A reader's name as people write it: with a prefix, if one is known for its namespace."""
+    uri, brace, local = name.rpartition("}")
+    prefix = "*" if uri == ANY_NAMESPACE else _PREFIXES.get().get(uri) if brace else None
+    return f"{prefix}:{local}" if prefix is not None else clark(name)
 
 
 def constant(value: str | float) -> str:

@@ -9,14 +9,14 @@ from hashlib import blake2b
 
 from sapwood.errors import QueryError
 from sapwood.lang.ast import ExprType, type_of
-from sapwood.lang.flwor import is_flwor
 from sapwood.lang.names import ASCII_NAME
-from sapwood.lang.namespaces import bound_prefixes, match_in_any
+from sapwood.lang.namespaces import match_in_any
 from sapwood.lang.parser import parse
 from sapwood.lang.pattern import ANY_NAMESPACE, Axis, Condition, Has, Path, all_of, plain_step, spelling
+from sapwood.lang.recognition import is_flwor
 from sapwood.lang.rooted import rooted
 from sapwood.lang.translate import Reason, Translator
-from sapwood.lang.xscl import is_join
+from sapwood.lang.xscl_text import is_join
 
 # Plain paths, by far the most frequent queries, skip the parser: /a//b/*
 _PLAIN = re.compile(rf"(?:/{{1,2}}(?:\*|{ASCII_NAME}))+")
@@ -89,9 +89,7 @@ def compile_query(text: str, namespaces: Mapping[str, str] | None = None) -> Que
     reasons = tuple(translator.reasons)
     if not reasons:
         return Query(text, kind, condition, paths)
-    return Query(
-        text, kind, condition, (), reasons, bound_prefixes(namespaces), rooted(text, expr, namespaces)
-    )
+    return Query(text, kind, condition, (), reasons, dict(namespaces), rooted(text, expr, namespaces))
 
 
 def _plain_query(text: str, in_any_namespace: bool) -> Query:

@@ -175,16 +175,7 @@ class Blocks:
         return self._marked.text[expr.start : expr.end]
 
 
-class ConditionParser(Parser):
-    """XPath's parser, which knows what other languages compare with."""
-
-    def _hint_for(self, token: Token) -> str | None:
-        if token.text == ">" and self._at and self._tokens[self._at - 1].text == "<":
-            return "write != instead of <>"
-        return super()._hint_for(token)
-
-
-class _Steps(ConditionParser):
+class _Steps(Parser):
     """XPath's parser, for paths whose steps may be bound."""
 
     def __init__(self, marked: Marked, start: int, namespaces: Mapping[str, str]) -> None:

@@ -19,9 +19,10 @@ from sapwood.lang.enclosed import refuse_context
 from sapwood.lang.holes import from_context, is_nodes, spoken_of
 from sapwood.lang.joining import FLIPPED, MESSAGE, Block, BlockVariable, Comparator, Comparison, Link
 from sapwood.lang.lexer import Token, unknown
+from sapwood.lang.parser import Parser
 from sapwood.lang.pattern import Path, at_most_one
 from sapwood.lang.routes import Route
-from sapwood.lang.xscl_blocks import COMPARATORS, Blocks, ConditionParser, Draft
+from sapwood.lang.xscl_blocks import COMPARATORS, Blocks, Draft
 from sapwood.lang.xscl_text import Marked, found_instead, keyword, space, window, with_primes
 
 MOST_BLOCKS = 10
@@ -320,7 +321,7 @@ _COMPARE = "between blocks there are = != < <= > >= of variables and paths from 
 _EITHER_SIDE = "compare a variable of a block before with one of the block after the braces"
 
 
-class _Conditions(ConditionParser):
+class _Conditions(Parser):
     def _unexpected(self, expected: str) -> QueryError:
         before = self._tokens[self._at - 1] if self._at else self._next
         if before.kind == "operator" and before.text in ("and", "or"):

@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 from sapwood.errors import QueryError
 from sapwood.lang import hints
-from sapwood.lang.flwor import is_flwor
 from sapwood.lang.lexer import Token, tokens_from
 from sapwood.lang.names import NAME_ENDS, NO_NAME_BEFORE
+from sapwood.lang.recognition import is_flwor
 
 WORD = r"(?![0-9.\-])(?:[A-Za-z0-9_.]|-(?!>)|[^\x00-\x7f])+"
 """a name; the arrow after one is not part of it"""

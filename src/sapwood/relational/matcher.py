@@ -166,7 +166,15 @@ class RelationalMatcher:
             raise ValueError(f"a batch has one message at least, not {batch!r}")
         some: list[Message] = []
         size = 0
-        for message in map(Message, messages):
+        for source in messages:
+            try:
+                message = Message(source)
+            except MessageError as error:  # it cannot be had; those before it come first
+                if some:
+                    yield from self._batch(some)
+                    some, size = [], 0
+                yield error
+                continue
             some.append(message)
             size += len(message.data)
             if len(some) >= batch or size >= _BATCH_BYTES:

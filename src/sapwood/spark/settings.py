@@ -253,7 +253,7 @@ class Settings(_Table):
         if find_spec("duckdb") is None:
             raise ValueError(
                 "'engine': the relational engine needs duckdb, which is missing: "
-                "pip install 'sapwood[relational]'"
+                "in a clone of Sapwood, pip install '.[relational]'"
             )
         given = self.relational.tables if self.relational is not None else None
         if given is not None and _local(given) is None:

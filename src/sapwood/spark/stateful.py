@@ -60,12 +60,13 @@ def check_protobuf() -> None:
         from pyspark.sql.streaming.proto import StateMessage_pb2  # noqa: F401
     except ImportError as error:
         raise MissingLibrary(
-            f"joins on Spark need protobuf ({error}): pip install 'sapwood[spark]'"
+            f"joins on Spark need protobuf ({error}): in a clone of Sapwood, pip install '.[spark]'"
         ) from None
     except Exception as error:  # one that is too old has an error of its own
         reason = str(error).splitlines()[0]
         raise MissingLibrary(
-            f"joins on Spark need a newer protobuf ({reason}): pip install -U 'sapwood[spark]'"
+            f"joins on Spark need a newer protobuf ({reason}): "
+            "in a clone of Sapwood, pip install -U '.[spark]'"
         ) from None
 
 

@@ -32,7 +32,7 @@ class Database:
         self.name = shown(url)
         self._is_sqlite = url.get_backend_name() == "sqlite"
         if self._is_sqlite and not create and not Path(str(url.database)).exists():
-            raise StoreError(f"there is no store {self.name!r}")
+            raise StoreError(f"there is no store {self.name!r}; 'sapwood subscriptions add' makes one")
         with self._told():
             self._engine = self._sqlite(url) if self._is_sqlite else self._postgresql(url)
         try:
@@ -101,7 +101,9 @@ class Database:
                 url, connect_args=arguments, max_overflow=-1, pool_pre_ping=True, hide_parameters=True
             )
         except ImportError:
-            raise StoreError("PostgreSQL needs psycopg: pip install 'sapwood[postgres]'") from None
+            raise StoreError(
+                "PostgreSQL needs psycopg: in a clone of Sapwood, pip install '.[postgres]'"
+            ) from None
 
     def _open(self, create: bool) -> None:
         if not self._has_tables():

@@ -16,6 +16,8 @@ from sapwood.store.texts import check_id, check_text
 
 OnError = Callable[[NewSubscription, SapwoodError], None]
 OnProgress = Callable[[int], None]
+OnReplaced = Callable[[Subscription, Subscription], None]
+OnChecked = Callable[[NewSubscription, object], None]
 
 
 @dataclass(slots=True)
@@ -25,6 +27,8 @@ class _Outcome:
     added: int = 0
     replaced: int = 0
     unchanged: int = 0
+    renewed: list[tuple[Subscription, Subscription]] = field(default_factory=list)
+    """subscriptions as they were, and as they are"""
     refused: list[tuple[int, SapwoodError]] = field(default_factory=list)
     """rows by their index in the chunk, and why"""
 
@@ -32,10 +36,19 @@ class _Outcome:
 class Import:
     """An import under way."""
 
-    def __init__(self, database: Database, replace: bool, on_error: OnError | None) -> None:
+    def __init__(
+        self,
+        database: Database,
+        replace: bool,
+        on_error: OnError | None,
+        on_replaced: OnReplaced | None = None,
+        on_checked: OnChecked | None = None,
+    ) -> None:
         self._database = database
         self._replace = replace
         self._on_error = on_error
+        self._on_replaced = on_replaced
+        self._on_checked = on_checked
         with database.reading() as connection:
             self._queries = KnownGood(history.declared(connection))
             self._version = history.state(connection).version
@@ -65,6 +78,9 @@ class Import:
         self._replaced += outcome.replaced
         self._unchanged += outcome.unchanged
         self._refused += len(outcome.refused)
+        if self._on_replaced is not None:
+            for old, new in outcome.renewed:
+                self._on_replaced(old, new)
         if self._on_error is not None:
             for i, error in sorted(outcome.refused, key=lambda refusal: refusal[0]):
                 self._on_error(rows[i], error)
@@ -72,10 +88,12 @@ class Import:
     def _is_good(self, i: int, row: NewSubscription, outcome: _Outcome) -> bool:
         try:
             check_row(row)
-            self._queries.check(row.query, row.language)
+            compiled = self._queries.check(row.query, row.language)
         except SapwoodError as error:
             self._refuse(i, row, error, outcome)
             return False
+        if compiled is not None and self._on_checked is not None:
+            self._on_checked(row, compiled)
         return True
 
     def _refuse(self, i: int, row: NewSubscription, error: SapwoodError, outcome: _Outcome) -> None:
@@ -103,7 +121,8 @@ class Import:
                     now[row.id] = new
                     outcome.replaced += 1
         settled = [new for id, new in now.items() if id not in found or not new.same(found[id])]
-        change.end(found[new.id] for new in settled if new.id in found)
+        outcome.renewed = [(found[new.id], new) for new in settled if new.id in found]
+        change.end(old for old, _ in outcome.renewed)
         change.put(settled)
 
 

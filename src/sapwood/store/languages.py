@@ -31,15 +31,15 @@ def language_of(query: str, given: str | None = None) -> str:
     return XSCL if is_join(query) else XPATH
 
 
-def check_query(query: str, language: str | None, namespaces: Mapping[str, str]) -> None:
-    """Raises QueryError for a query that is none, and StoreError for a language nobody speaks."""
+def check_query(query: str, language: str | None, namespaces: Mapping[str, str]) -> object:
+    """The query, compiled; QueryError if it is none, and StoreError for a language nobody speaks."""
     language = language_of(query, language)
     try:
         compiler = LANGUAGES[language]
     except (KeyError, TypeError):
         known = ", ".join(LANGUAGES)
         raise StoreError(f"there is no language {language!r}; there are: {known}") from None
-    compiler(query, namespaces)
+    return compiler(query, namespaces)
 
 
 class KnownGood:
@@ -49,12 +49,13 @@ class KnownGood:
         self._namespaces = dict(namespaces)
         self._passed: set[tuple[str, str | None]] = set()
 
-    def check(self, query: str, language: str | None) -> None:
-        """What `check_query` promises."""
+    def check(self, query: str, language: str | None) -> object | None:
+        """What `check_query` promises, but None for a query that has passed before."""
         if (query, language) in self._passed:
-            return
-        check_query(query, language, self._namespaces)
+            return None
+        compiled = check_query(query, language, self._namespaces)
         if len(query) <= _LONGEST_REMEMBERED:
             if len(self._passed) >= _REMEMBERED:
                 self._passed.clear()
             self._passed.add((query, language))
+        return compiled

@@ -15,8 +15,10 @@ from sapwood.store.database import Database
 from sapwood.store.history import Change, changing
 from sapwood.store.importing import (
     Import,
+    OnChecked,
     OnError,
     OnProgress,
+    OnReplaced,
     brand_new,
     check_row,
     exists_already,
@@ -186,17 +188,22 @@ class SubscriptionStore:
         on_error: OnError | None = None,
         on_progress: OnProgress | None = None,
         chunk: int = 20_000,
+        on_replaced: OnReplaced | None = None,
+        on_checked: OnChecked | None = None,
     ) -> ImportReport:
         """Adds many subscriptions in order, in chunks, each one transaction that makes one version at most.
 
         An id that is taken, also by an earlier row, is refused, or with `replace` replaced. What is refused
         is told to `on_error` once its chunk is in, and the rest go in; without it, the error is raised, and
         nothing of its chunk goes in. After each chunk `on_progress` is told how many rows have been dealt
-        with. However an import ends, the chunks before stay.
+        with, and `on_replaced` each subscription as it was and as it is. `on_checked` is told each query that
+        is good, compiled, once for equal ones. However an import ends, the chunks before stay.
         """
         if chunk < 1:
             raise ValueError(f"chunk must be at least 1, not {chunk!r}")
-        return Import(self._database, replace, on_error).run(rows, chunk, on_progress)
+        return Import(self._database, replace, on_error, on_replaced, on_checked).run(
+            rows, chunk, on_progress
+        )
 
     # -- versions --------------------------------------------------------------------------------------
 

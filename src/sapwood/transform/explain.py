@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sapwood.engine import html
 from sapwood.lang.pattern import relative
 from sapwood.lang.transformation import DOCUMENT, Hole, Transformation
 from sapwood.transform.conditions import ElementGraph
@@ -29,13 +30,21 @@ class PlanExplanation:
     refined: tuple[str, ...] = ()
     """the parts left to lxml, and why"""
 
-    def __str__(self) -> str:
+    def _parts(self) -> list[tuple[str, tuple[str, ...]]]:
         parts = [("query", (self.query,)), ("for", self.bindings), ("return", self.returns)]
         parts += [("refined", self.refined), ("by itself", self.plan), ("removed", self.removed)]
         parts += [("shared", self.shared)]
+        return parts
+
+    def __str__(self) -> str:
         return "\n".join(
-            f"{title if not i else '':<10}{line}" for title, lines in parts for i, line in enumerate(lines)
+            f"{title if not i else '':<10}{line}"
+            for title, lines in self._parts()
+            for i, line in enumerate(lines)
         )
+
+    def _repr_html_(self) -> str:
+        return html.sections(self._parts())
 
 
 def explain(
