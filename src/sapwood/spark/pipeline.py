@@ -33,10 +33,11 @@ from sapwood.spark.ledger import Ledger
 from sapwood.spark.onward import Onward
 from sapwood.spark.posting import Post
 from sapwood.spark.serving import Outcome, Server
-from sapwood.spark.settings import AVAILABLE_NOW, BATCH, Settings
+from sapwood.spark.settings import AVAILABLE_NOW, BATCH, Settings, local_path
 from sapwood.spark.sinks import Sink
 from sapwood.spark.sources import qualified
 from sapwood.spark.stateful import JoiningStream, check_times, configured, rows_kept
+from sapwood.spark.unread_files import overlooked, unread_in_stream, unread_in_table
 
 _log = logging.getLogger(__name__)
 _PAUSE = 0.2
@@ -84,6 +85,7 @@ class Pipeline:
 
         Meanwhile `wait` is called again and again; it should take some tenths of a second.
         """
+        self._tell_overlooked()
         try:
             if self._settings.run.trigger == BATCH:
                 self._serve(self._source.open(self._spark, streaming=False), 0)
@@ -91,6 +93,16 @@ class Pipeline:
                 self._stream(wait or (lambda: None))
         finally:
             self._population.close()
+
+    def _tell_overlooked(self) -> None:
+        """Warns of files in this machine's folders that no batch will contain."""
+        checkpoint = local_path(self._settings.run.checkpoint)
+        for number, source in enumerate(self._settings.sources):
+            folder = local_path(source.path) if source.path is not None and source.format == "files" else None
+            if folder is not None and folder.is_dir():
+                log = checkpoint / "spark/sources" / str(number) if checkpoint is not None else None
+                for what in overlooked(folder, log):
+                    _log.warning("%s", what)
 
     def stop(self) -> None:
         """Ends the run after the current batch. May be called from a signal handler or another thread."""
@@ -179,7 +191,7 @@ class Pipeline:
 
     def _matched(self, batch: DataFrame, number: int, version: int) -> Outcome:
         edition = self._population.edition(self._spark.sparkContext, version)
-        messages = self._source.messages(batch)
+        messages = self._with_unread(self._source.messages(batch), batch)
         return self._server.serve(messages, edition, len(self._population), number)
 
     def _joined(self, batch: DataFrame, number: int, version: int) -> Outcome:
@@ -188,8 +200,15 @@ class Pipeline:
         self._post.put(number, edition)
         kept = rows_kept(self._query)
         with self._joining.serving(batch, edition, number) as (messages, joined):
+            messages = self._with_unread(messages, batch)
             outcome = self._server.serve(messages, edition, len(self._population), number, joined)
         return replace(outcome, kept=kept)
+
+    def _with_unread(self, messages: DataFrame, batch: DataFrame) -> DataFrame:
+        """The messages, and as rejects the files of the batch that Spark passes over."""
+        streaming = self._settings.run.trigger != BATCH
+        found = unread_in_stream(self._spark, self._settings.name) if streaming else unread_in_table(batch)
+        return self._source.with_unread(messages, found) if any(found) else messages
 
     def _keep_again(self, batch: DataFrame, number: int) -> None:
         """Runs the plan of a batch that was delivered, for what it keeps."""

@@ -207,11 +207,11 @@ class RunSettings(_Table):
     """tasks in a batch; by default twice the cores"""
 
 
-def _local(path: str) -> str | None:
+def local_path(path: str) -> Path | None:
     """The path, if it is one of this machine's."""
     if path.startswith("file:"):
-        return "/" + path.removeprefix("file:").lstrip("/")
-    return None if _URI.match(path) else path
+        return Path("/" + path.removeprefix("file:").lstrip("/"))
+    return None if _URI.match(path) else Path(path)
 
 
 def _listed(source: Any) -> Any:
@@ -255,9 +255,9 @@ class Settings(_Table):
                 "pip install 'sapwood[relational]'"
             )
         given = self.relational.tables if self.relational is not None else None
-        if given is not None and _local(given) is None:
+        if given is not None and local_path(given) is None:
             raise ValueError(f"'relational.tables': a file of this machine is expected, not {given!r}")
-        if given is None and _local(self.run.checkpoint) is None:
+        if given is None and local_path(self.run.checkpoint) is None:
             raise ValueError(
                 "'relational.tables' is missing: the tables are in a file of this machine, and the "
                 "checkpoint is not"
@@ -267,9 +267,9 @@ class Settings(_Table):
     def tables(self) -> Path:
         """The file of the relational engine's tables."""
         given = self.relational.tables if self.relational is not None else None
-        found = _local(given or self.run.checkpoint)
+        found = local_path(given or self.run.checkpoint)
         assert found is not None
-        return Path(found) if given is not None else Path(found) / "relational.duckdb"
+        return found if given is not None else found / "relational.duckdb"
 
     def _check_streams(self) -> None:
         if not self.sources:
