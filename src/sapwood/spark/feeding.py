@@ -50,7 +50,12 @@ class Source:
         if given.format == "files":
             assert given.path is not None
             messages = messages_in(
-                batch, given.path, record=given.record, partitions=self.partitions, limits=self.limits
+                batch,
+                given.path,
+                record=given.record,
+                partitions=self.partitions,
+                limits=self.limits,
+                keep=given.keep,
             )
         else:
             messages = columns_as_messages(
@@ -70,7 +75,7 @@ class Source:
         given = self.settings
         if given.format == "files":
             assert given.path is not None
-            messages = unread_messages(spark, files, given.path, record=given.record)
+            messages = unread_messages(spark, files, given.path, record=given.record, keep=given.keep)
         else:  # of which an empty one has no rows
             rows = [(file.path, file.problem) for file in files if file.problem != EMPTY]
             messages = spark.createDataFrame(rows, f"message_id STRING, {PROBLEM} STRING")

@@ -65,12 +65,17 @@ class Pipeline:
             _sink(settings, "rejects"),
             settings.deliveries.shape,
             matching_by(settings, self._population, own),
+            settings.deliveries.body,
         )
+        self._named = -1
+        """the version up to which subscribers are known"""
         self._joining: JoiningStream | None = None
         if joins is not None:
             check_times(self._source, self._population.namespaces)
             self._post = Post(f"{own}/posted")
-            self._joining = JoiningStream(self._source, joins, self._post.folder, Onward(f"{own}/onward"))
+            self._joining = JoiningStream(
+                self._source, joins, self._post.folder, Onward(f"{own}/onward"), settings.deliveries.body
+            )
         self._query: StreamingQuery | None = None
         self._serving = Lock()
         self._stopping = Event()
@@ -177,6 +182,9 @@ class Pipeline:
         if streaming:
             plan = self._ledger.plan(number, plan)
         version = plan["version"]
+        if self._named < version:
+            self._server.subscribers.update(self._population.subscribers(self._named, version))
+            self._named = version
         outcome = (
             self._joined(batch, number, version)
             if self._joining is not None

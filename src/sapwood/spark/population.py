@@ -39,6 +39,9 @@ class Subscribed(Protocol):
     def namespaces(self) -> Mapping[str, str]:
         """The prefixes that queries may use."""
 
+    def subscribers(self, since: int, until: int) -> Iterable[tuple[str, str]]:
+        """The subscribers of subscriptions that are not what they were at version `since`, or -1 for all."""
+
     def __len__(self) -> int:
         """How many there are in the last edition."""
 
@@ -78,6 +81,9 @@ class StoredPopulation:
     @property
     def namespaces(self) -> Mapping[str, str]:
         return self._store.namespaces
+
+    def subscribers(self, since: int, until: int) -> Iterable[tuple[str, str]]:
+        return self._store.subscribers(since, until)
 
     def edition(self, context: Carrier, version: int) -> Edition:
         if self._population is None:
@@ -170,11 +176,16 @@ class FixedPopulation:
         broker = Broker(namespaces, limits)
         broker.subscribe_many(pair for pair in queries_in(path, namespaces) if serves(pair[1]))
         self._population = Population(broker)
+        self._path = path
         self.namespaces = namespaces
         self.left_out: dict[str, str] = {}
 
     def newest(self) -> int:
         return 0
+
+    def subscribers(self, since: int, until: int) -> Iterable[tuple[str, str]]:
+        named = ((str(query.id), query.subscriber or "") for query in read_queries(self._path))
+        return named if since < 0 else ()
 
     def edition(self, context: Carrier, version: int) -> Edition:
         return self._population.issue(context)

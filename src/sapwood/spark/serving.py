@@ -14,6 +14,7 @@ from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 
+from sapwood.spark.delivery_columns import TEXT, Subscribers, with_message, with_text
 from sapwood.spark.edition import Edition
 from sapwood.spark.matching import ANSWERS, BODIES, Shape, column, match_edition, pairs
 from sapwood.spark.sinks import Sink
@@ -86,6 +87,9 @@ class Server:
     rejects: Sink
     shape: Shape = "pairs"
     matching: Matching = by_broker
+    body: bool = False
+    """whether filters get the message itself"""
+    subscribers: Subscribers = field(default_factory=Subscribers)
 
     def serve(
         self,
@@ -101,6 +105,8 @@ class Server:
             joined = replace(
                 joined, deliveries=joined.deliveries.withColumn("version", F.lit(edition.version))
             )
+        if self.body:
+            messages = with_text(messages)
         with self.matching(messages, edition) as matched:
             counted, reasons, slow = self._written(matched, edition.version, batch, joined)
         return Outcome(
@@ -142,16 +148,22 @@ class Server:
         counting = _Counting(matched, counts, self.deliveries.passes_over)
         accepted = counting.rows.filter("error is null").drop("error", "costs")
         if joined is None:
-            self.deliveries.write(pairs(accepted) if self.shape == "pairs" else _delivered(accepted), batch)
+            rows = self._finished(pairs(accepted)) if self.shape == "pairs" else _delivered(accepted)
+            self.deliveries.write(rows, batch)
             return counting.result()
         one = pairs(accepted.drop(LATENESS)).withColumn("messages", F.lit(None).cast("array<string>"))
         number = [F.count(F.lit(1)).alias("deliveries")]
         several = _Counting(joined.deliveries, number, self.deliveries.passes_over)
-        self.deliveries.write(one.unionByName(several.rows), batch)
+        rows = self._finished(one.unionByName(several.rows, allowMissingColumns=True))
+        self.deliveries.write(rows, batch)
         counted = counting.result()
         counted["deliveries"] += several.result()["deliveries"]
         counted["rejects"] += counted["late"]
         return counted
+
+    def _finished(self, deliveries: DataFrame) -> DataFrame:
+        """Deliveries with all their columns."""
+        return self.subscribers.add_to(with_message(deliveries) if self.body else deliveries)
 
 
 class _Counting:
@@ -186,11 +198,13 @@ def _delivered(messages: DataFrame) -> DataFrame:
     """The messages that anyone gets; with `bodies` in any case, so that every batch has the same columns."""
     if "bodies" not in messages.columns:
         messages = messages.withColumn("bodies", F.lit(None).cast(BODIES))
+    if TEXT in messages.columns:
+        messages = messages.withColumnRenamed(TEXT, "message")
     return messages.filter(F.size("subscriptions") > 0)
 
 
 def _refused(matched: DataFrame) -> DataFrame:
-    kept = [column(name) for name in matched.columns if name not in ANSWERS and name != LATENESS]
+    kept = [column(name) for name in matched.columns if name not in (*ANSWERS, LATENESS, TEXT)]
     return matched.filter("error is not null").select(*kept, "error.*")
 
 

@@ -35,6 +35,18 @@ _INTERVAL = re.compile(r"\d+ (?:milliseconds?|seconds?|minutes?|hours?)")
 _NO_TIME = re.compile(r"0+(?:\.0*)?\s*[a-z]+", re.IGNORECASE)
 _SIZE = re.compile(r"\d+(?:\.\d+)? ?[KMGT]i?B", re.IGNORECASE)
 BUCKETS = 16
+_ALIAS = re.compile(r"\sas\s+`?([^`\s]+)`?\s*$", re.IGNORECASE)
+_TAKEN = {
+    "body": ": the message itself is delivered with deliveries.body = true, or as 'body AS message'",
+    "message_id": "",
+    "published_at": "",
+    "stream": "",
+    "subscription": ": give yours another name with AS",
+    "subscriber": ": give yours another name with AS",
+    "version": ": give yours another name with AS",
+    "batch": ": give yours another name with AS",
+}
+"""Columns that what is kept must not be called, and what to do instead."""
 
 
 class SettingsError(SapwoodError):
@@ -114,11 +126,15 @@ class SourceSettings(_Table):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
+        for kept in self.keep:
+            alias = _ALIAS.search(kept)
+            if (name := alias[1] if alias else kept.strip("` ")) in _TAKEN:
+                raise ValueError(f"'keep': deliveries have a column {name!r} already{_TAKEN[name]}")
         if self.format == "files":
             if self.path is None:
                 raise ValueError("'path' is missing: the file or folder to read")
-            for key in ("id", "schema_", "published_at"):
-                if getattr(self, key) is not None:
+            for key in ("id", "schema_", "published_at", "body", "options"):
+                if key in self.model_fields_set or key.rstrip("_") in self.model_fields_set:
                     raise ValueError(f"'{key.rstrip('_')}' is for other formats than files")
             if self.record is not None:
                 RecordScanner(self.record, BytesIO())  # says what is wrong with a name
@@ -129,6 +145,9 @@ class SourceSettings(_Table):
                 raise ValueError("'id' is missing: a column or SQL expression that identifies a message")
             if self.path is None and self.format in FILE_FORMATS:
                 raise ValueError("'path' is missing: the file or folder to read")
+            for key in ("files_per_batch", "bytes_per_batch"):
+                if self.path is None and key in self.model_fields_set:
+                    raise ValueError(f"'{key}' is for files; for {self.format}, see what its options can do")
         return self
 
 
@@ -167,6 +186,8 @@ class SinkSettings(_Table):
 
 class DeliverySettings(SinkSettings):
     shape: Shape = "pairs"
+    body: bool = False
+    """whether filters, too, get a body: the message itself"""
 
 
 class JoinSettings(_Table):

@@ -91,8 +91,10 @@ def messages_in(
     record: str | None = None,
     partitions: int | None = None,
     limits: Limits | None = None,
+    keep: tuple[str, ...] = (),
 ) -> DataFrame:
-    """The messages in listed files; `path` is what was listed."""
+    """The messages in listed files; `path` is what was listed. Of each, `keep` are further columns: SQL
+    expressions of `message_id`, `path`, `offset`, `body` and `published_at`."""
     spark = files.sparkSession
     tasks = partitions or 2 * spark.sparkContext.defaultParallelism
     largest = (limits or Limits()).bytes
@@ -102,11 +104,16 @@ def messages_in(
         read = found.repartition(tasks).mapInArrow(ReadRecords(largest, PARCEL), messages)
     else:
         read = _spread(_ranges(files), tasks).mapInArrow(ReadFiles(largest, PARCEL), messages)
-    return _identified(read, path, record)
+    return _identified(read, path, record, keep)
 
 
 def unread_messages(
-    spark: SparkSession, files: Iterable[UnreadFile], path: str, *, record: str | None = None
+    spark: SparkSession,
+    files: Iterable[UnreadFile],
+    path: str,
+    *,
+    record: str | None = None,
+    keep: tuple[str, ...] = (),
 ) -> DataFrame:
     """A message, or what stands for it, of each file that Spark does not read, with the reason."""
     rows = [
@@ -114,23 +121,23 @@ def unread_messages(
         for file in files
         if not (file.problem == EMPTY and record is None and _is_lines(file.path))  # which has no messages
     ]
-    return _identified(spark.createDataFrame(rows, from_arrow_schema(MESSAGES)), path, record)
+    return _identified(spark.createDataFrame(rows, from_arrow_schema(MESSAGES)), path, record, keep)
 
 
 def _is_lines(path: str) -> bool:
     return path.removesuffix(".gz").endswith(".xmll")
 
 
-def _identified(read: DataFrame, path: str, record: str | None) -> DataFrame:
+def _identified(read: DataFrame, path: str, record: str | None, keep: tuple[str, ...]) -> DataFrame:
     """What was read of files, with ids for columns of paths and offsets."""
     spark = read.sparkSession
     below = F.regexp_replace("path", "^" + _quoted(qualified(spark, path)) + "/?", "")
     name = F.when(below == "", F.regexp_extract("path", "[^/]*$", 0)).otherwise(below)
     one_each = F.lit(record is None) & ~F.col("path").rlike(r"\.xmll(\.gz)?$")
     message_id = F.when(one_each, name).otherwise(F.concat(name, F.lit("@"), F.col("offset")))
-    return read.select(
-        message_id.alias("message_id"), "body", "published_at", F.col("problem").alias(PROBLEM)
-    )
+    named = read.withColumn("message_id", message_id)
+    kept = (F.expr(column) for column in keep)
+    return named.select("message_id", "body", "published_at", *kept, F.col("problem").alias(PROBLEM))
 
 
 def _spread(rows: DataFrame, tasks: int) -> DataFrame:

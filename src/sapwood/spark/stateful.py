@@ -78,6 +78,8 @@ class JoiningStream:
     posted: str
     """where editions are"""
     onward: Onward
+    body: bool = False
+    """whether a query over one block, which makes nothing of its own, gets the message itself"""
     _columns: StructType = field(default_factory=StructType)
     _text: bool = False
 
@@ -165,7 +167,7 @@ class JoiningStream:
         ]
         together = batch.filter(F.col("kind").isin(TAKEN, CHAIN, LATE, PAIR)).repartition("name")
         return together.sortWithinPartitions("name").mapInArrow(
-            Meet(edition, self._types), StructType([*self._columns.fields, *made])
+            Meet(edition, self._types, self.body), StructType([*self._columns.fields, *made])
         )
 
     @property
