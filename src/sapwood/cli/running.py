@@ -16,6 +16,7 @@ from sapwood.cli.console import errors, fail
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from sapwood.broker import Broker
     from sapwood.spark.display import Display
     from sapwood.spark.interrupts import Interrupts
     from sapwood.spark.serving import Outcome
@@ -44,25 +45,31 @@ def run(
     Ctrl-C finishes the current batch and ends, a second one ends at once; the next run goes on from there.
     """
     with spark_needed("sapwood run"):
+        from sapwood.spark.preflight import check_master
         from sapwood.spark.settings import read_settings
     settings = read_settings(pipeline)
+    master = master or settings.run.master
+    check_master(master)
     check_source(settings)
-    check_subscriptions(settings)
+    check_checkpoint(settings)
     check_report(report)
+    compiled = check_subscriptions(settings)
     log = log or log_beside(settings.run.checkpoint)
     errors.print(f"[dim]starting Spark; what it prints goes to {log}[/]", soft_wrap=True)
     with told_plainly(log):
-        code = _run(settings, master or settings.run.master, log, report, as_json)
+        code = _run(settings, master, log, report, as_json, compiled)
     raise typer.Exit(code)
 
 
-def _run(settings: Settings, master: str, log: Path, report: Path | None, as_json: bool) -> int:
+def _run(
+    settings: Settings, master: str, log: Path, report: Path | None, as_json: bool, compiled: Broker | None
+) -> int:
     from sapwood.spark.session import session
 
     config = {key: _option(value) for key, value in settings.spark.items()}
     spark = session(master, name=settings.name, config=config, log=log)
     try:
-        return _serve(spark, settings, _display(settings.name, as_json), report)
+        return _serve(spark, settings, _display(settings.name, as_json), report, compiled)
     finally:
         spark.stop()
 
@@ -79,7 +86,9 @@ def _display(name: str, as_json: bool) -> Display:
     return LiveDisplay(errors, name)
 
 
-def _serve(spark: SparkSession, settings: Settings, display: Display, report: Path | None) -> int:
+def _serve(
+    spark: SparkSession, settings: Settings, display: Display, report: Path | None, compiled: Broker | None
+) -> int:
     from sapwood.spark.interrupts import Interrupts
     from sapwood.spark.pipeline import Pipeline
 
@@ -89,7 +98,7 @@ def _serve(spark: SparkSession, settings: Settings, display: Display, report: Pa
         done.append(outcome)
         display.batch(outcome)
 
-    pipeline = Pipeline(spark, settings, served)
+    pipeline = Pipeline(spark, settings, served, compiled)
     interrupts = Interrupts(pipeline.stop, display.note, display.leave)
     try:
         with display, interrupts, _warnings_to(display.note):
@@ -140,23 +149,38 @@ def local(path: str) -> Path | None:
 
 def check_source(settings: Settings) -> None:
     """Says that there is nothing to read before Spark takes seconds to start and more words to say it."""
+    from sapwood.spark.unread_files import is_hidden
+
     for number, source in enumerate(settings.sources, 1):
         path = local(source.path) if source.path is not None else None
         pattern = source.format != "files" and any(char in str(path) for char in "*?[{")
+        which = "source" if len(settings.sources) == 1 else f"source #{number}"
         if path is not None and not pattern and not path.exists():
-            which = "source" if len(settings.sources) == 1 else f"source #{number}"
             fail(f"{which}.path: there is no file or folder {path}")
+        if path is not None and path.is_file() and is_hidden(path.name):
+            fail(f"{which}.path: Spark does not read {path}, a name that begins with _ or .; rename it")
 
 
-def check_subscriptions(settings: Settings) -> None:
-    """Says that a store or file of subscriptions is absent before Spark is started."""
-    from sapwood.files import read_queries
+def check_checkpoint(settings: Settings) -> None:
+    """Says that another run is using the checkpoint before Spark is started."""
+    from sapwood.spark.checkpoint_lock import locked
+
+    with locked(settings.run.checkpoint):
+        pass
+
+
+def check_subscriptions(settings: Settings) -> Broker | None:
+    """Says that a store is absent, or what is wrong in a file of queries, before Spark is started; with a
+    file, its queries."""
+    from sapwood.spark.population import compile_file
     from sapwood.store import SubscriptionStore
 
-    if settings.subscriptions.store is not None:
-        SubscriptionStore(settings.subscriptions.store, create=False).close()
-    if settings.subscriptions.file is not None:
-        next(read_queries(settings.subscriptions.file), None)
+    given = settings.subscriptions
+    if given.store is not None:
+        SubscriptionStore(given.store, create=False).close()
+        return None
+    assert given.file is not None
+    return compile_file(given.file, given.namespaces, settings.matcher_limits())
 
 
 def check_report(report: Path | None) -> None:

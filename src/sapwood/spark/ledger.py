@@ -15,8 +15,19 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from sapwood.errors import SapwoodError
+
 _KEPT = 1_000
 """Batches on record; Spark itself never goes back further than the last one."""
+_REMEDIES = {
+    "planned": "remove it, and the batch is served with the subscriptions of the moment",
+    "done": "remove it; if it is that of the last batch, that is served again, into the same folder",
+    "state": 'write {"buckets": N} into it, with the joins.buckets that the pipeline began with',
+}
+
+
+class CheckpointError(SapwoodError):
+    """A file of a checkpoint that is damaged: says which, and what to do."""
 
 
 class Folder:
@@ -31,6 +42,21 @@ class Folder:
 
     def _at(self, name: str) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(self._path, name)
+
+    def load(self, name: str) -> dict[str, Any] | None:
+        """The JSON object in a file, or None if there is no such file; CheckpointError if it is damaged."""
+        text = self.read(name)
+        if text is None:
+            return None
+        try:
+            found = json.loads(text)
+        except (ValueError, RecursionError):
+            found = None
+        if not isinstance(found, dict):
+            how = "is cut off, or not JSON" if text.strip() else "is empty"
+            remedy = _REMEDIES[self._path.getName()]
+            raise CheckpointError(f"{self._at(name).toString()} {how}, after a crash perhaps: {remedy}")
+        return found
 
     def read(self, name: str) -> str | None:
         """The file's text, or None if there is no such file."""
@@ -74,8 +100,7 @@ class Ledger:
 
     def joins(self) -> dict[str, Any] | None:
         """How joins keep messages, if the pipeline has begun with joins."""
-        text = self._state.read("joins")
-        return json.loads(text) if text is not None else None
+        return self._state.load("joins")
 
     def begin_joins(self, how: dict[str, Any]) -> None:
         """Puts on record how joins keep messages."""
@@ -83,17 +108,15 @@ class Ledger:
 
     def plan(self, batch: int, plan: dict[str, Any]) -> dict[str, Any]:
         """The plan of a batch: the given one, unless one was made before."""
-        text = self._planned.read(str(batch))
-        if text is None:
-            text = json.dumps(plan)
-            self._planned.write(str(batch), text)
-        made: dict[str, Any] = json.loads(text)
+        made = self._planned.load(str(batch))
+        if made is None:
+            self._planned.write(str(batch), json.dumps(plan))
+            return plan
         return made
 
     def outcome(self, batch: int) -> dict[str, Any] | None:
         """What a batch delivered, if it is done."""
-        text = self._done.read(str(batch))
-        return json.loads(text) if text is not None else None
+        return self._done.load(str(batch))
 
     def done(self, batch: int, outcome: dict[str, Any]) -> None:
         """Puts the outcome of a batch on record, and drops the records of long ago."""
@@ -110,5 +133,4 @@ class Ledger:
     def last_planned(self) -> dict[str, Any] | None:
         """The plan of the newest batch, if any was ever planned."""
         batches = [int(name) for name in self._planned.names() if name.isdigit()]
-        text = self._planned.read(str(max(batches))) if batches else None
-        return json.loads(text) if text is not None else None
+        return self._planned.load(str(max(batches))) if batches else None

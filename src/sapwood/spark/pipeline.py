@@ -27,13 +27,15 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from sapwood.broker import Broker
+from sapwood.spark.checkpoint_lock import locked
 from sapwood.spark.choosing import chosen, matching_by
 from sapwood.spark.feeding import Source, Sources
 from sapwood.spark.ledger import Ledger
 from sapwood.spark.onward import Onward
 from sapwood.spark.posting import Post
 from sapwood.spark.serving import Outcome, Server
-from sapwood.spark.settings import AVAILABLE_NOW, BATCH, Settings, local_path
+from sapwood.spark.settings import BATCH, Settings, local_path
 from sapwood.spark.sinks import Sink
 from sapwood.spark.sources import qualified
 from sapwood.spark.stateful import JoiningStream, check_times, configured, rows_kept
@@ -52,13 +54,20 @@ class Stopped(Exception):
 class Pipeline:
     """A pipeline as its settings describe it. `run` returns when it is done, or was stopped."""
 
-    def __init__(self, spark: SparkSession, settings: Settings, on_batch: Listener | None = None) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        settings: Settings,
+        on_batch: Listener | None = None,
+        compiled: Broker | None = None,
+    ) -> None:
+        """`compiled`: a broker that has the queries of `subscriptions.file` already."""
         self._spark = spark
         self._settings = settings
         self._on_batch = on_batch or (lambda outcome: None)
         self._source = _sources(settings)
         self._ledger = Ledger(spark, f"{settings.run.checkpoint}/sapwood")
-        self._population, joins = chosen(settings, self._ledger)
+        self._population, joins = chosen(settings, self._ledger, compiled)
         own = qualified(spark, f"{settings.run.checkpoint}/sapwood")
         self._server = Server(
             _sink(settings, "deliveries"),
@@ -92,10 +101,11 @@ class Pipeline:
         """
         self._tell_overlooked()
         try:
-            if self._settings.run.trigger == BATCH:
-                self._serve(self._source.open(self._spark, streaming=False), 0)
-            else:
-                self._stream(wait or (lambda: None))
+            with locked(self._settings.run.checkpoint):
+                if self._settings.run.trigger == BATCH:
+                    self._serve(self._source.open(self._spark, streaming=False), 0)
+                else:
+                    self._stream(wait or (lambda: None))
         finally:
             self._population.close()
 
@@ -146,8 +156,8 @@ class Pipeline:
             else self._source.open(self._spark, streaming=True)
         )
         writer: Any = stream.writeStream.queryName(self._settings.name)
-        trigger = self._settings.run.trigger
-        timing = {"availableNow": True} if trigger == AVAILABLE_NOW else {"processingTime": trigger}
+        interval = self._settings.run.interval
+        timing = {"availableNow": True} if interval is None else {"processingTime": interval}
         checkpoint = f"{self._settings.run.checkpoint}/spark"
         writer = writer.option("checkpointLocation", checkpoint).trigger(**timing)
         session: AbstractContextManager[None] = nullcontext()
