@@ -14,6 +14,7 @@ from sapwood.cli.generating import generate
 from sapwood.cli.joining import join
 from sapwood.cli.matching import explain, match
 from sapwood.cli.relational import relational
+from sapwood.cli.reporting import report
 from sapwood.cli.running import run
 from sapwood.cli.subscriptions import subscriptions
 from sapwood.cli.transforming import transform
@@ -31,6 +32,7 @@ app.command()(transform)
 app.command()(join)
 app.command()(explain)
 app.command()(run)
+app.command()(report)
 app.add_typer(subscriptions, name="subscriptions")
 app.add_typer(relational, name="relational")
 app.add_typer(generate, name="generate")

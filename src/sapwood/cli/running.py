@@ -91,6 +91,8 @@ def _serve(
 ) -> int:
     from sapwood.spark.interrupts import Interrupts
     from sapwood.spark.pipeline import Pipeline
+    from sapwood.spark.report import write_report
+    from sapwood.spark.report_data import gather
 
     done: list[Outcome] = []
 
@@ -107,7 +109,7 @@ def _serve(
     finally:  # what was done before a failure is worth telling, too
         display.summary(done)
     if report is not None:
-        _write_report(report, settings, pipeline.outcomes())
+        write_report(report, settings.name, gather(settings, pipeline.outcomes(), pipeline.matched))
         display.note(f"the report is in {report}")
     if interrupts.received is not None:
         display.note(_how_far(settings, interrupts, done))
@@ -183,16 +185,16 @@ def check_subscriptions(settings: Settings) -> Broker | None:
     return compile_file(given.file, given.namespaces, settings.matcher_limits())
 
 
-def check_report(report: Path | None) -> None:
+def check_report(report: Path | None, option: str = "--report") -> None:
     """Makes the report's folder now, so that what is wrong with it is told before hours of work."""
     if report is None:
         return
     if report.is_dir():
-        fail(f"--report: {report} is a folder")
+        fail(f"{option}: {report} is a folder")
     try:
         report.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        fail(f"--report: {report} cannot be written: {error.strerror}")
+        fail(f"{option}: {report} cannot be written: {error.strerror}")
 
 
 def log_beside(checkpoint: str) -> Path:
@@ -247,27 +249,3 @@ def _warnings_to(note: Callable[[str], None]) -> Iterator[None]:
         yield
     finally:
         logger.removeHandler(handler)
-
-
-# -- the report --------------------------------------------------------------------------------------------
-
-
-def _write_report(path: Path, settings: Settings, outcomes: list[Outcome]) -> None:
-    from sapwood.spark.report import write_report
-    from sapwood.spark.tally import slowest
-
-    ids = {id for id, _ in slowest(outcomes)}
-    write_report(path, settings.name, outcomes, _queries(settings, ids) if ids else {})
-
-
-def _queries(settings: Settings, ids: set[str]) -> dict[str, str]:
-    """The queries of some subscriptions as they are now; those that have gone are left out."""
-    from sapwood.files import read_queries
-    from sapwood.store import SubscriptionStore
-
-    if settings.subscriptions.store is not None:
-        with SubscriptionStore(settings.subscriptions.store, create=False) as store:
-            found = [store.get(id) for id in ids]
-        return {subscription.id: subscription.query for subscription in found if subscription is not None}
-    assert settings.subscriptions.file is not None
-    return {str(q.id): q.text for q in read_queries(settings.subscriptions.file) if str(q.id) in ids}

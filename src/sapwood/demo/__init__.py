@@ -26,10 +26,10 @@ from sapwood.spark.display import Display, LiveDisplay, PlainLines
 from sapwood.spark.interrupts import Interrupts
 from sapwood.spark.pipeline import Pipeline
 from sapwood.spark.report import write_report
+from sapwood.spark.report_data import read_checkpoint
 from sapwood.spark.serving import Outcome
 from sapwood.spark.session import session
 from sapwood.spark.settings import read_settings
-from sapwood.spark.tally import slowest
 from sapwood.store import SubscriptionStore
 
 _OURS = ("inbox", "deliveries", "rejects", "checkpoint")
@@ -109,11 +109,9 @@ def _finish(console: Console, display: Display, out: Path, outcomes: list[Outcom
     """Shows what came of it; the number of answers that are wrong in a sample, which is 0 after Ctrl-C."""
     display.summary(outcomes)
     checked, wrong = _check(console, out, outcomes, sample) if sample and outcomes else (0, [])
-    with SubscriptionStore(str(out / "subscriptions.db")) as store:
-        found = [store.get(id) for id, _ in slowest(outcomes)]
-    queries = {subscription.id: subscription.query for subscription in found if subscription is not None}
     report = out / "report.html"
-    write_report(report, NAME, outcomes, queries)
+    if outcomes:
+        write_report(report, NAME, read_checkpoint(read_settings(out / "pipeline.toml")))
     if wrong:
         console.print(f"[bold red]different from a broker in one process:[/] {escape(', '.join(wrong))}")
     elif checked:

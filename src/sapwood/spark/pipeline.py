@@ -30,6 +30,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from sapwood.broker import Broker
 from sapwood.spark.checkpoint_lock import locked
 from sapwood.spark.choosing import chosen, matching_by
+from sapwood.spark.delivery_counts import MatchedSubscriptions
 from sapwood.spark.feeding import Source, Sources
 from sapwood.spark.ledger import Ledger
 from sapwood.spark.onward import Onward
@@ -75,6 +76,7 @@ class Pipeline:
             settings.deliveries.shape,
             matching_by(settings, self._population, own),
             settings.deliveries.body,
+            matched=self._ledger.matched(),
         )
         self._named = -1
         """the version up to which subscribers are known"""
@@ -108,6 +110,11 @@ class Pipeline:
                     self._stream(wait or (lambda: None))
         finally:
             self._population.close()
+
+    @property
+    def matched(self) -> MatchedSubscriptions:
+        """The subscriptions that have matched so far, in earlier runs too."""
+        return self._server.matched
 
     def _tell_overlooked(self) -> None:
         """Warns of files in this machine's folders that no batch will contain."""
@@ -203,6 +210,7 @@ class Pipeline:
         if self._population.left_out:
             some = dict(list(self._population.left_out.items())[:_MOST_LEFT_OUT])
             outcome = replace(outcome, left_out=some)
+        self._ledger.add_matched(number, self._server.matched)
         self._ledger.done(number, outcome.as_record())
         self.serving = None
         self._on_batch(outcome)

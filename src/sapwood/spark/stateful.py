@@ -132,9 +132,7 @@ class JoiningStream:
         """The messages of a batch, and what joins make of them. Once that is delivered, what goes on to the
         next batch is put away."""
         batch = batch.persist(StorageLevel.DISK_ONLY)  # or everything that is written runs the plan again
-        met = self._met(batch, edition)
-        if edition.going_on:
-            met = met.persist(StorageLevel.DISK_ONLY)
+        met = self._met(batch, edition).persist(StorageLevel.DISK_ONLY)  # it is written, and counted
         messages = self._messages(batch)
         try:
             delivered = met.filter(F.col(_GOING).isNull()).drop(_GOING)
