@@ -338,6 +338,32 @@ def test_ctrl_c_finishes_the_batch_and_the_next_run_goes_on(folder: Path, java: 
     assert (folder / "checkpoint" / "spark.log").exists()
 
 
+def test_a_stream_says_when_it_is_ready(folder: Path, java: None) -> None:
+    """So nobody has to guess when a message that is put into the inbox will be served by itself."""
+    for file in (folder / "inbox").iterdir():
+        file.unlink()
+    describe(folder, "500 milliseconds")
+    text = (folder / "pipeline.toml").read_text()
+    (folder / "pipeline.toml").write_text(
+        text.replace("partitions = 2", 'log = "logs/noise.txt"\npartitions = 2')
+    )
+    with start(folder) as process:
+        assert process.stdout is not None and process.stderr is not None
+        told = iter(process.stderr.readline, "")
+        assert f"what it prints goes to {folder}/logs/noise.txt" in next(told)
+        assert any(line == f"waiting for messages in {folder / 'inbox'}\n" for line in told)
+        for batch in range(2):
+            (folder / "inbox" / f".{batch}").write_text("<a/>")
+            (folder / "inbox" / f".{batch}").rename(folder / "inbox" / f"{batch}.xml")
+            line = json.loads(process.stdout.readline())
+            assert (line["batch"], line["messages"]) == (batch, 1)
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=300)
+    assert process.returncode == 0, err
+    assert "waiting" not in err  # it is told once
+    assert (folder / "logs" / "noise.txt").stat().st_size > 0
+
+
 def test_what_spark_cannot_do_is_one_line_that_names_the_log(folder: Path, java: None) -> None:
     describe(folder, "batch")
     with (folder / "pipeline.toml").open("a") as file:

@@ -171,7 +171,7 @@ def test_a_mapping_will_do(tmp_path: Path) -> None:
         (GOOD.replace("name =", "nme ="), "nme: there is no such key; did you mean 'name'?"),
         (
             GOOD + "zzz = 1",
-            "run.zzz: there is no such key; known are checkpoint, trigger, master, partitions",
+            "run.zzz: there is no such key; known are checkpoint, trigger, master, partitions, log",
         ),
         (GOOD.replace("[rejects]\npath =", "[rejects]\nshape ="), "rejects.shape: there is no such key"),
     ],

@@ -36,7 +36,7 @@ def run(
         Path | None, typer.Option(metavar="FILE.html", help="Write a page with charts at the end.")
     ] = None,
     log: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="For what Spark prints; else beside the checkpoint.")
+        Path | None, typer.Option(metavar="FILE", help="For what Spark prints; else in the checkpoint.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="JSON lines, as in a pipe.")] = False,
 ) -> None:
@@ -54,7 +54,7 @@ def run(
     check_checkpoint(settings)
     check_report(report)
     compiled = check_subscriptions(settings)
-    log = log or log_beside(settings.run.checkpoint)
+    log = log or (Path(settings.run.log) if settings.run.log else log_beside(settings.run.checkpoint))
     errors.print(f"[dim]starting Spark; what it prints goes to {log}[/]", soft_wrap=True)
     with told_plainly(log):
         code = _run(settings, master, log, report, as_json, compiled)
@@ -100,7 +100,10 @@ def _serve(
         done.append(outcome)
         display.batch(outcome)
 
-    pipeline = Pipeline(spark, settings, served, compiled)
+    places = ", ".join(source.path or source.format for source in settings.sources)
+    pipeline = Pipeline(
+        spark, settings, served, compiled, lambda: display.note(f"waiting for messages in {places}")
+    )
     interrupts = Interrupts(pipeline.stop, display.note, display.leave)
     try:
         with display, interrupts, _warnings_to(display.note):

@@ -61,11 +61,14 @@ class Pipeline:
         settings: Settings,
         on_batch: Listener | None = None,
         compiled: Broker | None = None,
+        on_ready: Callable[[], None] | None = None,
     ) -> None:
-        """`compiled`: a broker that has the queries of `subscriptions.file` already."""
+        """`compiled`: a broker that has the queries of `subscriptions.file` already. `on_ready` is called
+        once, when a stream has served what was there, and waits for more."""
         self._spark = spark
         self._settings = settings
         self._on_batch = on_batch or (lambda outcome: None)
+        self._on_ready = on_ready
         self._source = _sources(settings)
         self._ledger = Ledger(spark, f"{settings.run.checkpoint}/sapwood")
         self._population, joins = chosen(settings, self._ledger, compiled)
@@ -140,6 +143,7 @@ class Pipeline:
             while query.isActive and not (self._stopping.is_set() and self._idle()):
                 query.awaitTermination(_PAUSE)  # type: ignore[arg-type]  # it takes fractions
                 wait()
+                self._tell_ready(query)
             query.stop()
         except StreamingQueryException:
             if self._failure is None and not self._stopping.is_set():
@@ -147,6 +151,15 @@ class Pipeline:
         failure, self._failure = self._failure, None  # Py4J keeps this pipeline, and need not keep that
         if failure is not None:
             raise failure
+
+    def _tell_ready(self, query: StreamingQuery) -> None:
+        """Tells once that all is served that was there, and that what comes from now on will be."""
+        if self._on_ready is None or self._settings.run.interval is None or not query.isActive:
+            return
+        status = query.status
+        if status["message"].startswith("Waiting for") and not status["isDataAvailable"] and self._idle():
+            told, self._on_ready = self._on_ready, None
+            told()
 
     def _idle(self) -> bool:
         """Whether no batch is being served. One that begins after `stop` ends at once, with Stopped."""

@@ -226,6 +226,8 @@ class RunSettings(_Table):
     master: str = "local[*]"
     partitions: Annotated[int, Field(gt=0)] | None = None
     """tasks in a batch; by default twice the cores"""
+    log: str | None = None
+    """the file for what Spark prints; by default beside the checkpoint"""
 
     @property
     def interval(self) -> str | None:
@@ -448,6 +450,8 @@ def _resolved(given: Settings, folder: Path) -> Settings:
             ),
             "deliveries": given.deliveries.model_copy(update={"path": at(given.deliveries.path)}),
             "rejects": given.rejects.model_copy(update={"path": at(given.rejects.path)}),
-            "run": given.run.model_copy(update={"checkpoint": at(given.run.checkpoint)}),
+            "run": given.run.model_copy(
+                update={"checkpoint": at(given.run.checkpoint), "log": at(given.run.log)}
+            ),
         }
     )
