@@ -183,6 +183,16 @@ def test_all_bad_queries_of_a_file_are_told_with_their_lines(
         assert f"{folder / 'queries.txt'}:{line}: {reason}" in told
 
 
+def test_a_time_that_is_no_path(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    describe(folder, "available-now")
+    text = (folder / "pipeline.toml").read_text()
+    text = text.replace('path = "inbox"', 'path = "inbox"\ntime = "/a["')
+    (folder / "pipeline.toml").write_text(text + "[joins]\n")
+    assert "error: source.time: " in refused(monkeypatch, capsys, "pipeline.toml")
+
+
 def test_many_bad_queries_are_counted(tmp_path: Path) -> None:
     (tmp_path / "queries.txt").write_text("//[\n" * 100)
     with pytest.raises(SettingsError) as caught:

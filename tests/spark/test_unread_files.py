@@ -102,7 +102,7 @@ def test_files_of_any_age_are_served(spark: SparkSession, tmp_path: Path, kind: 
 
 
 def test_files_of_any_age_are_served_by_a_stream_that_goes_on(spark: SparkSession, tmp_path: Path) -> None:
-    inbox = make(tmp_path, 'path = "inbox"', "200 milliseconds")
+    inbox = make(tmp_path, 'path = "inbox"', "0 seconds")
     put(spark, inbox, "newest", "xml", 0)
     served: Counter[str] = Counter()
     old = [("week", 8 * DAY), ("decade", 3_650 * DAY)]

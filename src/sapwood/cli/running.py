@@ -178,14 +178,20 @@ def check_subscriptions(settings: Settings) -> Broker | None:
     """Says that a store is absent, or what is wrong in a file of queries, before Spark is started; with a
     file, its queries."""
     from sapwood.spark.population import compile_file
+    from sapwood.spark.stateful import check_times
     from sapwood.store import SubscriptionStore
 
     given = settings.subscriptions
+    namespaces = given.namespaces
     if given.store is not None:
-        SubscriptionStore(given.store, create=False).close()
+        with SubscriptionStore(given.store, create=False) as store:
+            namespaces = store.namespaces
+    if settings.joins is not None:
+        check_times(settings.sources, namespaces)
+    if given.store is not None:
         return None
     assert given.file is not None
-    return compile_file(given.file, given.namespaces, settings.matcher_limits())
+    return compile_file(given.file, namespaces, settings.matcher_limits())
 
 
 def check_report(report: Path | None, option: str = "--report") -> None:

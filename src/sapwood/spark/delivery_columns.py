@@ -17,6 +17,7 @@ from sapwood.spark.matching import column
 
 TEXT = "_message"
 """A column with the message as text, for those who get it as it is."""
+_ID, _NAME = "_sapwood_id", "_sapwood_subscriber"
 _DECLARATION = re.compile(r"\s*<\?xml\s[^>]*\?>")
 
 
@@ -59,8 +60,8 @@ class Subscribers:
         if not self._table.num_rows:
             return deliveries.withColumn("subscriber", default).select(*map(column, order))
         others = F.broadcast(deliveries.sparkSession.createDataFrame(self._table))
-        found = deliveries.join(others, F.col("subscription") == F.col("_id"), "left")
-        name = F.when(F.col("_id").isNull(), default).otherwise(F.nullif("_name", F.lit("")))
+        found = deliveries.join(others, F.col("subscription") == F.col(_ID), "left")
+        name = F.when(F.col(_ID).isNull(), default).otherwise(F.nullif(F.col(_NAME), F.lit("")))
         return found.withColumn("subscriber", name).select(*map(column, order))
 
     def _tabled(self) -> tuple[str, pa.Table]:
@@ -68,7 +69,7 @@ class Subscribers:
         default = frequent[0][0] if frequent else ""
         others = {id: name for id, name in self._names.items() if name != default}
         ids, names = pa.array(others, pa.string()), pa.array(others.values(), pa.string())
-        return default, pa.table([ids, names], names=["_id", "_name"])
+        return default, pa.table([ids, names], names=[_ID, _NAME])
 
 
 # -- the message itself --------------------------------------------------------------------------------------

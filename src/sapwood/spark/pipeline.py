@@ -65,6 +65,8 @@ class Pipeline:
     ) -> None:
         """`compiled`: a broker that has the queries of `subscriptions.file` already. `on_ready` is called
         once, when a stream has served what was there, and waits for more."""
+        with locked(settings.run.checkpoint):
+            """Nobody else is using it, so what an earlier run has left there may be tidied up."""
         self._spark = spark
         self._settings = settings
         self._on_batch = on_batch or (lambda outcome: None)
@@ -85,7 +87,7 @@ class Pipeline:
         """the version up to which subscribers are known"""
         self._joining: JoiningStream | None = None
         if joins is not None:
-            check_times(self._source, self._population.namespaces)
+            check_times(settings.sources, self._population.namespaces)
             self._post = Post(f"{own}/posted")
             self._joining = JoiningStream(
                 self._source, joins, self._post.folder, Onward(f"{own}/onward"), settings.deliveries.body

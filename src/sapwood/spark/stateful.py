@@ -12,7 +12,7 @@ a batch that is served again comes to the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import reduce
@@ -36,7 +36,7 @@ from sapwood.spark.matching import PROBLEM
 from sapwood.spark.meeting import Meet, Restore
 from sapwood.spark.onward import ONWARD, Onward
 from sapwood.spark.serving import LATENESS, Joined
-from sapwood.spark.settings import JoinSettings, SettingsError
+from sapwood.spark.settings import JoinSettings, SettingsError, SourceSettings
 
 _CONFIG = {
     "spark.sql.streaming.stateStore.providerClass": (
@@ -182,14 +182,14 @@ def _quieten(spark: SparkSession) -> None:
     jvm.org.apache.logging.log4j.core.config.Configurator.setLevel(name, level)
 
 
-def check_times(sources: Sources, namespaces: Mapping[str, str]) -> None:
+def check_times(sources: Sequence[SourceSettings], namespaces: Mapping[str, str]) -> None:
     """SettingsError for a path that is none."""
-    for number, source in enumerate(sources.each, 1):
-        if source.settings.time is not None:
+    for number, source in enumerate(sources, 1):
+        if source.time is not None:
             try:
-                TimePath(source.settings.time, namespaces)
+                TimePath(source.time, namespaces)
             except ValueError as error:
-                where = "source.time" if len(sources.each) == 1 else f"source #{number}.time"
+                where = "source.time" if len(sources) == 1 else f"source #{number}.time"
                 raise SettingsError(f"{where}: {error}") from None
 
 
