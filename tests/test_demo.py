@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from rich.console import Console
@@ -22,6 +23,13 @@ def test_the_demo_delivers_changes_checks_and_reports(tmp_path: Path) -> None:
     assert "20 subscriptions added, 20 replaced, 10 removed; version 3 serves the next batch" in text
     assert "versions 1 to 3" in text
     assert "messages went to exactly those subscriptions" in text
+    assert text.index("takes about a minute") < text.index("Made up")
+    speed = re.search(
+        r"Without Spark: (\d+) messages × (\d+) filters in one process: ([\d,]+) messages", text
+    )
+    assert speed is not None
+    assert speed[2] == "227"  # the others are transformations
+    assert int(speed[3].replace(",", "")) > 0
     report = (tmp_path / "report.html").read_text("utf-8")
     assert "mismatched tag" in report
     assert "string-length" in report

@@ -7,6 +7,7 @@ SapwoodError
 ├── PackError       bytes that are no packed matcher, or another version's
 ├── RecordError     a file whose records cannot be told apart
 ├── SettingsError   a pipeline file that cannot be run
+├── CheckpointError a file of a checkpoint that is damaged
 ├── StoreError      a store that cannot be reached, or cannot do what it is asked to
 ├── TablesError     a file of tables that cannot be opened, or cannot do what it is asked to
 └── JavaError       there is no Java for Spark to run on

@@ -20,5 +20,10 @@ def outcome(batch: int = 0, **given: Any) -> Outcome:
         "matches": [8, 0, 60, 30] + [0] * 20,
         "reasons": {"mismatched tag": 2},
         "slow": {"slow-1": 0.125, "slow-2": 0.002},
+        "joined": 10,
+        "matched": 2,
+        "by_subscription": {"slow-1": 150, "other": 100},
+        "by_subscriber": {"desk": 150, "": 100},
+        "rejected": [[f"{batch}.xml@0", "mismatched tag"], [f"{batch}.xml@9", "mismatched tag"]],
     }
     return Outcome(batch=batch, **(values | given))

@@ -38,8 +38,10 @@ def test_a_json_line_a_batch_and_one_for_all() -> None:
         display.batch(outcome(1, version=4, reasons={"a\nb": 2}))
     display.summary([outcome(0), outcome(1, version=4)])
     first, second, last = (json.loads(line) for line in out.getvalue().splitlines())
+    record = outcome(0).as_record()
+    del record["by_subscription"], record["by_subscriber"]  # which are long, and in the report
     assert first == {
-        **outcome(0).as_record(),
+        **record,
         "messages_per_second": 200.0,
         "deliveries_per_second": 500.0,
     }

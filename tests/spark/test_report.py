@@ -11,6 +11,7 @@ from lxml import html
 
 from sapwood.spark.charts import compact, round_ticks, shown
 from sapwood.spark.report import write_report
+from sapwood.spark.report_data import Listed, ReportData, Unmatched
 from sapwood.spark.serving import Outcome
 from sapwood.spark.tally import histogram, reasons, slowest
 from tests.spark.outcomes import outcome
@@ -20,7 +21,7 @@ HOSTILE = "<script>alert('1')</script>\"'&\x00\u202e\ud800" + "x" * 9_000
 
 def report(tmp_path: Path, outcomes: list[Outcome], queries: dict[str, str] | None = None) -> str:
     file = tmp_path / "report.html"
-    write_report(file, "news", outcomes, queries)
+    write_report(file, "news", ReportData(outcomes, queries or {}))
     return file.read_text("utf-8")
 
 
@@ -47,12 +48,66 @@ def test_every_chart_has_a_table_below(tmp_path: Path) -> None:
     page = parsed(report(tmp_path, [outcome(0), outcome(1)], {"slow-1": "//a[count(b) > 1]"}))
     for section in page.iter("section"):
         title = section.findtext("h2")
+        if title == "Latest rejects":  # which is a table
+            continue
         assert section.xpath(".//*[contains(@class, 'bar') or contains(@class, 'plot')]"), title
         assert section.xpath("./details//table//td"), title
     cells = [cell.text_content() for cell in page.iter("td")]
     assert "//a[count(b) > 1]" in cells
     assert "2–3" in cells
     assert "mismatched tag" in cells
+
+
+def section_of(page: str, title: str) -> str:
+    """What a reader sees of a section, or nothing."""
+    found = [each for each in parsed(page).iter("section") if each.findtext("h2") == title]
+    return " ".join(" ".join(found[0].itertext()).split()) if found else ""
+
+
+def test_who_gets_deliveries_and_what_is_refused(tmp_path: Path) -> None:
+    page = report(tmp_path, [outcome(0), outcome(1)], {"slow-1": "//a[count(b) > 1]"})
+    assert "joined 20 4.0% of the deliveries" in words(page)
+    assert "slow-1 300 //a[count(b) > 1] other 200" in section_of(page, "Deliveries by subscription")
+    assert "desk 300 (no subscriber named) 200" in section_of(page, "Deliveries by subscriber")
+    latest = section_of(page, "Latest rejects")
+    assert "of 4 rejects" in latest
+    assert "1.xml@0 mismatched tag 1 1.xml@9 mismatched tag 1 0.xml@0" in latest
+    many = report(tmp_path, [outcome(0, matched=5_000)])
+    assert "the least that they got" in section_of(many, "Deliveries by subscription")
+    assert "the least that they got" not in page
+    nobody = report(tmp_path, [outcome(0, by_subscriber={"": 9}, by_subscription={}, rejected=[])])
+    assert section_of(nobody, "Deliveries by subscriber") == ""
+    assert section_of(nobody, "Latest rejects") == ""
+    assert "Nothing is on record" in section_of(nobody, "Deliveries by subscription")
+
+
+def test_latency_is_drawn_over_time(tmp_path: Path) -> None:
+    text = section_of(report(tmp_path, [outcome(0), outcome(1, seconds=2.5)]), "Latency")
+    assert "milliseconds" in text
+    assert "10:00:00" in text
+    assert "1 2026-01-05 10:01:00 2.5 s" in text
+    many = [outcome(n, seconds=9.0 if n == 70 else 0.5) for n in range(120)]
+    page = report(tmp_path, many)
+    assert "Of 2 batches in a row, the slowest is drawn" in section_of(page, "Latency")
+    assert "batch 70, finished 2026-01-05T10:10:00: 9.0 s" in page
+
+
+def test_subscriptions_that_never_matched_are_listed(tmp_path: Path) -> None:
+    file = tmp_path / "report.html"
+    some = [Listed("s1", "desk", "//nothing"), Listed("s2", "", "//never")]
+
+    def told(unmatched: Unmatched | None) -> str:
+        write_report(file, "news", ReportData([outcome(0)], {}, unmatched, serving=1))
+        return section_of(file.read_text("utf-8"), "Never matched")
+
+    assert "No message has matched these: 700 active subscriptions. The first 2 are" in told(
+        Unmatched(700, 0, some)
+    )
+    assert "s1 desk //nothing" in told(Unmatched(2, 0, some))
+    assert "since batch 40: 2 active" in told(Unmatched(2, 40, some))
+    assert "Every active subscription has matched a message since batch 3." in told(Unmatched(0, 3))
+    assert told(None) == ""
+    assert "Batch 1 is planned and not done yet." in file.read_text("utf-8")
 
 
 def test_nothing_is_fetched_and_nothing_runs(tmp_path: Path) -> None:
@@ -67,9 +122,18 @@ def test_nothing_is_fetched_and_nothing_runs(tmp_path: Path) -> None:
 
 
 def test_the_texts_of_strangers_are_escaped_and_clipped(tmp_path: Path) -> None:
-    bad = outcome(0, reasons={HOSTILE: 2}, slow={HOSTILE: 1.0})
+    bad = outcome(
+        0,
+        reasons={HOSTILE: 2},
+        slow={HOSTILE: 1.0},
+        by_subscription={HOSTILE: 3},
+        by_subscriber={HOSTILE: 3},
+        rejected=[[HOSTILE, HOSTILE]],
+        left_out={HOSTILE: HOSTILE},
+    )
     file = tmp_path / "report.html"
-    write_report(file, HOSTILE, [bad], {HOSTILE: HOSTILE})
+    some = [Listed(HOSTILE, HOSTILE, HOSTILE)]
+    write_report(file, HOSTILE, ReportData([bad], {HOSTILE: HOSTILE}, Unmatched(1, 0, some)))
     text = file.read_text("utf-8")
     assert "<script" not in text
     assert "\x00" not in text

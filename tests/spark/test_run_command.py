@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections import Counter
@@ -17,7 +18,10 @@ import pytest
 from sapwood import Broker, Limits, SapwoodError
 from sapwood.cli import main
 from sapwood.cli.running import first_words, log_beside
-from sapwood.spark.population import FixedPopulation
+from sapwood.spark.checkpoint_lock import locked
+from sapwood.spark.population import FixedPopulation, compile_file
+from sapwood.spark.preflight import check_master
+from sapwood.spark.settings import SettingsError
 from tests.spark.stream import delivered_by
 
 QUERIES = {
@@ -159,6 +163,109 @@ def test_without_spark_it_says_what_to_install(folder: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
+def test_all_bad_queries_of_a_file_are_told_with_their_lines(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = ["//a", "//b[", "{broken", '{"id": 1, "query": "//c"}', '{"id": "x", "query": "//a["}', "//ok"]
+    lines += ['{"id": "y", "query": "//a", "language": "sql"}', "for $x in //a return"]
+    (folder / "queries.txt").write_text("\n".join(lines))
+    told = refused(monkeypatch, capsys, "pipeline.toml")
+    assert "subscriptions.file: 6 queries cannot be served" in told
+    assert "starting Spark" not in told
+    for line, reason in {
+        2: "column 5 of the query",
+        3: "expected {",
+        4: "the id '1' is that of line 1",
+        5: "column",
+        7: "there is no language 'sql'",
+        8: "column",
+    }.items():
+        assert f"{folder / 'queries.txt'}:{line}: {reason}" in told
+
+
+def test_a_time_that_is_no_path(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    describe(folder, "available-now")
+    text = (folder / "pipeline.toml").read_text()
+    text = text.replace('path = "inbox"', 'path = "inbox"\ntime = "/a["')
+    (folder / "pipeline.toml").write_text(text + "[joins]\n")
+    assert "error: source.time: " in refused(monkeypatch, capsys, "pipeline.toml")
+
+
+def test_many_bad_queries_are_counted(tmp_path: Path) -> None:
+    (tmp_path / "queries.txt").write_text("//[\n" * 100)
+    with pytest.raises(SettingsError) as caught:
+        compile_file(str(tmp_path / "queries.txt"), {}, Limits())
+    told = str(caught.value).splitlines()
+    assert "100 queries" in told[0]
+    assert len(told) == 22
+    assert told[-1].strip() == "and 80 more"
+
+
+@pytest.mark.parametrize(
+    ("master", "told"),
+    [
+        ("nonsense://", "is none that Spark knows; there are local,"),
+        ("local[0]", "is none that Spark knows"),
+        ("local[two]", "is none that Spark knows"),
+        ("spark://", "is none that Spark knows"),
+        ("spark://host", "a host and a port are expected"),
+        ("spark://127.0.0.1:1", "spark://127.0.0.1:1 cannot be reached (127.0.0.1:1: Connection refused)"),
+        ("spark://127.0.0.1:1,localhost:1", "cannot be reached (127.0.0.1:1: Connection refused; localhost"),
+        ("k8s://https://127.0.0.1:1", "cannot be reached"),
+        ("yarn", "yarn needs HADOOP_CONF_DIR"),
+    ],
+)
+def test_a_master_that_is_none_or_does_not_answer(
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    master: str,
+    told: str,
+) -> None:
+    monkeypatch.delenv("HADOOP_CONF_DIR", raising=False)
+    monkeypatch.delenv("YARN_CONF_DIR", raising=False)
+    assert told in refused(monkeypatch, capsys, "pipeline.toml", "--master", master)
+    describe(folder, "batch", **{"local[2]": master})
+    assert told in refused(monkeypatch, capsys, "pipeline.toml")
+
+
+@pytest.mark.parametrize(
+    "master", ["local", "local[*]", "local[4]", "local[4,2]", "local[*, 3]", "local-cluster[2,1,1024]"]
+)
+def test_masters_of_this_machine(master: str) -> None:
+    check_master(master)
+
+
+def test_a_master_that_answers() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        check_master(f"spark://127.0.0.1:{port}")
+        check_master(f"spark://127.0.0.1:1,127.0.0.1:{port}")
+        check_master(f"k8s://http://127.0.0.1:{port}")
+
+
+def test_a_checkpoint_that_another_run_is_using(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program = (
+        "import sys, time; from sapwood.spark.checkpoint_lock import locked\n"
+        "with locked(sys.argv[1]):\n    print('locked', flush=True); time.sleep(600)"
+    )
+    command = [sys.executable, "-c", program, str(folder / "checkpoint")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "locked\n"
+        told = refused(monkeypatch, capsys, "pipeline.toml")
+        assert f"{folder / 'checkpoint'} is in use by process {process.pid} on" in told
+        process.kill()  # which does not let it tidy up
+    with locked(str(folder / "checkpoint")), pytest.raises(SettingsError, match=f"process {os.getpid()} "):
+        locked(f"file://{folder}/checkpoint").__enter__()
+    with locked(str(folder / "checkpoint")), locked("s3a://bucket/checkpoint"):
+        """It is free again, and others are not locked."""
+
+
 def test_the_log_is_beside_a_local_checkpoint() -> None:
     assert log_beside("/data/checkpoint") == Path("/data/checkpoint/spark.log")
     assert log_beside("file:///data/checkpoint") == Path("/data/checkpoint/spark.log")
@@ -241,8 +348,36 @@ def test_ctrl_c_finishes_the_batch_and_the_next_run_goes_on(folder: Path, java: 
     assert (folder / "checkpoint" / "spark.log").exists()
 
 
+def test_a_stream_says_when_it_is_ready(folder: Path, java: None) -> None:
+    """So nobody has to guess when a message that is put into the inbox will be served by itself."""
+    for file in (folder / "inbox").iterdir():
+        file.unlink()
+    describe(folder, "500 milliseconds")
+    text = (folder / "pipeline.toml").read_text()
+    (folder / "pipeline.toml").write_text(
+        text.replace("partitions = 2", 'log = "logs/noise.txt"\npartitions = 2')
+    )
+    with start(folder) as process:
+        assert process.stdout is not None and process.stderr is not None
+        told = iter(process.stderr.readline, "")
+        assert f"what it prints goes to {folder}/logs/noise.txt" in next(told)
+        assert any(line == f"waiting for messages in {folder / 'inbox'}\n" for line in told)
+        for batch in range(2):
+            (folder / "inbox" / f".{batch}").write_text("<a/>")
+            (folder / "inbox" / f".{batch}").rename(folder / "inbox" / f"{batch}.xml")
+            line = json.loads(process.stdout.readline())
+            assert (line["batch"], line["messages"]) == (batch, 1)
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=300)
+    assert process.returncode == 0, err
+    assert "waiting" not in err  # it is told once
+    assert (folder / "logs" / "noise.txt").stat().st_size > 0
+
+
 def test_what_spark_cannot_do_is_one_line_that_names_the_log(folder: Path, java: None) -> None:
-    describe(folder, "batch", **{"local[2]": "nonsense://"})
+    describe(folder, "batch")
+    with (folder / "pipeline.toml").open("a") as file:
+        file.write('[spark]\n"spark.driver.bindAddress" = "256.0.0.1"\n"spark.port.maxRetries" = 1\n')
     with start(folder) as process:
         _, err = process.communicate(timeout=300)
     assert process.returncode == 2

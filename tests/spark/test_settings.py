@@ -106,7 +106,18 @@ def test_stores_are_paths_or_urls(tmp_path: Path, written: str, meant: str) -> N
 
 
 @pytest.mark.parametrize(
-    "trigger", ["available-now", "batch", "5 seconds", "1 second", "200 milliseconds", "10 minutes", "1 hour"]
+    "trigger",
+    [
+        "available-now",
+        "batch",
+        "5 seconds",
+        "1 second",
+        "200 milliseconds",
+        "10 minutes",
+        "1 hour",
+        "0 seconds",
+        "0",
+    ],
 )
 def test_triggers(tmp_path: Path, trigger: str) -> None:
     assert read(tmp_path, GOOD + f'trigger = "{trigger}"').run.trigger == trigger
@@ -160,7 +171,7 @@ def test_a_mapping_will_do(tmp_path: Path) -> None:
         (GOOD.replace("name =", "nme ="), "nme: there is no such key; did you mean 'name'?"),
         (
             GOOD + "zzz = 1",
-            "run.zzz: there is no such key; known are checkpoint, trigger, master, partitions",
+            "run.zzz: there is no such key; known are checkpoint, trigger, master, partitions, log",
         ),
         (GOOD.replace("[rejects]\npath =", "[rejects]\nshape ="), "rejects.shape: there is no such key"),
     ],
@@ -220,7 +231,7 @@ def test_a_wrong_trigger_is_told_what_triggers_there_are(tmp_path: Path, trigger
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        (GOOD.replace("store =", "file = 'q'\nstore ="), "subscriptions: either 'store' or 'file' is needed"),
+        (GOOD.replace("store =", "file = 'q'\nstore ="), "subscriptions: 'store' and 'file' are both given"),
         (GOOD.replace('store = "subscriptions.db"', ""), "subscriptions: either 'store' or 'file' is needed"),
         (
             GOOD.replace("store =", "namespaces = {p = 'urn:p'}\nstore ="),
@@ -230,7 +241,6 @@ def test_a_wrong_trigger_is_told_what_triggers_there_are(tmp_path: Path, trigger
         (with_source('path = "in"\nschema = "a INT"'), "source: 'schema' is for other formats than files"),
         (with_source('path = "in"\npublished_at = "a"'), "source: 'published_at' is for other formats"),
         (with_source('format = "orc"\nid = "a"\nrecord = "r"\npath = "x"'), "source: 'record' is for"),
-        (GOOD.replace('"rejects"', '"deliveries"'), "'rejects.path' is that of the deliveries"),
         (GOOD + "[limits]\nbites = 5", "'limits.bites': there is no such limit; there are bytes, depth"),
         (GOOD + "[limits]\nbytes = -5", "Limits.bytes must not be negative"),
         (GOOD + "[limits]\ndepth = 5000", "Limits.depth must not exceed 2000"),
@@ -265,3 +275,47 @@ def test_an_absent_file_is_named(tmp_path: Path) -> None:
         read_settings(tmp_path / "absent.toml")
     with pytest.raises(SettingsError, match="cannot be read: Is a directory"):
         read_settings(tmp_path)
+
+
+def test_an_interval_is_one_for_spark(tmp_path: Path) -> None:
+    for trigger, interval in {
+        "5 seconds": "5000 milliseconds",
+        "1.5 min": "90000 milliseconds",
+        "0 seconds": "0 milliseconds",  # as fast as possible
+        "0": "0 milliseconds",
+        "available-now": None,
+        "batch": None,
+    }.items():
+        assert read(tmp_path, GOOD + f'trigger = "{trigger}"').run.interval == interval
+
+
+def test_a_file_that_is_nested_too_deeply(tmp_path: Path) -> None:
+    assert "nested too deeply" in problems(tmp_path, "x = " + "[" * 5_000 + "]" * 5_000)
+    assert "nested too deeply" in problems(tmp_path, "x = " + "{a = " * 5_000 + "1" + "}" * 5_000)
+    assert "a" in problems(tmp_path, ".".join("a" * 5_000) + " = 1")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('"deliveries"', '"checkpoint"', "deliveries.path is also run.checkpoint"),
+        ('"deliveries"', '"./x/../checkpoint/"', "deliveries.path is also run.checkpoint"),
+        ('"deliveries"', '"checkpoint/out"', "deliveries.path is in run.checkpoint"),
+        ('"rejects"', '"checkpoint/out"', "rejects.path is in run.checkpoint"),
+        ('"deliveries"', '"rejects"', "deliveries.path is also rejects.path"),
+        ('"rejects"', '"deliveries/batch=1"', "rejects.path is in deliveries.path"),
+        ('"checkpoint"', '"deliveries/checkpoint"', "run.checkpoint is in deliveries.path"),
+        ('"deliveries"', '"inbox"', "deliveries.path is also source.path"),
+        ('"checkpoint"', '"inbox/"', "run.checkpoint is also source.path"),
+    ],
+)
+def test_folders_that_are_in_each_others_way(tmp_path: Path, old: str, new: str, said: str) -> None:
+    assert said in problems(tmp_path, GOOD.replace(old, new))
+
+
+def test_folders_that_are_in_each_others_way_elsewhere(tmp_path: Path) -> None:
+    both = GOOD.replace('"deliveries"', '"s3a://b/out/x"').replace('"checkpoint"', '"s3a://b/out/"')
+    assert "deliveries.path is in run.checkpoint" in problems(tmp_path, both)
+    (tmp_path / "link").symlink_to(tmp_path / "checkpoint")
+    assert "is also run.checkpoint" in problems(tmp_path, GOOD.replace('"deliveries"', '"link"'))
+    read(tmp_path, GOOD.replace('"deliveries"', '"checkpoint-2"'))

@@ -259,3 +259,18 @@ def test_subscriptions_in_one_language(store: SubscriptionStore) -> None:
     store.add("filter", "//a")
     store.add("join", "S//a->x JOIN{x = y, 1 s} T//b->y")
     assert [each.id for each in store.subscriptions(language="xscl")] == ["join"]
+
+
+def test_subscribers_of_a_version_and_those_that_changed_since(store: SubscriptionStore) -> None:
+    store.add("s1", "//a", subscriber="anna")
+    store.add("s2", "//b")
+    store.add("s3", "//c", subscriber="carl", active=False)
+    assert store.replace("s1", "//a", subscriber="bea") == 4
+    assert dict(store.subscribers(-1, 2)) == {"s1": "anna", "s2": ""}
+    assert dict(store.subscribers(-1, 4)) == {"s1": "bea", "s2": ""}
+    assert dict(store.subscribers(2, 4)) == {"s1": "bea"}
+    assert dict(store.subscribers(4, 4)) == {}
+    assert store.activate("s3") == 5
+    assert dict(store.subscribers(4, 5)) == {"s3": "carl"}
+    with pytest.raises(StoreError, match="no version 9"):
+        list(store.subscribers(-1, 9))

@@ -23,6 +23,7 @@ _COMMANDS = {
     "join": "joining",
     "explain": "matching",
     "run": "running",
+    "report": "reporting",
     "subscriptions": "subscriptions",
     "relational": "relational",
     "generate": "generating",

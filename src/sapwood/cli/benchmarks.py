@@ -142,7 +142,7 @@ def _show(report: Report, out: Path, as_json: bool) -> None:
 def demo(
     out: Annotated[Path, typer.Option(help="The folder for all that it makes.")] = Path("demo-output"),
 ) -> None:
-    """Run a whole pipeline on made-up news: 10,000 subscriptions that change meanwhile; under a minute."""
+    """Run a whole pipeline on made-up news: 10,000 subscriptions that change meanwhile; about a minute."""
     with spark_needed("sapwood demo"):
         from sapwood.demo import run
     with told_plainly(out / "spark.log"):

@@ -16,6 +16,7 @@ from sapwood.cli.console import errors, fail
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from sapwood.broker import Broker
     from sapwood.spark.display import Display
     from sapwood.spark.interrupts import Interrupts
     from sapwood.spark.serving import Outcome
@@ -35,7 +36,7 @@ def run(
         Path | None, typer.Option(metavar="FILE.html", help="Write a page with charts at the end.")
     ] = None,
     log: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="For what Spark prints; else beside the checkpoint.")
+        Path | None, typer.Option(metavar="FILE", help="For what Spark prints; else in the checkpoint.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="JSON lines, as in a pipe.")] = False,
 ) -> None:
@@ -44,25 +45,31 @@ def run(
     Ctrl-C finishes the current batch and ends, a second one ends at once; the next run goes on from there.
     """
     with spark_needed("sapwood run"):
+        from sapwood.spark.preflight import check_master
         from sapwood.spark.settings import read_settings
     settings = read_settings(pipeline)
+    master = master or settings.run.master
+    check_master(master)
     check_source(settings)
-    check_subscriptions(settings)
+    check_checkpoint(settings)
     check_report(report)
-    log = log or log_beside(settings.run.checkpoint)
+    compiled = check_subscriptions(settings)
+    log = log or (Path(settings.run.log) if settings.run.log else log_beside(settings.run.checkpoint))
     errors.print(f"[dim]starting Spark; what it prints goes to {log}[/]", soft_wrap=True)
     with told_plainly(log):
-        code = _run(settings, master or settings.run.master, log, report, as_json)
+        code = _run(settings, master, log, report, as_json, compiled)
     raise typer.Exit(code)
 
 
-def _run(settings: Settings, master: str, log: Path, report: Path | None, as_json: bool) -> int:
+def _run(
+    settings: Settings, master: str, log: Path, report: Path | None, as_json: bool, compiled: Broker | None
+) -> int:
     from sapwood.spark.session import session
 
     config = {key: _option(value) for key, value in settings.spark.items()}
     spark = session(master, name=settings.name, config=config, log=log)
     try:
-        return _serve(spark, settings, _display(settings.name, as_json), report)
+        return _serve(spark, settings, _display(settings.name, as_json), report, compiled)
     finally:
         spark.stop()
 
@@ -79,9 +86,13 @@ def _display(name: str, as_json: bool) -> Display:
     return LiveDisplay(errors, name)
 
 
-def _serve(spark: SparkSession, settings: Settings, display: Display, report: Path | None) -> int:
+def _serve(
+    spark: SparkSession, settings: Settings, display: Display, report: Path | None, compiled: Broker | None
+) -> int:
     from sapwood.spark.interrupts import Interrupts
     from sapwood.spark.pipeline import Pipeline
+    from sapwood.spark.report import write_report
+    from sapwood.spark.report_data import gather
 
     done: list[Outcome] = []
 
@@ -89,7 +100,10 @@ def _serve(spark: SparkSession, settings: Settings, display: Display, report: Pa
         done.append(outcome)
         display.batch(outcome)
 
-    pipeline = Pipeline(spark, settings, served)
+    places = ", ".join(source.path or source.format for source in settings.sources)
+    pipeline = Pipeline(
+        spark, settings, served, compiled, lambda: display.note(f"waiting for messages in {places}")
+    )
     interrupts = Interrupts(pipeline.stop, display.note, display.leave)
     try:
         with display, interrupts, _warnings_to(display.note):
@@ -98,7 +112,7 @@ def _serve(spark: SparkSession, settings: Settings, display: Display, report: Pa
     finally:  # what was done before a failure is worth telling, too
         display.summary(done)
     if report is not None:
-        _write_report(report, settings, pipeline.outcomes())
+        write_report(report, settings.name, gather(settings, pipeline.outcomes(), pipeline.matched))
         display.note(f"the report is in {report}")
     if interrupts.received is not None:
         display.note(_how_far(settings, interrupts, done))
@@ -143,35 +157,56 @@ def local(path: str) -> Path | None:
 
 def check_source(settings: Settings) -> None:
     """Says that there is nothing to read before Spark takes seconds to start and more words to say it."""
+    from sapwood.spark.unread_files import is_hidden
+
     for number, source in enumerate(settings.sources, 1):
         path = local(source.path) if source.path is not None else None
         pattern = source.format != "files" and any(char in str(path) for char in "*?[{")
+        which = "source" if len(settings.sources) == 1 else f"source #{number}"
         if path is not None and not pattern and not path.exists():
-            which = "source" if len(settings.sources) == 1 else f"source #{number}"
             fail(f"{which}.path: there is no file or folder {path}")
+        if path is not None and path.is_file() and is_hidden(path.name):
+            fail(f"{which}.path: Spark does not read {path}, a name that begins with _ or .; rename it")
 
 
-def check_subscriptions(settings: Settings) -> None:
-    """Says that a store or file of subscriptions is absent before Spark is started."""
-    from sapwood.files import read_queries
+def check_checkpoint(settings: Settings) -> None:
+    """Says that another run is using the checkpoint before Spark is started."""
+    from sapwood.spark.checkpoint_lock import locked
+
+    with locked(settings.run.checkpoint):
+        pass
+
+
+def check_subscriptions(settings: Settings) -> Broker | None:
+    """Says that a store is absent, or what is wrong in a file of queries, before Spark is started; with a
+    file, its queries."""
+    from sapwood.spark.population import compile_file
+    from sapwood.spark.stateful import check_times
     from sapwood.store import SubscriptionStore
 
-    if settings.subscriptions.store is not None:
-        SubscriptionStore(settings.subscriptions.store, create=False).close()
-    if settings.subscriptions.file is not None:
-        next(read_queries(settings.subscriptions.file), None)
+    given = settings.subscriptions
+    namespaces = given.namespaces
+    if given.store is not None:
+        with SubscriptionStore(given.store, create=False) as store:
+            namespaces = store.namespaces
+    if settings.joins is not None:
+        check_times(settings.sources, namespaces)
+    if given.store is not None:
+        return None
+    assert given.file is not None
+    return compile_file(given.file, namespaces, settings.matcher_limits())
 
 
-def check_report(report: Path | None) -> None:
+def check_report(report: Path | None, option: str = "--report") -> None:
     """Makes the report's folder now, so that what is wrong with it is told before hours of work."""
     if report is None:
         return
     if report.is_dir():
-        fail(f"--report: {report} is a folder")
+        fail(f"{option}: {report} is a folder")
     try:
         report.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        fail(f"--report: {report} cannot be written: {error.strerror}")
+        fail(f"{option}: {report} cannot be written: {error.strerror}")
 
 
 def log_beside(checkpoint: str) -> Path:
@@ -226,27 +261,3 @@ def _warnings_to(note: Callable[[str], None]) -> Iterator[None]:
         yield
     finally:
         logger.removeHandler(handler)
-
-
-# -- the report --------------------------------------------------------------------------------------------
-
-
-def _write_report(path: Path, settings: Settings, outcomes: list[Outcome]) -> None:
-    from sapwood.spark.report import write_report
-    from sapwood.spark.tally import slowest
-
-    ids = {id for id, _ in slowest(outcomes)}
-    write_report(path, settings.name, outcomes, _queries(settings, ids) if ids else {})
-
-
-def _queries(settings: Settings, ids: set[str]) -> dict[str, str]:
-    """The queries of some subscriptions as they are now; those that have gone are left out."""
-    from sapwood.files import read_queries
-    from sapwood.store import SubscriptionStore
-
-    if settings.subscriptions.store is not None:
-        with SubscriptionStore(settings.subscriptions.store, create=False) as store:
-            found = [store.get(id) for id in ids]
-        return {subscription.id: subscription.query for subscription in found if subscription is not None}
-    assert settings.subscriptions.file is not None
-    return {str(q.id): q.text for q in read_queries(settings.subscriptions.file) if str(q.id) in ids}

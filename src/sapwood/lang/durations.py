@@ -6,12 +6,15 @@ import re
 
 from sapwood.lang.xscl_text import window
 
-_NOTHING = re.compile(r"\s*0+(?:\.0*)?\s*(?:[a-z]+\s*)?\Z", re.IGNORECASE)
+_NOTHING = re.compile(r"\s*0+(?:\.0*)?\s*(?P<unit>[^\W\d]\w*)?\s*\Z")
 
 
 def read_duration(text: str) -> float:
-    """The seconds of `10 min`, or of nothing, such as `0 s`; QueryError says what is wrong with it."""
-    if _NOTHING.match(text):
+    """The seconds of `10 min`, or of nothing, `0` or `0 s`; ValueError (QueryError) says what is wrong."""
+    nothing = _NOTHING.match(text)
+    if nothing is not None:
+        if nothing["unit"] is not None:
+            window(f"1 {nothing['unit']}", 0)  # no window is 0 long, but its unit ought to be right
         return 0.0
     seconds, end = window(text, 0)
     if text[end:].strip() or seconds == float("inf"):

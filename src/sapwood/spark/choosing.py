@@ -7,6 +7,7 @@ and one that began with joins goes on with them, even if nobody subscribes to on
 
 from __future__ import annotations
 
+from sapwood.broker import Broker
 from sapwood.spark.ledger import Ledger
 from sapwood.spark.population import (
     FixedPopulation,
@@ -22,8 +23,11 @@ from sapwood.spark.stateful import check_protobuf
 _ANOTHER = "give it a new checkpoint, in which it begins anew"
 
 
-def chosen(settings: Settings, ledger: Ledger) -> tuple[Subscribed, JoinSettings | None]:
-    """The subscriptions, and how messages are joined if they are; SettingsError if that cannot be."""
+def chosen(
+    settings: Settings, ledger: Ledger, compiled: Broker | None = None
+) -> tuple[Subscribed, JoinSettings | None]:
+    """The subscriptions, and how messages are joined if they are; SettingsError if that cannot be. Those of a
+    file may have been compiled already."""
     limits = settings.matcher_limits()
     given = settings.subscriptions
     tabled = settings.engine == "relational"
@@ -34,7 +38,9 @@ def chosen(settings: Settings, ledger: Ledger) -> tuple[Subscribed, JoinSettings
         population = StoredPopulation(given.store, limits, joins is not None, **serves)
     else:
         assert given.file is not None
-        population = fixed = FixedPopulation(given.file, given.namespaces, limits, **serves)
+        population = fixed = FixedPopulation(
+            given.file, given.namespaces, limits, broker=None if tabled else compiled, **serves
+        )
         joins = _joins(settings, ledger, fixed.joining, fixed=True)
     if tabled:
         from sapwood.spark.tabled import in_tables  # which needs DuckDB

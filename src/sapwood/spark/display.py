@@ -83,7 +83,10 @@ class JsonLines(Display):
             "messages_per_second": round(per_second(outcome.messages, outcome.seconds), 1),
             "deliveries_per_second": round(per_second(outcome.deliveries, outcome.seconds), 1),
         }
-        self._write({**outcome.as_record(), **rates})
+        record = outcome.as_record()
+        for name in ("by_subscription", "by_subscriber"):  # which the report has
+            del record[name]
+        self._write({**record, **rates})
 
     def note(self, text: str) -> None:
         self._notes.print(escape(text), soft_wrap=True)
@@ -210,6 +213,8 @@ def summary_table(tally: Tally) -> Table:
     table.add_row("batches", f"{tally.batches:,}")
     table.add_row("messages", f"[bold]{tally.messages:,}[/], {tally.messages_per_second:,.0f} a second")
     table.add_row("deliveries", f"[bold]{tally.deliveries:,}[/], {tally.deliveries_per_second:,.0f} a second")
+    if tally.joined:
+        table.add_row("of joins", f"{tally.joined:,}")
     table.add_row("rejects", f"[yellow]{tally.rejects:,}[/]" if tally.rejects else "none")
     if tally.last is not None and tally.versions is not None:
         first, last = tally.versions

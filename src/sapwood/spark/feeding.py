@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -14,7 +13,14 @@ from pyspark.sql.types import StructField, StructType
 from sapwood.engine import Limits
 from sapwood.spark.matching import PROBLEM, column
 from sapwood.spark.settings import SettingsError, SourceSettings
-from sapwood.spark.sources import columns_as_messages, list_files, messages_in, open_format
+from sapwood.spark.sources import (
+    columns_as_messages,
+    list_files,
+    messages_in,
+    open_format,
+    unread_messages,
+)
+from sapwood.spark.unread_files import EMPTY, UnreadFile
 
 TIME = "_time"
 """a column with the time of a message, if nothing in it says"""
@@ -33,14 +39,10 @@ class Source:
         if given.format != "files":
             options = {key: str(value) for key, value in given.options.items()}
             if streaming and given.path is not None:
-                options.setdefault("maxFilesPerTrigger", str(given.files_per_batch))
+                options = _limits(given) | options
             return open_format(spark, given.format, given.path, options, given.schema_, streaming)
         assert given.path is not None
-        limits: dict[str, Any] = {}
-        if streaming and given.bytes_per_batch is not None:
-            limits["maxBytesPerTrigger"] = given.bytes_per_batch
-        elif streaming:
-            limits["maxFilesPerTrigger"] = given.files_per_batch
+        limits = _limits(given) if streaming else {}
         return list_files(spark, given.path, record=given.record, streaming=streaming, options=limits)
 
     def messages(self, batch: DataFrame) -> DataFrame:
@@ -48,7 +50,12 @@ class Source:
         if given.format == "files":
             assert given.path is not None
             messages = messages_in(
-                batch, given.path, record=given.record, partitions=self.partitions, limits=self.limits
+                batch,
+                given.path,
+                record=given.record,
+                partitions=self.partitions,
+                limits=self.limits,
+                keep=given.keep,
             )
         else:
             messages = columns_as_messages(
@@ -63,12 +70,30 @@ class Source:
                 messages = messages.repartition(self.partitions)
         return messages.withColumn("stream", F.lit(given.stream)) if given.stream is not None else messages
 
+    def unread(self, spark: SparkSession, files: Sequence[UnreadFile]) -> DataFrame:
+        """What stands in the rejects for files of a batch that Spark does not read, as messages."""
+        given = self.settings
+        if given.format == "files":
+            assert given.path is not None
+            messages = unread_messages(spark, files, given.path, record=given.record, keep=given.keep)
+        else:  # of which an empty one has no rows
+            rows = [(file.path, file.problem) for file in files if file.problem != EMPTY]
+            messages = spark.createDataFrame(rows, f"message_id STRING, {PROBLEM} STRING")
+        return messages.withColumn("stream", F.lit(given.stream)) if given.stream is not None else messages
+
     def timed(self, messages: DataFrame) -> DataFrame:
         """Messages with a time that is the same whenever they are read: when they were published, or else
         that of the batch, which Spark has on record."""
         if "published_at" in messages.columns:
             return messages.withColumn(TIME, F.col("published_at").try_cast("timestamp"))
         return messages.withColumn(TIME, F.current_timestamp())
+
+
+def _limits(given: SourceSettings) -> dict[str, str]:
+    """How much a batch of files takes, for Spark."""
+    if given.bytes_per_batch is not None:
+        return {"maxBytesPerTrigger": str(given.bytes_per_batch)}
+    return {"maxFilesPerTrigger": str(given.files_per_batch)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +108,16 @@ class Sources:
             return self.each[0].open(spark, streaming)
         opened = [source.messages(source.open(spark, streaming)) for source in self.each]
         return reduce(DataFrame.union, alike(opened))
+
+    def with_unread(self, messages: DataFrame, unread: Sequence[Sequence[UnreadFile]]) -> DataFrame:
+        """The messages of a batch, and for each source what stands for files that Spark does not read."""
+        for source, files in zip(self.each, unread, strict=False):  # a stream may have one more: what goes on
+            if files:
+                extra = source.unread(messages.sparkSession, files)
+                if PROBLEM not in messages.columns:
+                    messages = messages.withColumn(PROBLEM, F.lit(None).cast("string"))
+                messages = messages.unionByName(extra, allowMissingColumns=True)
+        return messages
 
     def messages(self, batch: DataFrame) -> DataFrame:
         return self.each[0].messages(batch) if len(self.each) == 1 else batch

@@ -26,6 +26,8 @@ from sapwood.spark.folders import open_file
 PARCEL = 8 << 20
 """Bytes of messages that a worker holds at a time, unless one message has more."""
 MESSAGES_PER_BATCH = 1_000
+ENDINGS = (".xml", ".xmll", ".xml.gz", ".xmll.gz")
+"""Of the files in a folder, those whose names end so are read."""
 
 UNREADABLE = (
     FileNotFoundError,

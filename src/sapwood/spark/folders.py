@@ -61,5 +61,7 @@ def _found(path: str) -> tuple[fs.FileSystem, str]:
     scheme, colon, rest = path.partition(":")
     if not colon or scheme == "file":
         return fs.LocalFileSystem(), "/" + rest.lstrip("/") if colon else path
+    if scheme in ("s3a", "s3n"):  # Hadoop's names for it
+        path = f"s3:{rest}"
     found: tuple[fs.FileSystem, str] = fs.FileSystem.from_uri(path)
     return found

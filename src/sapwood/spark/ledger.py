@@ -3,6 +3,7 @@
     planned/N   the version of the subscriptions that serves batch N, written before anything else
     done/N      what batch N delivered, written after everything else
     state/joins how joins keep messages, written once, where there are joins
+    matched/N   subscriptions that matched for the first time in batch N, for the report
 
 So a batch that is served again after a crash is served with the same subscriptions, and a batch that was done
 before the crash is not served again. Both are small JSON files, and appear all at once or not at all.
@@ -11,12 +12,41 @@ before the crash is not served again. Both are small JSON files, and appear all 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
 from pyspark.sql import SparkSession
 
+from sapwood.errors import SapwoodError
+from sapwood.spark.delivery_counts import MatchedSubscriptions
+
 _KEPT = 1_000
 """Batches on record; Spark itself never goes back further than the last one."""
+_MOST_FILES = 64
+"""In `matched`; more are put together."""
+_REMEDIES = {
+    "planned": "remove it, and the batch is served with the subscriptions of the moment",
+    "done": "remove it; if it is that of the last batch, that is served again, into the same folder",
+    "state": 'write {"buckets": N} into it, with the joins.buckets that the pipeline began with',
+    "matched": "remove it; the report may then count subscriptions as never matched that have",
+}
+
+
+class CheckpointError(SapwoodError):
+    """A file of a checkpoint that is damaged: says which, and what to do."""
+
+
+def parsed(text: str, path: str) -> dict[str, Any]:
+    """The JSON object in a file of a checkpoint; CheckpointError if it is damaged."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        how = "is cut off, or not JSON" if text.strip() else "is empty"
+        remedy = _REMEDIES[path.split("/")[-2]]
+        raise CheckpointError(f"{path} {how}, after a crash perhaps: {remedy}")
+    return found
 
 
 class Folder:
@@ -31,6 +61,11 @@ class Folder:
 
     def _at(self, name: str) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(self._path, name)
+
+    def load(self, name: str) -> dict[str, Any] | None:
+        """The JSON object in a file, or None if there is no such file; CheckpointError if it is damaged."""
+        text = self.read(name)
+        return None if text is None else parsed(text, str(self._at(name).toString()))
 
     def read(self, name: str) -> str | None:
         """The file's text, or None if there is no such file."""
@@ -71,11 +106,11 @@ class Ledger:
         self._planned = Folder(spark, f"{path}/planned")
         self._done = Folder(spark, f"{path}/done")
         self._state = Folder(spark, f"{path}/state")
+        self._matched = Folder(spark, f"{path}/matched")
 
     def joins(self) -> dict[str, Any] | None:
         """How joins keep messages, if the pipeline has begun with joins."""
-        text = self._state.read("joins")
-        return json.loads(text) if text is not None else None
+        return self._state.load("joins")
 
     def begin_joins(self, how: dict[str, Any]) -> None:
         """Puts on record how joins keep messages."""
@@ -83,23 +118,40 @@ class Ledger:
 
     def plan(self, batch: int, plan: dict[str, Any]) -> dict[str, Any]:
         """The plan of a batch: the given one, unless one was made before."""
-        text = self._planned.read(str(batch))
-        if text is None:
-            text = json.dumps(plan)
-            self._planned.write(str(batch), text)
-        made: dict[str, Any] = json.loads(text)
+        made = self._planned.load(str(batch))
+        if made is None:
+            self._planned.write(str(batch), json.dumps(plan))
+            return plan
         return made
 
     def outcome(self, batch: int) -> dict[str, Any] | None:
         """What a batch delivered, if it is done."""
-        text = self._done.read(str(batch))
-        return json.loads(text) if text is not None else None
+        return self._done.load(str(batch))
 
     def done(self, batch: int, outcome: dict[str, Any]) -> None:
         """Puts the outcome of a batch on record, and drops the records of long ago."""
         self._done.write(str(batch), json.dumps(outcome))
         for folder in (self._planned, self._done):
             folder.remove(str(batch - _KEPT))
+
+    def matched(self) -> MatchedSubscriptions:
+        """The subscriptions that have matched so far."""
+        return together(self._matched.load(name) for name in self._matched.names())
+
+    def add_matched(self, batch: int, matched: MatchedSubscriptions) -> None:
+        """Puts on record which subscriptions have matched for the first time."""
+        new = matched.take_new()
+        if matched.since is None:
+            matched.since = batch
+        elif not new:
+            return
+        files = [name for name in self._matched.names() if name.isdigit()]
+        if len(files) >= _MOST_FILES:
+            new = sorted(matched.ids)
+        self._matched.write(str(batch), json.dumps({"since": matched.since, "ids": new}))
+        for name in files if len(files) >= _MOST_FILES else ():
+            if name != str(batch):
+                self._matched.remove(name)
 
     def outcomes(self) -> list[dict[str, Any]]:
         """The outcomes on record, oldest first."""
@@ -110,5 +162,11 @@ class Ledger:
     def last_planned(self) -> dict[str, Any] | None:
         """The plan of the newest batch, if any was ever planned."""
         batches = [int(name) for name in self._planned.names() if name.isdigit()]
-        text = self._planned.read(str(max(batches))) if batches else None
-        return json.loads(text) if text is not None else None
+        return self._planned.load(str(max(batches))) if batches else None
+
+
+def together(records: Iterable[dict[str, Any] | None]) -> MatchedSubscriptions:
+    """What several files of `matched` say."""
+    known = [record for record in records if record is not None]
+    ids = {id for record in known for id in record["ids"]}
+    return MatchedSubscriptions(ids, min((record["since"] for record in known), default=None))

@@ -32,6 +32,8 @@ Subscriptions = DataFrame | Pairs | Matcher | Broker
 
 PROBLEM = "_problem"
 """A column with which a source says why it rejects a message that it could not read."""
+IS_PROBLEM = {"sapwood": "problem"}
+"""The metadata of that column where people see it, under a name of theirs."""
 
 ERROR = StructType(
     [
@@ -71,6 +73,7 @@ def match(
                       are transformations, also `bodies`: what each of them made, null for filters.
     """
     check_shape(shape)
+    messages = with_problem(messages)
     edition = edition_of(messages.sparkSession, subscriptions, namespaces, limits)
     matched = match_edition(messages, edition)
     return pairs(matched) if shape == "pairs" else matched
@@ -89,6 +92,12 @@ def pairs(matched: DataFrame) -> DataFrame:
 def column(name: str) -> Column:
     """The column of exactly that name, whatever characters are in it."""
     return F.col("`" + name.replace("`", "``") + "`")
+
+
+def with_problem(messages: DataFrame) -> DataFrame:
+    """Messages as `read_messages` has them, with the problem under the name that matching knows it by."""
+    found = [field.name for field in messages.schema.fields if field.metadata == IS_PROBLEM]
+    return messages.withColumnRenamed(found[0], PROBLEM) if found else messages
 
 
 def match_edition(messages: DataFrame, edition: Edition, profile: bool = False) -> DataFrame:

@@ -21,6 +21,7 @@ from sapwood.deliveries import Delivery
 from sapwood.join.meetings import Meetings
 from sapwood.join.network import Joins
 from sapwood.join.testimony import Kept
+from sapwood.spark.delivery_columns import text_of
 from sapwood.spark.edition import Edition
 from sapwood.spark.joining import unpacked
 from sapwood.spark.keeping import LATE, PAIR
@@ -145,13 +146,15 @@ class Meet:
     edition: Edition
     types: list[pa.DataType]
     """of the message's columns"""
+    body: bool = False
+    """whether a query that makes nothing of its own gets the message itself"""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         broker = live_broker(self.edition).broker
         columns = _Columns([*self.types, pa.string(), pa.string(), pa.list_(pa.string()), ONWARD])
         for row, values, meetings in _meetings(_rows(batches), broker.network_of_joins):
             for delivery in broker.deliveries(meetings, None):
-                columns.add((*values, *_delivered(delivery), None), len(delivery.body))
+                columns.add((*values, *_delivered(delivery, self.body), None), len(delivery.body))
                 if columns.enough:
                     yield columns.take()
             for going in _going_on(row, values, meetings, broker) if self.edition.going_on else ():
@@ -189,10 +192,11 @@ def _going_on(row: _Row, values: tuple[Any, ...], meetings: Meetings, broker: Br
         yield chained(kept, row.watermark, values)
 
 
-def _delivered(delivery: Delivery) -> tuple[str, str | None, list[Any]]:
+def _delivered(delivery: Delivery, itself: bool) -> tuple[str, str | None, list[Any]]:
     """Subscription, body and messages. A query that makes nothing of its own gets the message as it is, like
-    a filter, so it has no body here."""
+    a filter, so it has no body here, unless the message itself is wanted."""
     meeting = delivery.meeting
     assert meeting is not None
-    body = delivery.body.decode() if meeting.entry.join.template is not None else None
+    made = meeting.entry.join.template is not None
+    body = delivery.body.decode() if made else text_of(delivery.body) if itself else None
     return str(delivery.subscription), body, list(meeting.messages)

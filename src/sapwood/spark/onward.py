@@ -190,7 +190,14 @@ class ReadOn:
 
     def _read(self, path: str, speaker: Speaker) -> Iterator[list[Row]]:
         with open_file(path) as file:
-            for going in pq.ParquetFile(file).iter_batches(_FEW):
+            try:
+                parquet = pq.ParquetFile(file)
+            except pa.ArrowInvalid as error:
+                raise ValueError(
+                    f"{path}, which an earlier batch has left for this one, is damaged ({error}); what it "
+                    "held is lost, and its folder may be removed"
+                ) from None
+            for going in parquet.iter_batches(_FEW):
                 rows: list[Row] = []
                 for each in going.to_pylist():
                     rows += self._rows(speaker, **each)

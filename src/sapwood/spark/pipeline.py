@@ -27,16 +27,20 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from sapwood.broker import Broker
+from sapwood.spark.checkpoint_lock import locked
 from sapwood.spark.choosing import chosen, matching_by
+from sapwood.spark.delivery_counts import MatchedSubscriptions
 from sapwood.spark.feeding import Source, Sources
 from sapwood.spark.ledger import Ledger
 from sapwood.spark.onward import Onward
 from sapwood.spark.posting import Post
 from sapwood.spark.serving import Outcome, Server
-from sapwood.spark.settings import AVAILABLE_NOW, BATCH, Settings
+from sapwood.spark.settings import BATCH, Settings, local_path
 from sapwood.spark.sinks import Sink
 from sapwood.spark.sources import qualified
 from sapwood.spark.stateful import JoiningStream, check_times, configured, rows_kept
+from sapwood.spark.unread_files import overlooked, unread_in_stream, unread_in_table
 
 _log = logging.getLogger(__name__)
 _PAUSE = 0.2
@@ -51,25 +55,43 @@ class Stopped(Exception):
 class Pipeline:
     """A pipeline as its settings describe it. `run` returns when it is done, or was stopped."""
 
-    def __init__(self, spark: SparkSession, settings: Settings, on_batch: Listener | None = None) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        settings: Settings,
+        on_batch: Listener | None = None,
+        compiled: Broker | None = None,
+        on_ready: Callable[[], None] | None = None,
+    ) -> None:
+        """`compiled`: a broker that has the queries of `subscriptions.file` already. `on_ready` is called
+        once, when a stream has served what was there, and waits for more."""
+        with locked(settings.run.checkpoint):
+            """Nobody else is using it, so what an earlier run has left there may be tidied up."""
         self._spark = spark
         self._settings = settings
         self._on_batch = on_batch or (lambda outcome: None)
+        self._on_ready = on_ready
         self._source = _sources(settings)
         self._ledger = Ledger(spark, f"{settings.run.checkpoint}/sapwood")
-        self._population, joins = chosen(settings, self._ledger)
+        self._population, joins = chosen(settings, self._ledger, compiled)
         own = qualified(spark, f"{settings.run.checkpoint}/sapwood")
         self._server = Server(
             _sink(settings, "deliveries"),
             _sink(settings, "rejects"),
             settings.deliveries.shape,
             matching_by(settings, self._population, own),
+            settings.deliveries.body,
+            matched=self._ledger.matched(),
         )
+        self._named = -1
+        """the version up to which subscribers are known"""
         self._joining: JoiningStream | None = None
         if joins is not None:
-            check_times(self._source, self._population.namespaces)
+            check_times(settings.sources, self._population.namespaces)
             self._post = Post(f"{own}/posted")
-            self._joining = JoiningStream(self._source, joins, self._post.folder, Onward(f"{own}/onward"))
+            self._joining = JoiningStream(
+                self._source, joins, self._post.folder, Onward(f"{own}/onward"), settings.deliveries.body
+            )
         self._query: StreamingQuery | None = None
         self._serving = Lock()
         self._stopping = Event()
@@ -84,13 +106,30 @@ class Pipeline:
 
         Meanwhile `wait` is called again and again; it should take some tenths of a second.
         """
+        self._tell_overlooked()
         try:
-            if self._settings.run.trigger == BATCH:
-                self._serve(self._source.open(self._spark, streaming=False), 0)
-            else:
-                self._stream(wait or (lambda: None))
+            with locked(self._settings.run.checkpoint):
+                if self._settings.run.trigger == BATCH:
+                    self._serve(self._source.open(self._spark, streaming=False), 0)
+                else:
+                    self._stream(wait or (lambda: None))
         finally:
             self._population.close()
+
+    @property
+    def matched(self) -> MatchedSubscriptions:
+        """The subscriptions that have matched so far, in earlier runs too."""
+        return self._server.matched
+
+    def _tell_overlooked(self) -> None:
+        """Warns of files in this machine's folders that no batch will contain."""
+        checkpoint = local_path(self._settings.run.checkpoint)
+        for number, source in enumerate(self._settings.sources):
+            folder = local_path(source.path) if source.path is not None and source.format == "files" else None
+            if folder is not None and folder.is_dir():
+                log = checkpoint / "spark/sources" / str(number) if checkpoint is not None else None
+                for what in overlooked(folder, log):
+                    _log.warning("%s", what)
 
     def stop(self) -> None:
         """Ends the run after the current batch. May be called from a signal handler or another thread."""
@@ -106,6 +145,7 @@ class Pipeline:
             while query.isActive and not (self._stopping.is_set() and self._idle()):
                 query.awaitTermination(_PAUSE)  # type: ignore[arg-type]  # it takes fractions
                 wait()
+                self._tell_ready(query)
             query.stop()
         except StreamingQueryException:
             if self._failure is None and not self._stopping.is_set():
@@ -113,6 +153,15 @@ class Pipeline:
         failure, self._failure = self._failure, None  # Py4J keeps this pipeline, and need not keep that
         if failure is not None:
             raise failure
+
+    def _tell_ready(self, query: StreamingQuery) -> None:
+        """Tells once that all is served that was there, and that what comes from now on will be."""
+        if self._on_ready is None or self._settings.run.interval is None or not query.isActive:
+            return
+        status = query.status
+        if status["message"].startswith("Waiting for") and not status["isDataAvailable"] and self._idle():
+            told, self._on_ready = self._on_ready, None
+            told()
 
     def _idle(self) -> bool:
         """Whether no batch is being served. One that begins after `stop` ends at once, with Stopped."""
@@ -129,8 +178,8 @@ class Pipeline:
             else self._source.open(self._spark, streaming=True)
         )
         writer: Any = stream.writeStream.queryName(self._settings.name)
-        trigger = self._settings.run.trigger
-        timing = {"availableNow": True} if trigger == AVAILABLE_NOW else {"processingTime": trigger}
+        interval = self._settings.run.interval
+        timing = {"availableNow": True} if interval is None else {"processingTime": interval}
         checkpoint = f"{self._settings.run.checkpoint}/spark"
         writer = writer.option("checkpointLocation", checkpoint).trigger(**timing)
         session: AbstractContextManager[None] = nullcontext()
@@ -165,6 +214,9 @@ class Pipeline:
         if streaming:
             plan = self._ledger.plan(number, plan)
         version = plan["version"]
+        if self._named < version:
+            self._server.subscribers.update(self._population.subscribers(self._named, version))
+            self._named = version
         outcome = (
             self._joined(batch, number, version)
             if self._joining is not None
@@ -173,13 +225,14 @@ class Pipeline:
         if self._population.left_out:
             some = dict(list(self._population.left_out.items())[:_MOST_LEFT_OUT])
             outcome = replace(outcome, left_out=some)
+        self._ledger.add_matched(number, self._server.matched)
         self._ledger.done(number, outcome.as_record())
         self.serving = None
         self._on_batch(outcome)
 
     def _matched(self, batch: DataFrame, number: int, version: int) -> Outcome:
         edition = self._population.edition(self._spark.sparkContext, version)
-        messages = self._source.messages(batch)
+        messages = self._with_unread(self._source.messages(batch), batch)
         return self._server.serve(messages, edition, len(self._population), number)
 
     def _joined(self, batch: DataFrame, number: int, version: int) -> Outcome:
@@ -188,8 +241,15 @@ class Pipeline:
         self._post.put(number, edition)
         kept = rows_kept(self._query)
         with self._joining.serving(batch, edition, number) as (messages, joined):
+            messages = self._with_unread(messages, batch)
             outcome = self._server.serve(messages, edition, len(self._population), number, joined)
         return replace(outcome, kept=kept)
+
+    def _with_unread(self, messages: DataFrame, batch: DataFrame) -> DataFrame:
+        """The messages, and as rejects the files of the batch that Spark passes over."""
+        streaming = self._settings.run.trigger != BATCH
+        found = unread_in_stream(self._spark, self._settings.name) if streaming else unread_in_table(batch)
+        return self._source.with_unread(messages, found) if any(found) else messages
 
     def _keep_again(self, batch: DataFrame, number: int) -> None:
         """Runs the plan of a batch that was delivered, for what it keeps."""

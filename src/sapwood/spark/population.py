@@ -8,16 +8,19 @@ from typing import Protocol
 
 from sapwood.broker import Broker
 from sapwood.engine import Limits
-from sapwood.errors import QueryError
-from sapwood.files import read_queries
+from sapwood.errors import QueryError, StoreError
+from sapwood.files import LineError, read_queries
 from sapwood.lang.xscl import is_join
 from sapwood.spark.circles import Begun, Circles
 from sapwood.spark.edition import Carrier, Change, Edition, Population
+from sapwood.spark.settings import SettingsError
 from sapwood.store import SubscriptionStore
 from sapwood.store.languages import XPATH, XSCL, check_query, language_of
 
 _log = logging.getLogger(__name__)
 _NOT_JOINING = "it joins messages, and this pipeline does not: give it a table [joins] and a new checkpoint"
+_MOST_TOLD = 20
+"""Of queries in a file that are wrong."""
 _BEGINNING = 0
 """the version of a store that nothing was put into yet"""
 
@@ -38,6 +41,9 @@ class Subscribed(Protocol):
     @property
     def namespaces(self) -> Mapping[str, str]:
         """The prefixes that queries may use."""
+
+    def subscribers(self, since: int, until: int) -> Iterable[tuple[str, str]]:
+        """The subscribers of subscriptions that are not what they were at version `since`, or -1 for all."""
 
     def __len__(self) -> int:
         """How many there are in the last edition."""
@@ -78,6 +84,9 @@ class StoredPopulation:
     @property
     def namespaces(self) -> Mapping[str, str]:
         return self._store.namespaces
+
+    def subscribers(self, since: int, until: int) -> Iterable[tuple[str, str]]:
+        return self._store.subscribers(since, until)
 
     def edition(self, context: Carrier, version: int) -> Edition:
         if self._population is None:
@@ -165,16 +174,25 @@ class FixedPopulation:
     """The queries of a file, all of which must be right; version 0 for ever."""
 
     def __init__(
-        self, path: str, namespaces: Mapping[str, str], limits: Limits, serves: Serves = _any
+        self,
+        path: str,
+        namespaces: Mapping[str, str],
+        limits: Limits,
+        serves: Serves = _any,
+        broker: Broker | None = None,
     ) -> None:
-        broker = Broker(namespaces, limits)
-        broker.subscribe_many(pair for pair in queries_in(path, namespaces) if serves(pair[1]))
-        self._population = Population(broker)
+        """`broker`: one that has them already, as `compile_file` makes it."""
+        self._population = Population(broker or compile_file(path, namespaces, limits, serves))
+        self._path = path
         self.namespaces = namespaces
         self.left_out: dict[str, str] = {}
 
     def newest(self) -> int:
         return 0
+
+    def subscribers(self, since: int, until: int) -> Iterable[tuple[str, str]]:
+        named = ((str(query.id), query.subscriber or "") for query in read_queries(self._path))
+        return named if since < 0 else ()
 
     def edition(self, context: Carrier, version: int) -> Edition:
         return self._population.issue(context)
@@ -189,6 +207,52 @@ class FixedPopulation:
 
     def close(self) -> None:
         self._population.close()
+
+
+def compile_file(path: str, namespaces: Mapping[str, str], limits: Limits, serves: Serves = _any) -> Broker:
+    """A broker with the queries of a file; SettingsError names the file and line of all that are wrong."""
+    lines: dict[str, int] = {}
+    wrong: dict[int, str] = {}
+
+    def refuse(id: Hashable, error: ValueError) -> None:
+        wrong[lines[str(id)]] = _in_a_line(error)
+
+    def unreadable(error: LineError) -> None:
+        wrong[error.line] = error.reason
+
+    def right() -> Iterator[tuple[str, str]]:
+        for query in read_queries(path, unreadable):
+            id = str(query.id)
+            if id in lines:
+                wrong[query.line] = f"the id {id!r} is that of line {lines[id]}, too"
+                continue
+            lines[id] = query.line
+            try:
+                if query.language not in (None, language_of(query.text)):
+                    check_query(query.text, query.language, namespaces)  # says why it is not
+            except (QueryError, StoreError) as error:
+                wrong[query.line] = _in_a_line(error)
+                continue
+            if serves(query.text):
+                yield id, query.text
+
+    broker = Broker(namespaces, limits)
+    broker.subscribe_many(right(), refuse)
+    if wrong:
+        broker.close()
+        told = [f"{path}:{line}: {wrong[line]}" for line in sorted(wrong)[:_MOST_TOLD]]
+        more = [f"and {len(wrong) - _MOST_TOLD:,} more"] if len(wrong) > _MOST_TOLD else []
+        count = "a query" if len(wrong) == 1 else f"{len(wrong):,} queries"
+        text = "\n  ".join([f"subscriptions.file: {count} cannot be served:", *told, *more])
+        raise SettingsError(text)
+    return broker
+
+
+def _in_a_line(error: Exception) -> str:
+    if not isinstance(error, QueryError):
+        return " ".join(str(error).split())
+    hint = f"; {error.hint}" if error.hint else ""
+    return f"column {error.position + 1} of the query: {error.reason}{hint}"
 
 
 def queries_in(path: str, namespaces: Mapping[str, str]) -> Iterator[tuple[str, str]]:

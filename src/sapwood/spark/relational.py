@@ -23,7 +23,15 @@ from sapwood.spark.answers import NUMBER, Found, together
 from sapwood.spark.copies import Copies
 from sapwood.spark.edition import Edition
 from sapwood.spark.hearing import Ear, Heard
-from sapwood.spark.matching import PROBLEM, Shape, check_messages, check_shape, column, pairs
+from sapwood.spark.matching import (
+    PROBLEM,
+    Shape,
+    check_messages,
+    check_shape,
+    column,
+    pairs,
+    with_problem,
+)
 from sapwood.spark.on_duckdb import OnDuckDB
 from sapwood.spark.on_spark import OnSpark
 from sapwood.spark.own_session import moved, own_session
@@ -62,7 +70,7 @@ def match_relational(
         folder = folder or stack.enter_context(TemporaryDirectory(prefix="sapwood-"))
         matching = RelationalMatching(matcher, on, folder)
         stack.callback(matching.close)
-        matched = stack.enter_context(matching(messages)).drop("costs").localCheckpoint()
+        matched = stack.enter_context(matching(with_problem(messages))).drop("costs").localCheckpoint()
     return pairs(matched) if shape == "pairs" else matched
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from importlib.resources import files
@@ -11,6 +11,16 @@ from math import ceil
 from pathlib import Path
 
 from sapwood.spark.charts import Bar, Column, Mark, bars, columns, compact, shown, steps
+from sapwood.spark.report_data import ReportData
+from sapwood.spark.report_deliveries import (
+    by_subscriber,
+    by_subscription,
+    latency,
+    never_matched,
+    rejected,
+    shown_serving,
+)
+from sapwood.spark.report_parts import nothing, section, table
 from sapwood.spark.serving import Outcome
 from sapwood.spark.tally import Tally, duration, histogram, per_second, reasons, slowest
 
@@ -21,18 +31,27 @@ _MARKS = 24
 _NOT_ON_RECORD = "other reasons, of which only the number is on record"
 
 
-def write_report(
-    path: str | Path, name: str, outcomes: Iterable[Outcome], queries: Mapping[str, str] | None = None
-) -> None:
-    """Writes the page; `queries` are the texts of slow subscriptions, as far as they are known."""
-    page = render(name, sorted(outcomes, key=lambda outcome: outcome.batch), queries or {})
+def write_report(path: str | Path, name: str, data: ReportData) -> None:
+    """Writes the page."""
+    page = render(name, data)
     Path(path).write_text(page, "utf-8", errors="replace")
 
 
-def render(name: str, outcomes: Sequence[Outcome], queries: Mapping[str, str]) -> str:
-    """The page itself, of outcomes in order."""
+def render(name: str, data: ReportData) -> str:
+    """The page itself."""
+    outcomes, queries = sorted(data.outcomes, key=lambda outcome: outcome.batch), data.queries
     tally = Tally(outcomes)
-    sections = [_throughput(outcomes), _matches(outcomes), _slow(outcomes, queries), _rejects(outcomes)]
+    sections = [
+        _throughput(outcomes),
+        latency(outcomes),
+        _matches(outcomes),
+        by_subscription(outcomes, queries),
+        by_subscriber(outcomes),
+        never_matched(data.unmatched),
+        _slow(outcomes, queries),
+        _rejects(outcomes),
+        rejected(outcomes),
+    ]
     if tally.last is not None and tally.last.left_out:
         sections.append(_left_out(tally.last.left_out))
     style = files("sapwood.spark").joinpath("report.css").read_text("utf-8")
@@ -51,7 +70,7 @@ def render(name: str, outcomes: Sequence[Outcome], queries: Mapping[str, str]) -
 <p class="over">Sapwood pipeline report</p>
 <h1>{shown(name)}</h1>
 <p class="faint">{_when(outcomes)}</p>
-{_figures(tally)}
+{shown_serving(data.serving)}{_figures(tally)}
 </header>
 <main>
 {"".join(sections)}
@@ -96,9 +115,13 @@ def _figures(tally: Tally) -> str:
         _figure("latency of a batch", duration(tally.latency), f"{duration(tally.latency_95)} for 95 of 100"),
         _figure("subscriptions", f"{tally.last.subscriptions:,}" if tally.last else "–", _versions(tally)),
     ]
+    if tally.joined or (tally.last is not None and tally.last.kept is not None):
+        share = per_second(tally.joined, tally.deliveries)
+        boxes.append(_figure("joined", _large(tally.joined), f"{share:.1%} of the deliveries"))
     if tally.last is not None and tally.last.kept is not None:
         boxes.append(_figure("kept for joins", _large(tally.last.kept), "rows before the last batch"))
-    return f'<dl class="figures">{"".join(boxes)}</dl>'
+    kind = "figures wide" if len(boxes) > 8 else "figures"
+    return f'<dl class="{kind}">{"".join(boxes)}</dl>'
 
 
 def _figure(what: str, value: str, more: str, warn: bool = False) -> str:
@@ -147,9 +170,7 @@ class _Group:
 
 def _throughput(outcomes: Sequence[Outcome]) -> str:
     if not outcomes:
-        return _section(
-            "Throughput", "Messages a second, batch by batch.", _nothing("There is no batch yet.")
-        )
+        return section("Throughput", "Messages a second, batch by batch.", nothing("There is no batch yet."))
     size = ceil(len(outcomes) / _COLUMNS)
     groups = [_Group(outcomes[start : start + size]) for start in range(0, len(outcomes), size)]
     marks = _version_marks(groups)
@@ -177,6 +198,7 @@ def _throughput(outcomes: Sequence[Outcome]) -> str:
             f"{outcome.batch}",
             f"{outcome.messages:,}",
             f"{outcome.deliveries:,}",
+            f"{outcome.joined:,}",
             f"{outcome.rejects:,}",
             duration(outcome.seconds),
             f"{per_second(outcome.messages, outcome.seconds):,.0f}",
@@ -185,8 +207,18 @@ def _throughput(outcomes: Sequence[Outcome]) -> str:
         )
         for outcome in outcomes
     ]
-    heads = "batch", "messages", "deliveries", "rejects", "time", "messages/s", "subscriptions", "version"
-    return _section("Throughput", note, chart + _table(heads, rows))
+    heads = (
+        "batch",
+        "messages",
+        "deliveries",
+        "of joins",
+        "rejects",
+        "time",
+        "messages/s",
+        "subscriptions",
+        "version",
+    )
+    return section("Throughput", note, chart + table(heads, rows))
 
 
 def _version_marks(groups: Sequence[_Group]) -> list[Mark]:
@@ -205,7 +237,7 @@ def _matches(outcomes: Sequence[Outcome]) -> str:
     counted = histogram(outcomes)
     title, note = "Deliveries per message", "How many subscriptions a message matches."
     if not counted:
-        return _section(title, note, _nothing("No message has been matched yet."))
+        return section(title, note, nothing("No message has been matched yet."))
     note += " Columns double: the one at 64 holds the messages that match 64 to 127."
     first = next(place for place, (_, count) in enumerate(counted) if count)
     drawn = [
@@ -214,7 +246,7 @@ def _matches(outcomes: Sequence[Outcome]) -> str:
     ]
     rows = [(span, f"{count:,}") for span, count in counted]
     chart = columns(drawn, "messages", "subscriptions matched")
-    return _section(title, note, chart + _table(("subscriptions matched", "messages"), rows))
+    return section(title, note, chart + table(("subscriptions matched", "messages"), rows))
 
 
 def _from(span: str) -> str:
@@ -235,10 +267,10 @@ def _slow(outcomes: Sequence[Outcome], queries: Mapping[str, str]) -> str:
         " cost nothing of their own and are not listed."
     )
     if not slow:
-        return _section(title, note, _nothing("No subscription took time of its own."))
+        return section(title, note, nothing("No subscription took time of its own."))
     drawn = [Bar(id, seconds, _fine(seconds), queries.get(id)) for id, seconds in slow]
     rows = [(id, queries.get(id, ""), _fine(seconds)) for id, seconds in slow]
-    return _section(title, note, bars(drawn, "amber") + _table(("subscription", "query", "time"), rows, 2))
+    return section(title, note, bars(drawn, "amber") + table(("subscription", "query", "time"), rows, 2))
 
 
 def _fine(seconds: float) -> str:
@@ -255,37 +287,12 @@ def _rejects(outcomes: Sequence[Outcome]) -> str:
         "Messages that were refused, and kept with their reason in the rejects.",
     )
     if not refused:
-        return _section(title, note, _nothing("No message was refused."))
+        return section(title, note, nothing("No message was refused."))
     drawn = [Bar(reason, count, f"{count:,}") for reason, count in refused]
     rows = [(reason, f"{count:,}") for reason, count in refused]
-    return _section(title, note, bars(drawn, "red") + _table(("reason", "messages"), rows, 1))
+    return section(title, note, bars(drawn, "red") + table(("reason", "messages"), rows, 1))
 
 
 def _left_out(subscriptions: Mapping[str, str]) -> str:
     note = "Subscriptions that cannot be served, as of the last batch."
-    return _section("Left out", note, _table(("subscription", "why"), list(subscriptions.items()), 2))
-
-
-# -- pieces ------------------------------------------------------------------------------------------------
-
-
-def _section(title: str, note: str, content: str) -> str:
-    return f"<section><h2>{title}</h2><p>{shown(note)}</p>{content}</section>\n"
-
-
-def _nothing(text: str) -> str:
-    return f'<p class="none">{shown(text)}</p>'
-
-
-def _table(heads: Sequence[str], rows: Sequence[Sequence[str]], texts: int = 0) -> str:
-    """A table that is there for those who open it; its first columns are text, the others numbers."""
-
-    def row(tag: str, cells: Sequence[str]) -> str:
-        kinds = [' class="text"' if place < texts else "" for place in range(len(cells))]
-        return "".join(f"<{tag}{kind}>{shown(cell)}</{tag}>" for kind, cell in zip(kinds, cells, strict=True))
-
-    body = "".join(f"<tr>{row('td', cells)}</tr>" for cells in rows)
-    return (
-        f'<details><summary>As a table</summary><div class="scroll"><table>'
-        f"<thead><tr>{row('th', heads)}</tr></thead><tbody>{body}</tbody></table></div></details>"
-    )
+    return section("Left out", note, table(("subscription", "why"), list(subscriptions.items()), 2))

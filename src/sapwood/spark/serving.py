@@ -14,6 +14,14 @@ from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 
+from sapwood.spark.delivery_columns import TEXT, Subscribers, with_message, with_text
+from sapwood.spark.delivery_counts import (
+    MOST_SUBSCRIBERS,
+    MOST_SUBSCRIPTIONS,
+    MatchedSubscriptions,
+    count_by_subscription,
+    most_frequent,
+)
 from sapwood.spark.edition import Edition
 from sapwood.spark.matching import ANSWERS, BODIES, Shape, column, match_edition, pairs
 from sapwood.spark.sinks import Sink
@@ -24,7 +32,9 @@ _BINS = 24
 """Messages are counted by how many subscriptions they match: none, 1, 2–3, 4–7, and so on."""
 _FEW = 10_000
 _MOST = 20
-"""Of reasons and slow subscriptions, so many are put on record."""
+"""Of reasons, rejects and slow subscriptions, so many are put on record."""
+_LONGEST = 300
+"""Characters of an id or a reason that are put on record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +59,24 @@ class Outcome:
     """rows that joins had kept of earlier batches, where there are joins and that is known"""
     left_out: dict[str, str] = field(default_factory=dict)
     """subscriptions that cannot be served, and why"""
+    joined: int = 0
+    """of the deliveries, those of joins"""
+    matched: int = 0
+    """subscriptions that got any delivery"""
+    by_subscription: dict[str, int] = field(default_factory=dict)
+    """deliveries by subscription, of those that got the most"""
+    by_subscriber: dict[str, int] = field(default_factory=dict)
+    """deliveries by subscriber, of those that got the most; under "", those without a name"""
+    rejected: list[list[str]] = field(default_factory=list)
+    """ids of some rejects, each with its reason"""
 
     def as_record(self) -> dict[str, Any]:
         return asdict(self)
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Outcome:
-        return cls(**record)
+        known = cls.__dataclass_fields__
+        return cls(**{name: value for name, value in record.items() if name in known})
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +107,10 @@ class Server:
     rejects: Sink
     shape: Shape = "pairs"
     matching: Matching = by_broker
+    body: bool = False
+    """whether filters get the message itself"""
+    subscribers: Subscribers = field(default_factory=Subscribers)
+    matched: MatchedSubscriptions = field(default_factory=MatchedSubscriptions)
 
     def serve(
         self,
@@ -101,8 +126,10 @@ class Server:
             joined = replace(
                 joined, deliveries=joined.deliveries.withColumn("version", F.lit(edition.version))
             )
+        if self.body:
+            messages = with_text(messages)
         with self.matching(messages, edition) as matched:
-            counted, reasons, slow = self._written(matched, edition.version, batch, joined)
+            counted, told = self._written(matched, edition.version, batch, joined)
         return Outcome(
             batch=batch,
             version=edition.version,
@@ -113,14 +140,14 @@ class Server:
             seconds=perf_counter() - started,
             finished=datetime.now(UTC).isoformat(timespec="milliseconds"),
             matches=[counted[f"bin{i}"] for i in range(_BINS)],
-            reasons=reasons,
-            slow=slow,
+            joined=counted.get("joined", 0),
+            **told,
         )
 
     def _written(
         self, matched: DataFrame, version: int, batch: int, joined: Joined | None
-    ) -> tuple[dict[str, int], dict[str, int], dict[str, float]]:
-        """Writes deliveries and rejects: the counts, why messages are refused, and what was slow."""
+    ) -> tuple[dict[str, int], dict[str, Any]]:
+        """Writes deliveries and rejects: the counts, and what else is told of them in an outcome."""
         # Both sinks read it, and it can be large: a third of 500,000 subscriptions may match one message.
         matched = matched.withColumn("version", F.lit(version)).persist(StorageLevel.DISK_ONLY)
         try:
@@ -131,10 +158,27 @@ class Server:
             reasons = _reasons(refused, counted["rejects"]) if counted["rejects"] else {}
             if counted["rejects"]:
                 self.rejects.write(refused, batch)
-            slow = _slow(matched) if counted["costs"] else {}
+            told = {
+                "reasons": reasons,
+                "rejected": _some_rejects(refused) if counted["rejects"] else [],
+                "slow": _slow(matched) if counted["costs"] else {},
+                **self._most_delivered(matched, joined, counted["deliveries"]),
+            }
         finally:
             matched.unpersist()
-        return counted, reasons, slow
+        return counted, told
+
+    def _most_delivered(self, matched: DataFrame, joined: Joined | None, count: int) -> dict[str, Any]:
+        """Who got deliveries of a batch."""
+        if not count:
+            return {}
+        counts = count_by_subscription(matched, joined.deliveries if joined is not None else None)
+        self.matched.add(counts)
+        return {
+            "matched": len(counts),
+            "by_subscription": most_frequent(counts, MOST_SUBSCRIPTIONS),
+            "by_subscriber": most_frequent(self.subscribers.counted(counts), MOST_SUBSCRIBERS),
+        }
 
     def _deliver(self, matched: DataFrame, batch: int, joined: Joined | None = None) -> dict[str, int]:
         """Writes the deliveries, and counts everything on the way."""
@@ -142,16 +186,23 @@ class Server:
         counting = _Counting(matched, counts, self.deliveries.passes_over)
         accepted = counting.rows.filter("error is null").drop("error", "costs")
         if joined is None:
-            self.deliveries.write(pairs(accepted) if self.shape == "pairs" else _delivered(accepted), batch)
+            rows = self._finished(pairs(accepted)) if self.shape == "pairs" else _delivered(accepted)
+            self.deliveries.write(rows, batch)
             return counting.result()
         one = pairs(accepted.drop(LATENESS)).withColumn("messages", F.lit(None).cast("array<string>"))
         number = [F.count(F.lit(1)).alias("deliveries")]
         several = _Counting(joined.deliveries, number, self.deliveries.passes_over)
-        self.deliveries.write(one.unionByName(several.rows), batch)
+        rows = self._finished(one.unionByName(several.rows, allowMissingColumns=True))
+        self.deliveries.write(rows, batch)
         counted = counting.result()
-        counted["deliveries"] += several.result()["deliveries"]
+        counted["joined"] = several.result()["deliveries"]
+        counted["deliveries"] += counted["joined"]
         counted["rejects"] += counted["late"]
         return counted
+
+    def _finished(self, deliveries: DataFrame) -> DataFrame:
+        """Deliveries with all their columns."""
+        return self.subscribers.add_to(with_message(deliveries) if self.body else deliveries)
 
 
 class _Counting:
@@ -186,11 +237,13 @@ def _delivered(messages: DataFrame) -> DataFrame:
     """The messages that anyone gets; with `bodies` in any case, so that every batch has the same columns."""
     if "bodies" not in messages.columns:
         messages = messages.withColumn("bodies", F.lit(None).cast(BODIES))
+    if TEXT in messages.columns:
+        messages = messages.withColumnRenamed(TEXT, "message")
     return messages.filter(F.size("subscriptions") > 0)
 
 
 def _refused(matched: DataFrame) -> DataFrame:
-    kept = [column(name) for name in matched.columns if name not in ANSWERS and name != LATENESS]
+    kept = [column(name) for name in matched.columns if name not in (*ANSWERS, LATENESS, TEXT)]
     return matched.filter("error is not null").select(*kept, "error.*")
 
 
@@ -213,6 +266,11 @@ def _reasons(refused: DataFrame, count: int) -> dict[str, int]:
         return dict(Counter(row["reason"] for row in refused.select("reason").collect()).most_common(_MOST))
     rows = refused.groupBy("reason").count().orderBy(F.desc("count")).limit(_MOST).collect()
     return {row["reason"]: row["count"] for row in rows}
+
+
+def _some_rejects(refused: DataFrame) -> list[list[str]]:
+    rows = refused.select("message_id", "reason").limit(_MOST).collect()
+    return sorted([str(row["message_id"])[:_LONGEST], str(row["reason"])[:_LONGEST]] for row in rows)
 
 
 def _slow(matched: DataFrame) -> dict[str, float]:

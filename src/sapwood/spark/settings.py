@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 import tomllib
 from dataclasses import fields
 from difflib import get_close_matches
 from importlib.util import find_spec
 from io import BytesIO
+from itertools import permutations
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -23,8 +25,8 @@ from pydantic import (
 
 from sapwood.engine import Limits
 from sapwood.errors import QueryError, SapwoodError
+from sapwood.lang.durations import read_duration
 from sapwood.lang.namespaces import prefixes_of
-from sapwood.lang.xscl_text import window
 from sapwood.records import RecordScanner
 from sapwood.spark.matching import Shape
 from sapwood.spark.sinks import FILE_FORMATS
@@ -32,10 +34,20 @@ from sapwood.spark.sinks import FILE_FORMATS
 AVAILABLE_NOW, BATCH = "available-now", "batch"
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")  # but not C:/
 _SQLITE = re.compile(r"sqlite(?:\+pysqlite)?:///")
-_INTERVAL = re.compile(r"\d+ (?:milliseconds?|seconds?|minutes?|hours?)")
-_NO_TIME = re.compile(r"0+(?:\.0*)?\s*[a-z]+", re.IGNORECASE)
 _SIZE = re.compile(r"\d+(?:\.\d+)? ?[KMGT]i?B", re.IGNORECASE)
 BUCKETS = 16
+_ALIAS = re.compile(r"\sas\s+`?([^`\s]+)`?\s*$", re.IGNORECASE)
+_TAKEN = {
+    "body": ": the message itself is delivered with deliveries.body = true, or as 'body AS message'",
+    "message_id": "",
+    "published_at": "",
+    "stream": "",
+    "subscription": ": give yours another name with AS",
+    "subscriber": ": give yours another name with AS",
+    "version": ": give yours another name with AS",
+    "batch": ": give yours another name with AS",
+}
+"""Columns that what is kept must not be called, and what to do instead."""
 
 
 class SettingsError(SapwoodError):
@@ -43,28 +55,23 @@ class SettingsError(SapwoodError):
 
 
 def _trigger(text: str) -> str:
-    if text in (AVAILABLE_NOW, BATCH) or _INTERVAL.fullmatch(text):
-        return text
-    raise ValueError(
-        f"'{AVAILABLE_NOW}', '{BATCH}', or an interval such as '5 seconds' is expected, not {text!r}"
-    )
+    if text not in (AVAILABLE_NOW, BATCH):
+        try:
+            read_duration(text)
+        except ValueError:
+            raise ValueError(
+                f"'{AVAILABLE_NOW}', '{BATCH}', or an interval such as '5 seconds' is expected, not {text!r}"
+            ) from None
+    return text
 
 
 def seconds_of(text: str) -> float:
     """A length of time, written as windows are; ValueError says what is wrong with it."""
-    text = text.strip()
-    nothing = _NO_TIME.fullmatch(text) is not None
     try:
-        # no window is 0 long, but its unit ought to be right all the same
-        length, end = window("1" + text.lstrip("0.") if nothing else text, 0)
+        return read_duration(text)
     except QueryError as error:
         hint = f"; {error.hint}" if error.hint else ""
         raise ValueError(error.reason.replace("a window", "a length of time") + hint) from None
-    if nothing:
-        return 0.0
-    if end < len(text) or length == float("inf"):
-        raise ValueError(f"a length of time such as '10 min' is expected, not {text!r}")
-    return length
 
 
 def _length(text: str) -> str:
@@ -115,11 +122,15 @@ class SourceSettings(_Table):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
+        for kept in self.keep:
+            alias = _ALIAS.search(kept)
+            if (name := alias[1] if alias else kept.strip("` ")) in _TAKEN:
+                raise ValueError(f"'keep': deliveries have a column {name!r} already{_TAKEN[name]}")
         if self.format == "files":
             if self.path is None:
                 raise ValueError("'path' is missing: the file or folder to read")
-            for key in ("id", "schema_", "published_at"):
-                if getattr(self, key) is not None:
+            for key in ("id", "schema_", "published_at", "body", "options"):
+                if key in self.model_fields_set or key.rstrip("_") in self.model_fields_set:
                     raise ValueError(f"'{key.rstrip('_')}' is for other formats than files")
             if self.record is not None:
                 RecordScanner(self.record, BytesIO())  # says what is wrong with a name
@@ -130,6 +141,9 @@ class SourceSettings(_Table):
                 raise ValueError("'id' is missing: a column or SQL expression that identifies a message")
             if self.path is None and self.format in FILE_FORMATS:
                 raise ValueError("'path' is missing: the file or folder to read")
+            for key in ("files_per_batch", "bytes_per_batch"):
+                if self.path is None and key in self.model_fields_set:
+                    raise ValueError(f"'{key}' is for files; for {self.format}, see what its options can do")
         return self
 
 
@@ -145,8 +159,13 @@ class SubscriptionSettings(_Table):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if (self.store is None) == (self.file is None):
+        if self.store is None and self.file is None:
             raise ValueError("either 'store' or 'file' is needed")
+        if self.store is not None and self.file is not None:
+            raise ValueError(
+                "'store' and 'file' are both given, and only one is served: remove one, or put the queries "
+                "into the store with 'sapwood subscriptions import'"
+            )
         if self.store is not None and self.namespaces:
             raise ValueError("'namespaces' are kept in the store: sapwood subscriptions namespaces")
         return self
@@ -168,6 +187,8 @@ class SinkSettings(_Table):
 
 class DeliverySettings(SinkSettings):
     shape: Shape = "pairs"
+    body: bool = False
+    """whether filters, too, get a body: the message itself"""
 
 
 class JoinSettings(_Table):
@@ -206,13 +227,22 @@ class RunSettings(_Table):
     master: str = "local[*]"
     partitions: Annotated[int, Field(gt=0)] | None = None
     """tasks in a batch; by default twice the cores"""
+    log: str | None = None
+    """the file for what Spark prints; by default beside the checkpoint"""
+
+    @property
+    def interval(self) -> str | None:
+        """The trigger as an interval for Spark, in which 0 is as fast as possible; None if it is none."""
+        if self.trigger in (AVAILABLE_NOW, BATCH):
+            return None
+        return f"{round(read_duration(self.trigger) * 1000)} milliseconds"
 
 
-def _local(path: str) -> str | None:
+def local_path(path: str) -> Path | None:
     """The path, if it is one of this machine's."""
     if path.startswith("file:"):
-        return "/" + path.removeprefix("file:").lstrip("/")
-    return None if _URI.match(path) else path
+        return Path("/" + path.removeprefix("file:").lstrip("/"))
+    return None if _URI.match(path) else Path(path)
 
 
 def _listed(source: Any) -> Any:
@@ -237,8 +267,6 @@ class Settings(_Table):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         self.matcher_limits()
-        if self.rejects.path is not None and self.rejects.path == self.deliveries.path:
-            raise ValueError("'rejects.path' is that of the deliveries, which would overwrite each other")
         self._check_streams()
         if self.joins is not None and (problem := self.against_joins()):
             raise ValueError(problem)
@@ -256,9 +284,9 @@ class Settings(_Table):
                 "in a clone of Sapwood, pip install '.[relational]'"
             )
         given = self.relational.tables if self.relational is not None else None
-        if given is not None and _local(given) is None:
+        if given is not None and local_path(given) is None:
             raise ValueError(f"'relational.tables': a file of this machine is expected, not {given!r}")
-        if given is None and _local(self.run.checkpoint) is None:
+        if given is None and local_path(self.run.checkpoint) is None:
             raise ValueError(
                 "'relational.tables' is missing: the tables are in a file of this machine, and the "
                 "checkpoint is not"
@@ -268,9 +296,9 @@ class Settings(_Table):
     def tables(self) -> Path:
         """The file of the relational engine's tables."""
         given = self.relational.tables if self.relational is not None else None
-        found = _local(given or self.run.checkpoint)
+        found = local_path(given or self.run.checkpoint)
         assert found is not None
-        return Path(found) if given is not None else Path(found) / "relational.duckdb"
+        return found if given is not None else found / "relational.duckdb"
 
     def _check_streams(self) -> None:
         if not self.sources:
@@ -315,6 +343,10 @@ def read_settings(path: str | Path) -> Settings:
         raise SettingsError(f"{path} cannot be read: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SettingsError(f"{path} is not TOML: {error}") from None
+    except RecursionError:
+        raise SettingsError(
+            f"{path} cannot be run: it is nested too deeply; tables of tables are enough"
+        ) from None
     return settings(content, str(path), path.parent)
 
 
@@ -329,7 +361,38 @@ def settings(content: dict[str, Any], origin: str = "settings", folder: Path | N
             for entry in error.errors()
         ]
         raise SettingsError("\n".join([f"{origin} cannot be run:", *(f"  {p}" for p in problems)])) from None
-    return _resolved(checked, (folder or Path()).absolute())
+    resolved = _resolved(checked, (folder or Path()).absolute())
+    if problems := _in_each_others_way(resolved):
+        raise SettingsError("\n".join([f"{origin} cannot be run:", *(f"  {p}" for p in problems)]))
+    return resolved
+
+
+def _in_each_others_way(given: Settings) -> list[str]:
+    """Paths of what is written that are the same, or one in the other."""
+    places = {
+        "run.checkpoint": given.run.checkpoint,
+        "deliveries.path": given.deliveries.path,
+        "rejects.path": given.rejects.path,
+    }
+    known = {key: _normal(path) for key, path in places.items() if path is not None}
+    found = []
+    for (one, path), (other, outer) in permutations(known.items(), 2):
+        if path == outer and one < other:
+            found.append(f"{one} is also {other}: {path}; each needs a folder of its own")
+        elif path != outer and path.startswith(outer.rstrip("/") + "/"):
+            found.append(f"{one} is in {other}: {path} in {outer}; give it a folder beside that")
+    for number, source in enumerate(given.sources, 1):
+        name = "source.path" if len(given.sources) == 1 else f"source #{number}.path"
+        for key, path in known.items():
+            if source.path is not None and _normal(source.path) == path:
+                found.append(f"{key} is also {name}: {path}; each needs a folder of its own")
+    return found
+
+
+def _normal(path: str) -> str:
+    """A path by which the same place is always called, as far as that can be told."""
+    place = local_path(path)
+    return os.path.realpath(place) if place is not None else path.rstrip("/")
 
 
 def _place(location: tuple[str | int, ...], alone: bool) -> str:
@@ -388,6 +451,8 @@ def _resolved(given: Settings, folder: Path) -> Settings:
             ),
             "deliveries": given.deliveries.model_copy(update={"path": at(given.deliveries.path)}),
             "rejects": given.rejects.model_copy(update={"path": at(given.rejects.path)}),
-            "run": given.run.model_copy(update={"checkpoint": at(given.run.checkpoint)}),
+            "run": given.run.model_copy(
+                update={"checkpoint": at(given.run.checkpoint), "log": at(given.run.log)}
+            ),
         }
     )

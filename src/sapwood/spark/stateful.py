@@ -12,7 +12,7 @@ a batch that is served again comes to the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import reduce
@@ -36,7 +36,7 @@ from sapwood.spark.matching import PROBLEM
 from sapwood.spark.meeting import Meet, Restore
 from sapwood.spark.onward import ONWARD, Onward
 from sapwood.spark.serving import LATENESS, Joined
-from sapwood.spark.settings import JoinSettings, SettingsError
+from sapwood.spark.settings import JoinSettings, SettingsError, SourceSettings
 
 _CONFIG = {
     "spark.sql.streaming.stateStore.providerClass": (
@@ -79,6 +79,8 @@ class JoiningStream:
     posted: str
     """where editions are"""
     onward: Onward
+    body: bool = False
+    """whether a query over one block, which makes nothing of its own, gets the message itself"""
     _columns: StructType = field(default_factory=StructType)
     _text: bool = False
 
@@ -131,9 +133,7 @@ class JoiningStream:
         """The messages of a batch, and what joins make of them. Once that is delivered, what goes on to the
         next batch is put away."""
         batch = batch.persist(StorageLevel.DISK_ONLY)  # or everything that is written runs the plan again
-        met = self._met(batch, edition)
-        if edition.going_on:
-            met = met.persist(StorageLevel.DISK_ONLY)
+        met = self._met(batch, edition).persist(StorageLevel.DISK_ONLY)  # it is written, and counted
         messages = self._messages(batch)
         try:
             delivered = met.filter(F.col(_GOING).isNull()).drop(_GOING)
@@ -166,7 +166,7 @@ class JoiningStream:
         ]
         together = batch.filter(F.col("kind").isin(TAKEN, CHAIN, LATE, PAIR)).repartition("name")
         return together.sortWithinPartitions("name").mapInArrow(
-            Meet(edition, self._types), StructType([*self._columns.fields, *made])
+            Meet(edition, self._types, self.body), StructType([*self._columns.fields, *made])
         )
 
     @property
@@ -183,14 +183,14 @@ def _quieten(spark: SparkSession) -> None:
     jvm.org.apache.logging.log4j.core.config.Configurator.setLevel(name, level)
 
 
-def check_times(sources: Sources, namespaces: Mapping[str, str]) -> None:
+def check_times(sources: Sequence[SourceSettings], namespaces: Mapping[str, str]) -> None:
     """SettingsError for a path that is none."""
-    for number, source in enumerate(sources.each, 1):
-        if source.settings.time is not None:
+    for number, source in enumerate(sources, 1):
+        if source.time is not None:
             try:
-                TimePath(source.settings.time, namespaces)
+                TimePath(source.time, namespaces)
             except ValueError as error:
-                where = "source.time" if len(sources.each) == 1 else f"source #{number}.time"
+                where = "source.time" if len(sources) == 1 else f"source #{number}.time"
                 raise SettingsError(f"{where}: {error}") from None
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from hashlib import file_digest
 from itertools import islice
 from pathlib import Path
@@ -56,6 +56,9 @@ class TabledPopulation:
 
     def newest(self) -> int:
         return self._others.newest()
+
+    def subscribers(self, since: int, until: int) -> Iterable[tuple[str, str]]:
+        return self._others.subscribers(since, until)
 
     def edition(self, context: Carrier, version: int) -> Edition:
         """The others; the filters are in the tables then."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from math import ceil
 from typing import Any
 
@@ -33,7 +34,7 @@ class Tally:
     """Adds up outcomes as they come."""
 
     def __init__(self, outcomes: Iterable[Outcome] = ()) -> None:
-        self.batches = self.messages = self.deliveries = self.rejects = 0
+        self.batches = self.messages = self.deliveries = self.joined = self.rejects = 0
         self.seconds = 0.0
         self.first: Outcome | None = None
         self.last: Outcome | None = None
@@ -45,6 +46,7 @@ class Tally:
         self.batches += 1
         self.messages += outcome.messages
         self.deliveries += outcome.deliveries
+        self.joined += outcome.joined
         self.rejects += outcome.rejects
         self.seconds += outcome.seconds
         self.first = self.first or outcome
@@ -82,6 +84,7 @@ class Tally:
             "batches": self.batches,
             "messages": self.messages,
             "deliveries": self.deliveries,
+            "joined": self.joined,
             "rejects": self.rejects,
             "seconds": round(self.seconds, 6),
             "messages_per_second": round(self.messages_per_second, 1),
@@ -127,3 +130,28 @@ def slowest(outcomes: Iterable[Outcome], most: int = 12) -> list[tuple[str, floa
         for id, seconds in outcome.slow.items():
             total[id] = total.get(id, 0.0) + seconds
     return sorted(total.items(), key=lambda entry: (-entry[1], entry[0]))[:most]
+
+
+def most_delivered(outcomes: Iterable[Outcome], most: int = 12) -> list[tuple[str, int]]:
+    """The subscriptions with the most deliveries, as far as they are on record, most first."""
+    return _added_up((outcome.by_subscription for outcome in outcomes), most)
+
+
+def deliveries_by_subscriber(outcomes: Iterable[Outcome], most: int = 12) -> list[tuple[str, int]]:
+    """The subscribers with the most deliveries, most first; "" is for all that have no name."""
+    return _added_up((outcome.by_subscriber for outcome in outcomes), most)
+
+
+def _added_up(counts: Iterable[Mapping[str, int]], most: int) -> list[tuple[str, int]]:
+    total: Counter[str] = Counter()
+    for each in counts:
+        total.update(each)
+    return sorted(total.items(), key=lambda entry: (-entry[1], entry[0]))[:most]
+
+
+def latest_rejects(outcomes: Sequence[Outcome], most: int = 50) -> list[tuple[int, str, str]]:
+    """Batch, id and reason of rejects, of the newest batches first, as far as they are on record."""
+    newest = (
+        (outcome.batch, id, reason) for outcome in reversed(outcomes) for id, reason in outcome.rejected
+    )
+    return list(islice(newest, most))

@@ -111,6 +111,15 @@ def placed(
             yield row[0], row[1], row[2]
 
 
+def subscribers(connection: Connection, since: int, until: int) -> Iterator[tuple[str, str]]:
+    """Ids and subscribers that were active at `until`, and are so since a version after `since`."""
+    wanted = and_(_valid(until), _rows.active, _rows.since > since)
+    query = select(_rows.id, _rows.subscriber).where(wanted)
+    with connection.execute(query, execution_options=_STREAMED) as rows:
+        for row in rows:
+            yield row[0], row[1]
+
+
 def mark(connection: Connection, version: int) -> str:
     """A digest of the first and last subscriptions of a version."""
     query = select(_rows.place, _rows.id, _rows.query).where(_valid(version), _rows.active).limit(_MARKED)

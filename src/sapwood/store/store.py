@@ -235,6 +235,13 @@ class SubscriptionStore:
             history.require(connection, until)
             return list(history.begun(connection, since, until))
 
+    def subscribers(self, since: int, until: int) -> Iterator[tuple[str, str]]:
+        """Ids and subscribers of the active subscriptions of version `until` that were not just so at version
+        `since`; of all of them, if that is -1."""
+        with self._database.reading() as connection:
+            history.require(connection, until)
+            yield from history.subscribers(connection, since, until)
+
     def placed(
         self, version: int, after: int = 0, since: int | None = None
     ) -> Iterator[tuple[int, str, str]]:
