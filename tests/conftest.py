@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from sapwood.engine.fallback_pool import POOL
+
 _QUICK_JAVA = [
     # quick to start, and never gets fast
     "-XX:TieredStopAtLevel=1",
@@ -15,6 +17,19 @@ _QUICK_JAVA = [
     "-Dspark.sql.codegen.wholeStage=false",
     "-Dspark.sql.codegen.factoryMode=NO_CODEGEN",
 ]
+
+
+class _User:
+    """Somebody who needs the processes that evaluate with lxml until the tests end."""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def standing_pool() -> Iterator[None]:
+    """Keeps a process that evaluates with lxml from one test's matcher to the next one's."""
+    leave = POOL.enter(user := _User())
+    yield
+    leave()
+    del user
 
 
 @pytest.fixture(scope="session", autouse=True)

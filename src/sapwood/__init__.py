@@ -1,8 +1,8 @@
 """Sapwood: match, reshape and join XML messages for very many standing queries at once."""
 
 from sapwood.broker import Broker
-from sapwood.deliveries import Delivery
-from sapwood.engine import Explanation, Limits, Matcher, Matches, Node, Tuning, Why
+from sapwood.deliveries import Deliveries, Delivery
+from sapwood.engine import Explanation, Failure, FailureKind, Limits, Matcher, Matches, Node, Tuning, Why
 from sapwood.errors import LateMessage, MessageError, QueryError, SapwoodError
 from sapwood.join.explain import JoinExplanation
 from sapwood.join.meetings import Meeting
@@ -11,8 +11,11 @@ from sapwood.transform.explain import PlanExplanation
 
 __all__ = [
     "Broker",
+    "Deliveries",
     "Delivery",
     "Explanation",
+    "Failure",
+    "FailureKind",
     "JoinExplanation",
     "LateMessage",
     "Limits",

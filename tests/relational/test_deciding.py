@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from sapwood.engine import Limits, refine
+from sapwood.engine import Limits
+from sapwood.engine.fallback_pool import POOL
 from sapwood.engine.reader import Message
 from sapwood.relational import RelationalMatcher, batch, deciding
 from sapwood.relational.deciding import Decider
@@ -13,18 +16,18 @@ from tests.relational.alike import answers, automaton
 
 
 def test_a_message_is_parsed_once_for_all_that_is_left_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    times: list[Message] = []
-    parsed = refine.parsed
+    times: list[int] = []
+    evaluate = POOL.evaluate
 
-    def counted(message: Message) -> object:
-        times.append(message)
-        return parsed(message)
+    def counted(data: bytes, queries: Any, budget: Any) -> Any:
+        times.append(len(queries))
+        return evaluate(data, queries, budget)
 
-    monkeypatch.setattr(refine, "parsed", counted)
+    monkeypatch.setattr(POOL, "evaluate", counted)
     with RelationalMatcher(threads=1) as matcher:
         matcher.add_many((str(i), f"count(//b) > {i}") for i in range(20))
         assert list(matcher.match("<a><b/><b/></a>")) == ["0", "1"]
-    assert len(times) == 1
+    assert times == [20]
 
 
 def test_no_more_is_kept_than_was_allowed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from sapwood import Broker, LateMessage, Limits, MessageError
+from sapwood import Broker, Deliveries, LateMessage, Limits, MessageError
 from sapwood.cli.console import NamespacesOption, counting, errors, namespaces_of
 from sapwood.cli.delivering import deliver, refuse
 from sapwood.cli.matching import load
@@ -64,7 +64,9 @@ def join(
                     deliveries = broker.publish(message.body, message.name, stream=stream)
                 except MessageError as error:
                     refused += 1
-                    deliveries = error.deliveries if isinstance(error, LateMessage) else []
+                    deliveries = Deliveries()
+                    if isinstance(error, LateMessage):
+                        deliveries = Deliveries(error.deliveries, error.failures)
                     refuse(message.name, error, raw)
                 for delivery in deliveries:
                     deliver(delivery, delivery.subscription in broker.filters, raw)

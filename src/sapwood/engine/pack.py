@@ -19,7 +19,7 @@ from sapwood.errors import SapwoodError
 T = TypeVar("T")
 
 _MAGIC = b"SAPWOOD-INDEX "
-_FORMAT = b"2"
+_FORMAT = b"3"
 
 
 class PackError(SapwoodError):

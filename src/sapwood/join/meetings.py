@@ -44,9 +44,9 @@ class Table:
         self._arrived: tuple[Record, Loaded] | None = None
         self._pieces: dict[tuple[object, ...], list[bytes]] = {}
 
-    def arrived(self, record: Record, evaluator: Evaluator, message: Message) -> None:
+    def arrived(self, record: Record, evaluator: Evaluator) -> None:
         """The message itself, which has just been read."""
-        self._arrived = record, self._library.loaded(evaluator, message)
+        self._arrived = record, self._library.loaded(evaluator)
 
     def load(self, record: Record) -> Loaded:
         """The nodes of a message."""

@@ -190,7 +190,7 @@ class Joins:
             return meetings
         record = Record(id, stream, time, sequence, message.data, message.encoding)
         assert found.evaluator is not None
-        meetings.table.arrived(record, found.evaluator, message)
+        meetings.table.arrived(record, found.evaluator)
         for watched in seen.watched:
             for number in self._filing.watched[watched]:
                 meetings.single(number, record)

@@ -150,7 +150,7 @@ class Meet:
         broker = live_broker(self.edition).broker
         columns = _Columns([*self.types, pa.string(), pa.string(), pa.list_(pa.string()), ONWARD])
         for row, values, meetings in _meetings(_rows(batches), broker.network_of_joins):
-            for delivery in broker.deliveries(meetings, None):
+            for delivery in broker.deliveries(meetings, None, []):
                 columns.add((*values, *_delivered(delivery), None), len(delivery.body))
                 if columns.enough:
                     yield columns.take()
