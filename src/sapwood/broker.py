@@ -279,11 +279,7 @@ class Broker:
 
     def _delivered(self, answer: Answer, source: Message, name: Hashable) -> Deliveries:
         """The deliveries of one message, in the order subscribed."""
-        failures = [replace(failure, message=name) for failure in answer.matches.undecided]
-        failures += [
-            Failure(self._by_number[number], problem.kind, problem.reason, name)
-            for number, problem in answer.problems
-        ]
+        failures = self.failures(answer, name)
         ids, new = self._by_number, tuple.__new__  # which takes half of what the class itself does
         made = [
             new(Delivery, (ids[number], name, body, None))
@@ -404,6 +400,16 @@ class Broker:
         elif time is not None:
             self._joins.note(time)
         return self._reshaped(message, found, joined), late
+
+    def failures(self, answer: Answer, name: Hashable = None) -> list[Failure]:
+        """The filters and transformations that have no answer on a message, and why."""
+        return [
+            *(replace(failure, message=name) for failure in answer.matches.undecided),
+            *(
+                Failure(self._by_number[number], problem.kind, problem.reason, name)
+                for number, problem in answer.problems
+            ),
+        ]
 
     def _reshaped(self, message: Message, found: Found, joined: Meetings | None) -> Answer:
         """What filters and transformations say of a message, beside what it meets."""

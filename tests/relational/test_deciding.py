@@ -27,7 +27,7 @@ def test_a_message_is_parsed_once_for_all_that_is_left_open(monkeypatch: pytest.
     with RelationalMatcher(threads=1) as matcher:
         matcher.add_many((str(i), f"count(//b) > {i}") for i in range(20))
         assert list(matcher.match("<a><b/><b/></a>")) == ["0", "1"]
-    assert times == [20]
+    assert times == [19]  # the first is sure by its rules
 
 
 def test_no_more_is_kept_than_was_allowed(monkeypatch: pytest.MonkeyPatch) -> None:

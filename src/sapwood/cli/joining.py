@@ -14,7 +14,7 @@ import typer
 
 from sapwood import Broker, Deliveries, LateMessage, Limits, MessageError
 from sapwood.cli.console import NamespacesOption, counting, errors, namespaces_of
-from sapwood.cli.delivering import deliver, refuse
+from sapwood.cli.delivering import deliver, fail_line, refuse
 from sapwood.cli.matching import load
 from sapwood.files import NamedMessage, read_messages
 from sapwood.lang.durations import read_duration
@@ -70,10 +70,11 @@ def join(
                     refuse(message.name, error, raw)
                 for delivery in deliveries:
                     deliver(delivery, delivery.subscription in broker.filters, raw)
+                refused += fail_line(message.name, deliveries.failures, raw)
                 progress.advance(task)
     sys.stdout.flush()
     if refused:
-        errors.print(f"[yellow]{refused:,} queries or messages were refused[/]")
+        errors.print(f"[yellow]{refused:,} queries or messages were refused, or failed[/]")
         raise typer.Exit(1)
 
 

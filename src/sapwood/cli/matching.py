@@ -4,17 +4,28 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Annotated, Any
 
 import typer
 
-from sapwood import Broker, Explanation, JoinExplanation, Limits, Matcher, MessageError, PlanExplanation, Why
+from sapwood import (
+    Broker,
+    Explanation,
+    Failure,
+    JoinExplanation,
+    Limits,
+    Matcher,
+    MessageError,
+    PlanExplanation,
+    Why,
+)
 from sapwood.cli import forms
 from sapwood.cli.console import NamespacesOption, counting, errors, fail, namespaces_of, report, write_line
-from sapwood.cli.relational_matching import BATCH, Answers, Setting, relational_answers
+from sapwood.cli.delivering import tell_failures, undecided
+from sapwood.cli.relational_matching import BATCH, Answered, Answers, Setting, relational_answers
 from sapwood.cli.stored import load_store, opened_store, tell_left_out
 from sapwood.cli.tables import (
     Engine,
@@ -64,7 +75,8 @@ def match(
 ) -> None:
     """Match messages against all queries; one JSON line a message.
 
-    Bad queries and messages are reported and left out, the others go on; the exit status is then 1.
+    Bad queries and messages are reported and left out, and so are queries that cannot be decided on a
+    message; the others go on; the exit status is then 1.
 
     --tables, --plan, --memory and --batch go with --engine relational.
     """
@@ -85,15 +97,16 @@ def match(
         answering = _automaton_answers(queries, store, Matcher(declared, limits), select, count)
     with answering as (refused, answers), counting() as progress:
         task = progress.add_task("matching", total=None)
-        for name, answer in answers(read_messages(messages)):
+        for name, answer, failures in answers(read_messages(messages)):
             if isinstance(answer, MessageError):
                 refused += 1
                 answer = {"error": {"reason": answer.reason, "line": answer.line, "column": answer.column}}
-            write_line({"message": name, **answer})
+            write_line({"message": name, **answer, **undecided(failures)})
+            refused += tell_failures(name, failures)
             progress.advance(task)
     sys.stdout.flush()
     if refused:
-        errors.print(f"[yellow]{refused:,} queries or messages were refused[/]")
+        errors.print(f"[yellow]{refused:,} queries or messages were refused, or undecided[/]")
         raise typer.Exit(1)
 
 
@@ -118,12 +131,13 @@ def _automaton_answers(
         assert queries is not None
         refused = load(matcher.add_many, queries)
 
-    def answers(messages: Iterable[NamedMessage]) -> Iterator[tuple[str, dict[str, Any] | MessageError]]:
+    def answers(messages: Iterable[NamedMessage]) -> Iterator[Answered]:
         for message in messages:
             try:
-                yield message.name, _answer(matcher, message.body, select, count)
+                answer, failures = _answer(matcher, message.body, select, count)
+                yield message.name, answer, failures
             except MessageError as error:
-                yield message.name, error
+                yield message.name, error, ()
 
     with matcher:
         yield refused, answers
@@ -152,12 +166,15 @@ def load(subscribe_many: SubscribeMany, path: str) -> int:
     return refused
 
 
-def _answer(matcher: Matcher, body: bytes, select: bool, count: bool) -> dict[str, Any]:
+def _answer(
+    matcher: Matcher, body: bytes, select: bool, count: bool
+) -> tuple[dict[str, Any], Sequence[Failure]]:
     if select:
         nodes = matcher.select(body)
-        return {"matches": [{"id": id, "nodes": [asdict(n) for n in found]} for id, found in nodes.items()]}
+        told = [{"id": id, "nodes": [asdict(n) for n in found]} for id, found in nodes.items()]
+        return {"matches": told}, nodes.undecided
     matches = matcher.match(body)
-    return {"count": len(matches)} if count else {"matches": list(matches)}
+    return ({"count": len(matches)} if count else {"matches": list(matches)}), matches.undecided
 
 
 def explain(
@@ -194,7 +211,9 @@ def explain(
             if _THIS in broker.filters:
                 parts.append(broker.filters.why(_THIS, found.body))
             else:
-                made += [d.body for d in broker.publish(found.body) if d.subscription == _THIS]
+                deliveries = broker.publish(found.body, found.name)
+                made += [d.body for d in deliveries if d.subscription == _THIS]
+                tell_failures(found.name, [replace(f, subscription=query) for f in deliveries.failures])
     for part in parts:
         print(json.dumps(asdict(part), ensure_ascii=False) if as_json else f"{part}\n")
     for body in made:

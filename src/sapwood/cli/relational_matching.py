@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 import re
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from sapwood import Limits, MessageError, QueryError
+from sapwood import Failure, Limits, MessageError, QueryError
 from sapwood.cli.console import counting, fail, report
 from sapwood.cli.interrupting import Interruption, gently_interrupted
 from sapwood.cli.stored import opened_store, tell_left_out
@@ -23,7 +23,9 @@ from sapwood.files import STDIN, FileError, NamedMessage, NamedQuery, read_queri
 if TYPE_CHECKING:
     from sapwood.relational import RelationalMatcher
 
-Answers = Callable[[Iterable[NamedMessage]], Iterator[tuple[str, dict[str, Any] | MessageError]]]
+Answered = tuple[str, dict[str, Any] | MessageError, Sequence[Failure]]
+"""a message's name, its answer, and the subscriptions that have none"""
+Answers = Callable[[Iterable[NamedMessage]], Iterator[Answered]]
 BATCH = 1_000
 _CHUNK = 50_000
 """queries in one transaction"""
@@ -66,15 +68,15 @@ def relational_answers(
             refused = _load(matcher, file, queries, namespaces, interruption)
             read = id_of
 
-        def answers(
-            messages: Iterable[NamedMessage],
-        ) -> Iterator[tuple[str, dict[str, Any] | MessageError]]:
+        def answers(messages: Iterable[NamedMessage]) -> Iterator[Answered]:
             for name, found in _matched(matcher, messages, setting.batch or BATCH, interruption):
                 interruption.check()
                 if isinstance(found, MessageError):
-                    yield name, found
+                    yield name, found, ()
                 else:
-                    yield name, {"count": len(found)} if count else {"matches": [*map(read, found)]}
+                    answer = {"count": len(found)} if count else {"matches": [*map(read, found)]}
+                    failures = [replace(f, subscription=read(str(f.subscription))) for f in found.undecided]
+                    yield name, answer, failures
 
         yield refused, answers
 

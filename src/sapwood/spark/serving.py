@@ -20,6 +20,8 @@ from sapwood.spark.sinks import Sink
 
 LATENESS = "_late"
 """A column that says why a message is too late for joins, null if it is not."""
+FAILURE = "_failure"
+"""A column that says why a join makes nothing, null if it makes something."""
 _BINS = 24
 """Messages are counted by how many subscriptions they match: none, 1, 2–3, 4–7, and so on."""
 _FEW = 10_000
@@ -49,6 +51,10 @@ class Outcome:
     """rows that joins had kept of earlier batches, where there are joins and that is known"""
     left_out: dict[str, str] = field(default_factory=dict)
     """subscriptions that cannot be served, and why"""
+    failures: int = 0
+    """messages on which a subscription has no answer, each such subscription counted"""
+    failed: dict[str, int] = field(default_factory=dict)
+    """the same by subscription and reason"""
 
     def as_record(self) -> dict[str, Any]:
         return asdict(self)
@@ -63,7 +69,8 @@ class Joined:
     """What joins add to a batch."""
 
     deliveries: DataFrame
-    """the columns of messages, `subscription`, `body` and `messages`"""
+    """the columns of messages, `subscription`, `body`, `messages`, and a FAILURE, null but for joins that
+    should have made something"""
     late: DataFrame
     """messages that are too late for them, with `body` and why"""
 
@@ -102,7 +109,7 @@ class Server:
                 joined, deliveries=joined.deliveries.withColumn("version", F.lit(edition.version))
             )
         with self.matching(messages, edition) as matched:
-            counted, reasons, slow = self._written(matched, edition.version, batch, joined)
+            counted, reasons, slow, failed = self._written(matched, edition.version, batch, joined)
         return Outcome(
             batch=batch,
             version=edition.version,
@@ -115,12 +122,14 @@ class Server:
             matches=[counted[f"bin{i}"] for i in range(_BINS)],
             reasons=reasons,
             slow=slow,
+            failures=counted["failures"],
+            failed=failed,
         )
 
     def _written(
         self, matched: DataFrame, version: int, batch: int, joined: Joined | None
-    ) -> tuple[dict[str, int], dict[str, int], dict[str, float]]:
-        """Writes deliveries and rejects: the counts, why messages are refused, and what was slow."""
+    ) -> tuple[dict[str, int], dict[str, int], dict[str, float], dict[str, int]]:
+        """Writes deliveries and rejects: the counts, why messages are refused, what was slow, what failed."""
         # Both sinks read it, and it can be large: a third of 500,000 subscriptions may match one message.
         matched = matched.withColumn("version", F.lit(version)).persist(StorageLevel.DISK_ONLY)
         try:
@@ -129,27 +138,37 @@ class Server:
             if joined is not None and counted["late"]:  # they were delivered to all others
                 refused = refused.unionByName(_late(joined.late, version))
             reasons = _reasons(refused, counted["rejects"]) if counted["rejects"] else {}
-            if counted["rejects"]:
+            failed: dict[str, int] = {}
+            if counted["failures"]:
+                failures = _failures(matched, joined)
+                failed = _reasons(failures, counted["failures"], F.concat_ws(": ", "subscription", "reason"))
+                refused = refused.unionByName(failures)
+            if counted["rejects"] or counted["failures"]:
                 self.rejects.write(refused, batch)
             slow = _slow(matched) if counted["costs"] else {}
         finally:
             matched.unpersist()
-        return counted, reasons, slow
+        return counted, reasons, slow, failed
 
     def _deliver(self, matched: DataFrame, batch: int, joined: Joined | None = None) -> dict[str, int]:
         """Writes the deliveries, and counts everything on the way."""
         counts = _counts() if joined is None else [*_counts(), F.count(LATENESS).alias("late")]
         counting = _Counting(matched, counts, self.deliveries.passes_over)
-        accepted = counting.rows.filter("error is null").drop("error", "costs")
+        accepted = counting.rows.filter("error is null").drop("error", "undecided", "costs")
         if joined is None:
             self.deliveries.write(pairs(accepted) if self.shape == "pairs" else _delivered(accepted), batch)
             return counting.result()
         one = pairs(accepted.drop(LATENESS)).withColumn("messages", F.lit(None).cast("array<string>"))
-        number = [F.count(F.lit(1)).alias("deliveries")]
+        number = [
+            F.count_if(F.col(FAILURE).isNull()).alias("deliveries"),
+            F.count(FAILURE).alias("failures"),
+        ]
         several = _Counting(joined.deliveries, number, self.deliveries.passes_over)
-        self.deliveries.write(one.unionByName(several.rows), batch)
+        made = several.rows.filter(F.col(FAILURE).isNull()).drop(FAILURE)
+        self.deliveries.write(one.unionByName(made), batch)
         counted = counting.result()
-        counted["deliveries"] += several.result()["deliveries"]
+        for name, count in several.result().items():
+            counted[name] += count
         counted["rejects"] += counted["late"]
         return counted
 
@@ -177,6 +196,7 @@ def _counts() -> list[Column]:
         F.count(F.lit(1)).alias("messages"),
         F.sum(size).alias("deliveries"),
         F.count("error").alias("rejects"),
+        F.sum(F.coalesce(F.size("undecided"), F.lit(0))).alias("failures"),
         F.sum(F.coalesce(F.size("costs"), F.lit(0))).alias("costs"),
         *bins,
     ]
@@ -191,7 +211,21 @@ def _delivered(messages: DataFrame) -> DataFrame:
 
 def _refused(matched: DataFrame) -> DataFrame:
     kept = [column(name) for name in matched.columns if name not in ANSWERS and name != LATENESS]
-    return matched.filter("error is not null").select(*kept, "error.*")
+    whole = F.lit(None).cast("string").alias("subscription")
+    return matched.filter("error is not null").select(*kept, "error.*", whole)
+
+
+def _failures(matched: DataFrame, joined: Joined | None) -> DataFrame:
+    """Subscriptions that have no answer on a message, as rejects; without the body, which is not refused."""
+    kept = [column(name) for name in matched.columns if name not in ANSWERS and name != LATENESS]
+    failures = matched.select(*kept, F.explode("undecided").alias("failure")).select(
+        *kept, F.concat_ws(": ", "failure.kind", "failure.reason").alias("reason"), "failure.subscription"
+    )
+    if joined is not None:
+        failed = joined.deliveries.filter(F.col(FAILURE).isNotNull()).drop("body", "messages")
+        failures = failures.unionByName(failed.withColumnRenamed(FAILURE, "reason"))
+    nothing = {"line": "int", "column": "int", "body": "binary"}
+    return failures.withColumns({name: F.lit(None).cast(kind) for name, kind in nothing.items()})
 
 
 def _late(messages: DataFrame, version: int) -> DataFrame:
@@ -204,14 +238,16 @@ def _late(messages: DataFrame, version: int) -> DataFrame:
             "line": nowhere,
             "column": nowhere,
             "body": F.col("body").cast("binary"),
+            "subscription": F.lit(None).cast("string"),
         }
     ).drop(LATENESS)
 
 
-def _reasons(refused: DataFrame, count: int) -> dict[str, int]:
+def _reasons(refused: DataFrame, count: int, reason: Column | None = None) -> dict[str, int]:
+    told = refused.select((F.col("reason") if reason is None else reason).alias("reason"))
     if count <= _FEW:  # not worth a shuffle
-        return dict(Counter(row["reason"] for row in refused.select("reason").collect()).most_common(_MOST))
-    rows = refused.groupBy("reason").count().orderBy(F.desc("count")).limit(_MOST).collect()
+        return dict(Counter(row["reason"] for row in told.collect()).most_common(_MOST))
+    rows = told.groupBy("reason").count().orderBy(F.desc("count")).limit(_MOST).collect()
     return {row["reason"]: row["count"] for row in rows}
 
 
