@@ -50,7 +50,7 @@ def in_pairs(rows: DataFrame) -> Counter[Triple]:
 
 
 def in_messages(rows: DataFrame) -> tuple[Counter[Triple], dict[str, str]]:
-    assert rows.columns == ["message_id", "subscriptions", "bodies", "error"]
+    assert rows.columns == ["message_id", "subscriptions", "bodies", "error", "undecided"]
     delivered: Counter[Triple] = Counter()
     refused: dict[str, str] = {}
     for row in rows.collect():
