@@ -310,6 +310,13 @@ class Broker:
                 continue
             for number in self._numbers_joining[meeting.entry.number]:
                 yield Delivery(self._by_number[number], name, body, meeting)
+        failures += self.unfollowed(meetings, name)
+
+    def unfollowed(self, meetings: Meetings, name: Hashable) -> Iterator[Failure]:
+        """The joins whose chains do not go on from a message although they should."""
+        while meetings.problems:  # each is told once
+            entry, reason = meetings.problems.popitem()
+            yield from self._failures(entry, Problem(FailureKind.FAILED, reason), name)
 
     def _failures(self, entry: int, problem: Problem, name: Hashable) -> Iterator[Failure]:
         """A problem of a join, counted, as its subscriptions'."""

@@ -40,6 +40,18 @@ def test_a_value_that_is_everywhere_and_fits() -> None:
     assert len(delivery.body) > 1_000
 
 
+def test_a_chain_that_cannot_be_followed_is_told() -> None:
+    broker = Broker()
+    blocks = "S/order[line/sku->s][line/currency->c] JOIN{c = d, INF} S/order[line/sku->t][line/currency->d]"
+    broker.subscribe("chain", f"{blocks} JOIN{{s = u AND t = v, INF}} T/end[a->u][b->v]")
+    broker.subscribe("fine", "S/order[line/sku->s] JOIN{s = t, INF} S/order[line/sku->t]")
+    broker.publish(order(1_200, "a"), 1, stream="S", time=1)
+    deliveries = broker.publish(order(1_200, "a"), 2, stream="S", time=1)
+    assert {delivery.subscription for delivery in deliveries} == {"fine"}
+    reason = "its chain is not followed: more than 100,000 groups"
+    assert deliveries.failures == [Failure("chain", FailureKind.FAILED, reason, 2)]
+
+
 def test_a_query_that_makes_too_much_makes_nothing() -> None:
     broker = Broker()
     blocks = "S/order[line/sku->s][line/currency->c] JOIN{c = d, INF} S/order[line/sku->t][line/currency->d]"

@@ -144,6 +144,8 @@ class Meetings:
         self._chained: dict[tuple[int, Records], None] = {}
         self.begun: dict[tuple[Prefix, Records], None] = {}
         """chains that go on from here, if those who asked see to that themselves"""
+        self.problems: dict[int, str] = {}
+        """entries of chains that do not go on although they should, and why"""
 
     def __len__(self) -> int:
         """How many, each distinct query counted once."""

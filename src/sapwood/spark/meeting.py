@@ -159,13 +159,13 @@ class Meet:
                 columns.add((*values, *_delivered(delivery), None, None), len(delivery.body))
                 if columns.enough:
                     yield columns.take()
-            for failure in failures:
-                reason = f"{failure.kind}: {failure.reason}"
-                columns.add((*values, str(failure.subscription), None, None, reason, None), len(reason))
             for going in _going_on(row, values, meetings, broker) if self.edition.going_on else ():
                 columns.add((*values, None, None, None, None, going._asdict()), len(going.record))
                 if columns.enough:
                     yield columns.take()
+            for failure in (*failures, *broker.unfollowed(meetings, None)):
+                reason = f"{failure.kind}: {failure.reason}"
+                columns.add((*values, str(failure.subscription), None, None, reason, None), len(reason))
         if len(columns):
             yield columns.take()
 
