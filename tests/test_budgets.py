@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -243,6 +244,22 @@ def test_processes_go_with_the_last_matcher(code: str) -> None:
     pid, idle = in_a_process_of_its_own(f"{WATCHED}    {code}")
     assert idle == "0"
     assert not running(int(pid))
+
+
+def test_a_matcher_may_be_collected_while_its_thread_takes_a_process() -> None:
+    left: list[bool] = []
+
+    def collected() -> None:
+        matcher = population("count(//b) * 1 = 1")
+        matcher.match("<a><b/></a>")
+        with POOL._lock:
+            matcher.close()
+        left.append(True)
+
+    thread = Thread(target=collected, daemon=True)
+    thread.start()
+    thread.join(30)
+    assert left == [True]
 
 
 def test_a_closed_matcher_may_be_used_again() -> None:

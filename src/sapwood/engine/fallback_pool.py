@@ -16,7 +16,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from mmap import mmap
-from threading import Lock
+from threading import RLock
 from typing import NamedTuple
 from weakref import finalize
 
@@ -171,7 +171,7 @@ class Pool:
     """All such processes."""
 
     def __init__(self) -> None:
-        self._lock = Lock()
+        self._lock = RLock()  # since a user may be collected, and leave, while this thread holds it
         self._idle: list[Process] = []
         self._users = 0
 
@@ -217,9 +217,8 @@ class Pool:
 
     def _take(self) -> Process:
         with self._lock:
-            if self._idle:
-                return self._idle.pop()
-        return Process()
+            idle, self._idle = self._idle[-1:], self._idle[:-1]
+        return idle[0] if idle else Process()
 
     def _give_back(self, process: Process) -> None:
         with self._lock:
@@ -230,7 +229,7 @@ class Pool:
 
     def after_fork(self) -> None:
         """Leaves the processes to the parent."""
-        self._lock = Lock()
+        self._lock = RLock()
         idle, self._idle = self._idle, []
         for process in idle:
             process.abandon()
