@@ -10,6 +10,8 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
+from sapwood.engine.fallback_pool import POOL
+
 settings.register_profile("fixed", derandomize=True, database=None, print_blob=True)
 settings.load_profile("fixed")
 
@@ -22,6 +24,19 @@ _QUICK_JAVA = [
     "-Dspark.sql.codegen.wholeStage=false",
     "-Dspark.sql.codegen.factoryMode=NO_CODEGEN",
 ]
+
+
+class _User:
+    """Somebody who needs the processes that evaluate with lxml until the tests end."""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def standing_pool() -> Iterator[None]:
+    """Keeps a process that evaluates with lxml from one test's matcher to the next one's."""
+    leave = POOL.enter(user := _User())
+    yield
+    leave()
+    del user
 
 
 @pytest.fixture(scope="session", autouse=True)

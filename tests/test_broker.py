@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,8 @@ from sapwood import (
     Broker,
     Delivery,
     Explanation,
+    Failure,
+    FailureKind,
     Limits,
     Matcher,
     MessageError,
@@ -18,7 +21,7 @@ from sapwood import (
     QueryError,
     Tuning,
 )
-from sapwood.engine import refine
+from sapwood.engine.fallback_pool import POOL
 from sapwood.engine.pack import PackError
 from tests.transform_strategies import NAMESPACES, random_document, random_family
 
@@ -313,42 +316,49 @@ def test_a_query_that_fails_is_nobody_elses_loss(
         raise TypeError("no such thing")
 
     monkeypatch.setattr("sapwood.transform.walk.groups", fails)
-    monkeypatch.setattr("sapwood.transform.refined.RefinedTransformation.groups", fails)
-    assert [d.subscription for d in broker.publish("<a><b/></a>")] == ["fine"]
-    assert caplog.text.count("a query failed, and makes nothing") == 2
+    monkeypatch.setattr("sapwood.transform.run.groups_of", fails)
+    deliveries = broker.publish("<a><b/></a>", "m")
+    assert [d.subscription for d in deliveries] == ["fine"]
+    assert deliveries.failures == [
+        Failure(id, FailureKind.FAILED, "TypeError: no such thing", "m") for id in ("loops", "lxml")
+    ]
+    assert caplog.text.count("Traceback") == 2
+    assert broker.failure_counts() == {"loops": {FailureKind.FAILED: 1}, "lxml": {FailureKind.FAILED: 1}}
 
 
-def test_results_are_bounded(caplog: pytest.LogCaptureFixture) -> None:
+def test_results_are_bounded() -> None:
     broker = Broker(limits=Limits(result=2_000))
     broker.subscribe("large", "for $x in //* return $x")
     broker.subscribe("product", "for $x in //*, $y in //* return <r>{$x}</r>")
     broker.subscribe("small", "for $x in /a return count($x//a)")
     deep = "<a>" * 50 + "</a>" * 50
-    assert [(d.subscription, d.body) for d in broker.publish(deep)] == [("small", b"49")]
-    assert caplog.text.count("makes more than 2000 bytes") == 2
+    deliveries = broker.publish(deep)
+    assert [(d.subscription, d.body) for d in deliveries] == [("small", b"49")]
+    told = [(failure.subscription, failure.reason) for failure in deliveries.failures]
+    assert told == [(id, "it makes more than 2,000 bytes") for id in ("large", "product")]
 
 
-def test_products_beyond_measure_are_given_up(caplog: pytest.LogCaptureFixture) -> None:
+def test_products_beyond_measure_are_given_up() -> None:
     broker = Broker()
     broker.subscribe("q", "for $x in //b, $y in //b, $z in //b return <r/>")
-    assert broker.publish("<a>" + "<b/>" * 60 + "</a>") == []
-    assert "more than 100,000 groups" in caplog.text
+    deliveries = broker.publish("<a>" + "<b/>" * 60 + "</a>")
+    assert deliveries == []
+    assert deliveries.failures == [Failure("q", FailureKind.FAILED, "more than 100,000 groups", 1)]
 
 
 def test_all_that_lxml_evaluates_is_evaluated_on_one_tree(monkeypatch: pytest.MonkeyPatch) -> None:
     broker = Broker()
     broker.subscribe_many((n, f"for $x in //a where count($x/*) > {n} return <r/>") for n in range(5))
-    trees = 0
-    parsed = refine.parsed
+    asked: list[int] = []
+    evaluate = POOL.evaluate
 
-    def counted(message: object) -> object:
-        nonlocal trees
-        trees += 1
-        return parsed(message)  # type: ignore[arg-type]
+    def counted(data: bytes, queries: Any, budget: Any) -> Any:
+        asked.append(len(queries))
+        return evaluate(data, queries, budget)
 
-    monkeypatch.setattr(refine, "parsed", counted)
+    monkeypatch.setattr(POOL, "evaluate", counted)
     assert len(broker.publish("<a><b/><b/><b/></a>")) == 3
-    assert trees == 1
+    assert asked == [4]  # the first is sure by its pattern
 
 
 @pytest.mark.parametrize("query", ["for $x in //a return <r>{$x/b}</r>", "for $x in /a return <r>{$x}</r>"])

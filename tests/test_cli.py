@@ -135,6 +135,42 @@ def test_what_is_wrong_is_reported_and_the_rest_goes_on(tmp_path: Path) -> None:
     assert records(run)[1]["error"] == {"reason": "mismatched tag", "line": 1, "column": 9}
 
 
+def test_queries_that_cannot_be_decided_are_reported_and_the_rest_goes_on(tmp_path: Path) -> None:
+    slow = "//a[count(//*[count(//*[count(//*[count(.//*) >= 0]) > 0]) > 0]) > 0]"
+    (tmp_path / "queries").write_text(f"{slow}\n//b\n")
+    (tmp_path / "m.xml").write_text("<a>" + "<b/>" * 1_000 + "</a>")
+    name = str(tmp_path / "m.xml")
+    told = [{"id": 1, "kind": "over budget", "reason": "it takes more than 1 s"}]
+    for more, answer in (
+        ([], {"matches": [2]}),
+        (["--count"], {"count": 1}),
+        (["--engine", "relational"], {"matches": [2]}),
+    ):
+        run = sapwood("match", str(tmp_path / "queries"), name, *more)
+        assert records(run) == [{"message": name, **answer, "undecided": told}]
+        assert run.returncode == 1
+        assert b"1: over budget: it takes more than 1 s" in run.stderr
+
+
+def test_transformations_that_fail_are_reported_and_the_rest_goes_on(tmp_path: Path) -> None:
+    product = "for $x in //b, $y in //b, $z in //b return <r/>"
+    (tmp_path / "queries").write_text(f"{product}\nfor $x in /a return <r/>\n")
+    (tmp_path / "m.xml").write_text("<a>" + "<b/>" * 60 + "</a>")
+    name = str(tmp_path / "m.xml")
+    failed = {"id": 1, "kind": "failed", "reason": "more than 100,000 groups"}
+    for command in ("transform", "join"):
+        run = sapwood(command, str(tmp_path / "queries"), name)
+        assert records(run) == [
+            {"message": name, "subscription": 2, "body": "<r/>"},
+            {"message": name, "undecided": [failed]},
+        ]
+        assert run.returncode == 1
+        assert b"1: failed: more than 100,000 groups" in run.stderr
+        raw = sapwood(command, "--raw", str(tmp_path / "queries"), name)
+        assert (raw.stdout, raw.returncode) == (b"<r/>\n", 1)
+        assert b"1: failed: more than 100,000 groups" in raw.stderr
+
+
 def test_mistakes_on_the_command_line_are_one_line_without_a_traceback(queries: str, messages: str) -> None:
     for arguments, says in [
         (("match", "nothing-here.txt", messages), "nothing-here.txt"),

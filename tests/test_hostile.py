@@ -10,12 +10,12 @@ import tracemalloc
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from sapwood import Limits, Matcher, MessageError
-from sapwood.engine import refine
-from sapwood.engine.reader import Message
+from sapwood.engine import fallback_pool
 from tests.shared_data import DATA
 
 QUERIES = ["//a", "//*[@x = 'v' or . = 'v']", "//a[b][c]/d", "//*[not(*)]", "count(//a/..) * 1 > 3"]
@@ -256,23 +256,25 @@ def test_bombs_leave_nothing_behind() -> None:
 
 
 def test_names_of_strangers_do_not_stay_with_lxml(monkeypatch: pytest.MonkeyPatch) -> None:
-    """lxml keeps every name it ever saw in a dictionary of its thread: the thread has to go now and then."""
-    threads: list[threading.Thread] = []
-    parsed = refine.parsed
+    """lxml keeps every name it ever saw: the process in which it works has to go now and then."""
+    processes: list[int] = []
+    run = fallback_pool.Process.run
 
-    def watched(message: Message) -> object:
-        threads.append(threading.current_thread())
-        return parsed(message)
+    def watched(process: fallback_pool.Process, *args: Any) -> Any:
+        processes.append(process.pid)
+        return run(process, *args)
 
-    monkeypatch.setattr(refine, "parsed", watched)
-    monkeypatch.setattr(refine, "_MESSAGES_PER_THREAD", 5)
+    monkeypatch.setattr(fallback_pool.Process, "run", watched)
+    monkeypatch.setattr(fallback_pool, "MESSAGES_PER_PROCESS", 5)
     with population(["//b/.."]) as matcher:
         for i in range(23):
             assert 0 in matcher.match(f"<n{i}><b/></n{i}>")
-    assert len(threads) == 23
-    assert len(set(threads)) >= 4
-    assert threading.main_thread() not in threads
-    assert not any(thread.is_alive() for thread in threads)
+    assert len(processes) == 23
+    assert len(set(processes)) >= 4
+    assert os.getpid() not in processes
+    for process in processes[:20]:
+        with pytest.raises(ProcessLookupError):
+            os.kill(process, 0)
 
 
 def test_limits_may_be_made_tight() -> None:

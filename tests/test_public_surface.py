@@ -118,6 +118,8 @@ def test_signatures_that_others_build_on() -> None:
         "name_length",
         "entity_expansion",
         "result",
+        "query_seconds",
+        "query_memory",
     ]
     assert parameters(Broker)[:2] == ["namespaces", "limits"]
     assert parameters(Broker.subscribe) == ["self", "id", "query"]

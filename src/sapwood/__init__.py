@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from sapwood.broker import Broker
-    from sapwood.deliveries import Delivery
-    from sapwood.engine import Explanation, Limits, Matcher, Matches, Node, Tuning, Why
+    from sapwood.deliveries import Deliveries, Delivery
+    from sapwood.engine import Explanation, Failure, FailureKind, Limits, Matcher, Matches, Node, Tuning, Why
     from sapwood.errors import LateMessage, MessageError, QueryError, SapwoodError
     from sapwood.join.explain import JoinExplanation
     from sapwood.join.meetings import Meeting
@@ -17,8 +17,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Broker",
+    "Deliveries",
     "Delivery",
     "Explanation",
+    "Failure",
+    "FailureKind",
     "JoinExplanation",
     "LateMessage",
     "Limits",
@@ -39,6 +42,7 @@ __all__ = [
 # Each name is imported when it is first asked for, so that whoever only matches does not load joins.
 _HOMES = {
     "Broker": "sapwood.broker",
+    "Deliveries": "sapwood.deliveries",
     "Delivery": "sapwood.deliveries",
     "JoinExplanation": "sapwood.join.explain",
     "Meeting": "sapwood.join.meetings",
@@ -47,7 +51,8 @@ _HOMES = {
     "TemplateState": "sapwood.join.state",
     **dict.fromkeys(("LateMessage", "MessageError", "QueryError", "SapwoodError"), "sapwood.errors"),
     **dict.fromkeys(
-        ("Explanation", "Limits", "Matcher", "Matches", "Node", "Tuning", "Why"), "sapwood.engine"
+        ("Explanation", "Failure", "FailureKind", "Limits", "Matcher", "Matches", "Node", "Tuning", "Why"),
+        "sapwood.engine",
     ),
 }
 

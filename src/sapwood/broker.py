@@ -6,7 +6,7 @@ import logging
 from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 from operator import itemgetter
@@ -17,9 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sapwood.deliveries import Answer, Delivery, Published, id_of_copy
+from sapwood.deliveries import Answer, Deliveries, Delivery, Published, id_of_copy
 from sapwood.engine.evaluate import Evaluator
 from sapwood.engine.explain import Explanation
+from sapwood.engine.failures import Failure, FailureKind, Problem, defect
 from sapwood.engine.index import Found
 from sapwood.engine.limits import Limits, Tuning
 from sapwood.engine.loading import OnError, add_all
@@ -50,6 +51,8 @@ from sapwood.transform.unshared import PlanPerQuery
 
 _NUMBER = itemgetter(0)
 _log = logging.getLogger(__name__)
+_LOGGED = 10
+"""failures of one message that are logged; all are returned and counted"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +99,7 @@ class Broker:
         self._numbers_joining: dict[int, dict[int, None]] = {}  # and of the joins
         self._by_number: dict[int, Hashable] = {}
         self._published = 0
+        self._failed: dict[int, Counter[FailureKind]] = {}  # how often, by the subscription's number
 
     @classmethod
     def around(cls, matcher: Matcher) -> Broker:
@@ -221,6 +225,7 @@ class Broker:
         self._matcher.freeze_unread()
         making = self._making.pop(id)
         del self._by_number[making.number]
+        self._failed.pop(making.number, None)
         numbers_of = self._numbers_joining if making.joins else self._numbers_of
         numbers = numbers_of[making.entry]
         del numbers[making.number]
@@ -282,11 +287,12 @@ class Broker:
     @synchronized
     def publish(
         self, message: Source, id: Hashable = None, *, stream: str = "", time: Moment | None = None
-    ) -> list[Delivery]:
+    ) -> Deliveries:
         """Delivers a message to all it concerns, in the order subscribed, then what queries publish of it.
 
         `time` is when it happened, as a datetime or in seconds since the epoch; see `time_from`. MessageError
         says where and why a message is refused; then nobody gets it. LateMessage if it is too late for joins.
+        What fails for one query alone is among the `failures` of what is returned.
         """
         happened = seconds(time) if time is not None else None
         source = Message(message)
@@ -294,13 +300,16 @@ class Broker:
         self._published += 1
         deliveries = self._delivered(answer, source, self._published if id is None else id)
         if answer.joined is not None and len(answer.joined):
-            deliveries += self._delivered_on(answer.joined)
+            self._deliver_on(answer.joined, deliveries)
+        for failure in deliveries.failures[:_LOGGED]:
+            _log.warning("%s", failure)
         if late is not None:
             raise LateMessage(late, deliveries)
         return deliveries
 
-    def _delivered(self, answer: Answer, source: Message, name: Hashable) -> list[Delivery]:
+    def _delivered(self, answer: Answer, source: Message, name: Hashable) -> Deliveries:
         """The deliveries of one message, in the order subscribed."""
+        failures = self.failures(answer, name)
         ids, new = self._by_number, tuple.__new__  # which takes half of what the class itself does
         made = [
             new(Delivery, (ids[number], name, body, None))
@@ -312,47 +321,74 @@ class Broker:
             several = several and bool(len(answer.matches))
         if answer.joined is not None and len(answer.joined):
             several = True
-            made += self._joined(answer.joined, name)
-        return sorted(made, key=lambda delivery: self._number(delivery.subscription)) if several else made
+            made += self._joined(answer.joined, name, failures)
+        if several:
+            made.sort(key=lambda delivery: self._number(delivery.subscription))
+        return Deliveries(made, failures)
 
-    def _joined(self, meetings: Meetings, name: Hashable) -> Iterator[Delivery]:
-        """The deliveries of joins, in the order in which the messages came that meet."""
+    def _joined(self, meetings: Meetings, name: Hashable, failures: list[Failure]) -> Iterator[Delivery]:
+        """The deliveries of joins, in the order in which the messages came that meet. A query that fails for
+        several of them fails once for the message."""
+        failed: set[int] = set()
         for meeting in sorted(meetings, key=lambda meeting: [r.sequence for r in meeting.records]):
             body = self._body(meeting)
-            if body is not None:
-                for number in self._numbers_joining[meeting.entry.number]:
-                    yield Delivery(self._by_number[number], name, body, meeting)
+            if isinstance(body, Problem):
+                if meeting.entry.number in failed:
+                    continue
+                failed.add(meeting.entry.number)
+                failures += self._failures(meeting.entry.number, body, name)
+                continue
+            for number in self._numbers_joining[meeting.entry.number]:
+                yield Delivery(self._by_number[number], name, body, meeting)
+        failures += self.unfollowed(meetings, name)
 
-    def _body(self, meeting: Meeting) -> bytes | None:
-        """What a join makes; None, and that is logged, if it is too much."""
+    def unfollowed(self, meetings: Meetings, name: Hashable) -> Iterator[Failure]:
+        """The joins whose chains do not go on from a message although they should."""
+        while meetings.problems:  # each is told once
+            entry, reason = meetings.problems.popitem()
+            yield from self._failures(entry, Problem(FailureKind.FAILED, reason), name)
+
+    def _failures(self, entry: int, problem: Problem, name: Hashable) -> Iterator[Failure]:
+        """A problem of a join, counted, as its subscriptions'."""
+        for number in self._numbers_joining[entry]:
+            self._count(number, problem)
+            yield Failure(self._by_number[number], problem.kind, problem.reason, name)
+
+    def _count(self, number: int, problem: Problem) -> None:
+        self._failed.setdefault(number, Counter())[problem.kind] += 1
+
+    def _body(self, meeting: Meeting) -> bytes | Problem:
+        """What a join makes, or why it makes nothing."""
         limit = self._matcher.index.limits.result
         try:
             body = meeting.body
         except TooManyGroups as error:
-            _log.warning("a query makes nothing: %s", error)
-            return None
+            return Problem(FailureKind.FAILED, str(error))
+        except Exception as error:
+            return defect(error, meeting.entry.join.text)
         if len(body) > limit and meeting.entry.join.template is not None:
-            _log.warning("a query makes more than %s bytes, so nothing: %s", limit, meeting.entry.join.text)
-            return None
+            return Problem(FailureKind.FAILED, f"it makes more than {limit:,} bytes")
         return body
 
-    def _delivered_on(self, meetings: Meetings) -> list[Delivery]:
-        """The deliveries of what queries publish, and of what others publish of that, and so on."""
-        deliveries: list[Delivery] = []
+    def _deliver_on(self, meetings: Meetings, deliveries: Deliveries) -> None:
+        """Adds the deliveries of what queries publish, and of what others publish of that, and so on."""
         waiting = deque(self._numbered(meetings))
         while waiting:
-            stream, name, _, message, time = waiting.popleft()
+            stream, name, query, message, time = waiting.popleft()
             try:
                 answer, late = self._answer(message, name, stream, time)
             except MessageError as error:
-                _log.warning("%s is published to nobody: %s", name, error)
+                problem = Problem(FailureKind.FAILED, f"what it publishes is refused: {error}")
+                deliveries.failures += self._failures(query, problem, name)
                 continue
             if late is not None:
-                _log.warning("%s: %s", name, late)
-            deliveries += self._delivered(answer, message, name)
+                problem = Problem(FailureKind.FAILED, f"what it publishes is {late}")
+                deliveries.failures += self._failures(query, problem, name)
+            more = self._delivered(answer, message, name)
+            deliveries += more
+            deliveries.failures += more.failures
             if answer.joined is not None:
                 waiting += self._numbered(answer.joined)
-        return deliveries
 
     def _numbered(self, meetings: Meetings) -> Iterator[Published]:
         """What queries publish, each with an id of its own."""
@@ -368,7 +404,7 @@ class Broker:
         done: set[object] = set()
         for meeting in publishing:
             what = meeting.entry.meaning_key, meeting.records
-            if what in done or self._body(meeting) is None:
+            if what in done or isinstance(self._body(meeting), Problem):  # which its deliveries tell
                 continue
             done.add(what)
             stream = meeting.entry.join.publish
@@ -404,24 +440,36 @@ class Broker:
             self._joins.note(time)
         return self._reshaped(message, found, joined), late
 
+    def failures(self, answer: Answer, name: Hashable = None) -> list[Failure]:
+        """The filters and transformations that have no answer on a message, and why."""
+        return [
+            *(replace(failure, message=name) for failure in answer.matches.undecided),
+            *(
+                Failure(self._by_number[number], problem.kind, problem.reason, name)
+                for number, problem in answer.problems
+            ),
+        ]
+
     def _reshaped(self, message: Message, found: Found, joined: Meetings | None) -> Answer:
         """What filters and transformations say of a message, beside what it meets."""
         if not self._making:
-            return Answer(self._matcher.matches(found.places, found.slots), [])
+            return Answer(self._matcher.matches(found.places, found.slots, found.problems), [])
         made: list[tuple[int, bytes]] = []
+        problems: list[tuple[int, Problem]] = []
         if self._numbers_of:
             numbers_of = self._numbers_of
-            made = [
-                (number, body)
-                for entry, body in self._network.bodies(message, found)
-                for number in numbers_of[entry]
-            ]
+            bodies = self._network.bodies(message, found)
+            made = [(number, body) for entry, body in bodies for number in numbers_of[entry]]
+            for entry, problem in bodies.problems:
+                for number in numbers_of[entry]:
+                    problems.append((number, problem))
+                    self._count(number, problem)
         slots = found.slots
         if len(slots):
             slots = slots[~(self._network.claimed(slots) | self._joins.claimed(slots))]
-        if not len(slots):
-            return Answer(Matches(self._matcher, None, slots), made, joined)
-        return Answer(self._matcher.matches(None, slots), made, joined)
+        if not len(slots) and not found.problems:
+            return Answer(Matches(self._matcher, None, slots), made, joined, problems)
+        return Answer(self._matcher.matches(None, slots, found.problems), made, joined, problems)
 
     def _received(
         self, message: Message, found: Found, id: Hashable, stream: str, time: float | None
@@ -446,9 +494,12 @@ class Broker:
         source = Message(message)
         return self._reshaped(source, self._matcher.index.find(source), None)
 
-    def deliveries(self, meetings: Meetings, message: Hashable) -> Iterator[Delivery]:
-        """What meetings of messages are to all who subscribed to them; `message` is what completed them."""
-        return self._joined(meetings, message)
+    def deliveries(
+        self, meetings: Meetings, message: Hashable, failures: list[Failure]
+    ) -> Iterator[Delivery]:
+        """What meetings of messages are to all who subscribed to them; `message` is what completed them.
+        Those who get nothing, because their query fails, are added to the failures."""
+        return self._joined(meetings, message, failures)
 
     # --------------------------------------------------------------------------------------------------
 
@@ -468,6 +519,23 @@ class Broker:
             del costs[slot]
         spent = {self._first_subscriber(slot): ns / 1e9 for slot, ns in alone.items() if ns}
         return self._matcher.take_costs() | spent
+
+    @synchronized
+    def failure_counts(self) -> dict[Hashable, dict[FailureKind, int]]:
+        """On how many messages each subscription had no answer, by kind; those that always had one are not
+        there."""
+        made = {self._by_number[number]: dict(counts) for number, counts in self._failed.items()}
+        return self._matcher.failure_counts() | made
+
+    @synchronized
+    def resume(self, id: Hashable) -> None:
+        """Lets the query of a subscription be evaluated again, if it was suspended for going over its budget;
+        and so for all that are subscribed to the same query."""
+        making = self._making.get(id)
+        if making is None:
+            self._matcher.resume(id)
+        elif not making.joins:
+            self._network.resume(making.entry)
 
     def _first_subscriber(self, slot: int) -> Hashable:
         return self._by_number[min(self._numbers_of[self._network.alone[slot]])]
@@ -524,13 +592,13 @@ class Broker:
         if not isinstance(self._network, Network):
             raise ValueError("only shared plans can be packed")
         self._matcher.freeze_unread()
-        return self.__dict__ | {"_graph": None}
+        return self.__dict__ | {"_graph": None, "_failed": {}}
 
     # -- the end ---------------------------------------------------------------------------------------
 
     @synchronized
     def close(self) -> None:
-        """Ends the thread that evaluates with lxml, if there is one."""
+        """Lets the processes that evaluate queries with lxml go; the last broker to do so ends them."""
         self._matcher.close()
 
     def __enter__(self) -> Broker:

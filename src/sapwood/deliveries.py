@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable, Sequence
 from typing import NamedTuple
 
+from sapwood.engine.failures import Failure, Problem
 from sapwood.engine.matches import Matches
 from sapwood.engine.reader import Message
 from sapwood.join.meetings import Meeting, Meetings
@@ -23,6 +24,18 @@ class Delivery(NamedTuple):
     message: Hashable
     body: bytes
     meeting: Meeting | None = None
+
+
+class Deliveries(list[Delivery]):
+    """What subscriptions get of a message."""
+
+    def __init__(self, deliveries: Iterable[Delivery] = (), failures: Iterable[Failure] = ()) -> None:
+        super().__init__(deliveries)
+        self.failures = list(failures)
+        """the subscriptions that have no answer, and why; there are hardly ever any"""
+
+    def __reduce__(self) -> tuple[type[Deliveries], tuple[list[Delivery], list[Failure]]]:
+        return type(self), (list(self), self.failures)
 
 
 class Published(NamedTuple):
@@ -50,3 +63,5 @@ class Answer(NamedTuple):
     """by the subscription's number, in any order"""
     joined: Meetings | None = None
     """what it meets in joins, if there are any"""
+    problems: Sequence[tuple[int, Problem]] = ()
+    """the transformations that failed, by the subscription's number"""

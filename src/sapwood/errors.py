@@ -63,11 +63,12 @@ class MessageError(SapwoodError, ValueError):
 class LateMessage(MessageError):
     """A message that is older than the lateness allows: joins did not take it, all others did.
 
-    `deliveries` is what they got.
+    `deliveries` is what they got, with the `failures` of those that should have got something.
     """
 
     def __init__(self, reason: str, deliveries: list[Any] | None = None) -> None:
-        self.deliveries = deliveries or []
+        self.deliveries = deliveries if deliveries is not None else []
+        self.failures: list[Any] = getattr(deliveries, "failures", [])
         super().__init__(reason)
 
     def __reduce__(self) -> tuple[type[LateMessage], tuple[Any, ...]]:

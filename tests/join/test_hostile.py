@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 from time import perf_counter
 
 import pytest
 
-from sapwood import Broker, Tuning
+from sapwood import Broker, Failure, FailureKind, Tuning
 
 LINES = "S/order->o[line->l[sku->s][currency->c]] FOLLOWED BY{s = t AND c = d, INF} " + (
     "S/order->p[line->m[sku->t][currency->d]]"
@@ -41,13 +40,26 @@ def test_a_value_that_is_everywhere_and_fits() -> None:
     assert len(delivery.body) > 1_000
 
 
-def test_a_query_that_makes_too_much_makes_nothing(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_chain_that_cannot_be_followed_is_told() -> None:
+    broker = Broker()
+    blocks = "S/order[line/sku->s][line/currency->c] JOIN{c = d, INF} S/order[line/sku->t][line/currency->d]"
+    broker.subscribe("chain", f"{blocks} JOIN{{s = u AND t = v, INF}} T/end[a->u][b->v]")
+    broker.subscribe("fine", "S/order[line/sku->s] JOIN{s = t, INF} S/order[line/sku->t]")
+    broker.publish(order(1_200, "a"), 1, stream="S", time=1)
+    deliveries = broker.publish(order(1_200, "a"), 2, stream="S", time=1)
+    assert {delivery.subscription for delivery in deliveries} == {"fine"}
+    reason = "its chain is not followed: more than 100,000 groups"
+    assert deliveries.failures == [Failure("chain", FailureKind.FAILED, reason, 2)]
+
+
+def test_a_query_that_makes_too_much_makes_nothing() -> None:
     broker = Broker()
     blocks = "S/order[line/sku->s][line/currency->c] JOIN{c = d, INF} S/order[line/sku->t][line/currency->d]"
     broker.subscribe("all", f"SELECT <x>{{$s}}{{$t}}</x> FROM {blocks}")
     broker.subscribe("fine", "S/order[line/sku->s] JOIN{s = t, INF} S/order[line/sku->t]")
     broker.publish(order(1_200, "a"), 1, stream="S", time=1)
-    with caplog.at_level(logging.WARNING):
-        deliveries = broker.publish(order(1_200, "a"), 2, stream="S", time=1)
+    deliveries = broker.publish(order(1_200, "a"), 2, stream="S", time=1)
     assert {delivery.subscription for delivery in deliveries} == {"fine"}
-    assert "makes nothing" in caplog.text
+    failure = Failure("all", FailureKind.FAILED, "more than 100,000 groups", 2)
+    assert deliveries.failures == [failure]
+    assert broker.failure_counts() == {"all": {FailureKind.FAILED: 1}}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import pickle
 
 import pytest
@@ -28,15 +27,17 @@ def test_queries_whose_variables_have_the_same_numbers_make_their_own() -> None:
     assert made == {"one": b"<r><f>1</f></r>", "other": b"<r><d>1</d></r>"}
 
 
-def test_what_cannot_be_published_is_told_and_all_else_is_delivered(caplog: pytest.LogCaptureFixture) -> None:
+def test_what_cannot_be_published_is_told_and_all_else_is_delivered() -> None:
     broker = Broker(limits=Limits(depth=3))
     broker.subscribe("filter", "//c")
     broker.subscribe("deep", f"{PAIR} PUBLISH out")
     broker.subscribe("other", PAIR)
     broker.publish("<a><b><b>1</b></b></a>", stream="S", time=0)
-    with caplog.at_level(logging.WARNING):
-        assert ids(broker, "<c><b>1</b></c>", stream="S", time=0) == ["filter", "deep", "other"]
-    assert "out(S:1, S:2) is published to nobody" in caplog.text
+    deliveries = broker.publish("<c><b>1</b></c>", stream="S", time=0)
+    assert [delivery.subscription for delivery in deliveries] == ["filter", "deep", "other"]
+    (failure,) = deliveries.failures
+    assert (failure.subscription, failure.message) == ("deep", "out(S:1, S:2)")
+    assert failure.reason.startswith("what it publishes is refused: line 1, column ")
     assert ids(broker, "<c>1</c>", stream="S", time=0) == ["filter", "deep", "other"]
 
 

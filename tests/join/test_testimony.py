@@ -28,12 +28,12 @@ class Keeper:
         joins, message = self._broker.network_of_joins, Message(body)
         testimony, alone = joins.testify(self._broker.filters.index.find(message), stream)
         record = Record(id, stream, time, 0, message.data, message.encoding)
-        yield from map(told, self._broker.deliveries(joins.single(alone, record), id))
+        yield from map(told, self._broker.deliveries(joins.single(alone, record), id, []))
         arrived = [Kept((record,), [testimony])]
         while arrived:
             now = arrived.pop(0)
             meetings = joins.meet(now, [pickle.loads(kept) for kept in self._kept])
-            yield from map(told, self._broker.deliveries(meetings, id))
+            yield from map(told, self._broker.deliveries(meetings, id, []))
             arrived += joins.go_on(meetings)
             self._kept.append(pickle.dumps(now))
 

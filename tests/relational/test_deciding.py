@@ -2,29 +2,46 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from sapwood.engine import Limits, refine
+from sapwood import Failure
+from sapwood.engine import Limits
+from sapwood.engine.fallback_pool import POOL
 from sapwood.engine.reader import Message
 from sapwood.relational import RelationalMatcher, batch, deciding
 from sapwood.relational.deciding import Decider
 from sapwood.relational.sync import empty
 from tests.relational.alike import answers, automaton
+from tests.test_budgets import MESSAGE, OVER, STALLING, TIGHT
 
 
 def test_a_message_is_parsed_once_for_all_that_is_left_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    times: list[Message] = []
-    parsed = refine.parsed
+    times: list[int] = []
+    evaluate = POOL.evaluate
 
-    def counted(message: Message) -> object:
-        times.append(message)
-        return parsed(message)
+    def counted(data: bytes, queries: Any, budget: Any) -> Any:
+        times.append(len(queries))
+        return evaluate(data, queries, budget)
 
-    monkeypatch.setattr(refine, "parsed", counted)
+    monkeypatch.setattr(POOL, "evaluate", counted)
     with RelationalMatcher(threads=1) as matcher:
         matcher.add_many((str(i), f"count(//b) > {i}") for i in range(20))
         assert list(matcher.match("<a><b/><b/></a>")) == ["0", "1"]
-    assert len(times) == 1
+    assert times == [19]  # the first is sure by its rules
+
+
+def test_what_cannot_be_decided_is_told_for_that_query_alone() -> None:
+    with RelationalMatcher(threads=1, limits=TIGHT) as matcher:
+        pairs = [("fine", "//b"), ("slow", STALLING["nested counts"]), ("as slow", STALLING["nested counts"])]
+        matcher.add_many([*pairs, ("refined", "count(//b) * 1 = 300")])
+        first, second = matcher.match_many([MESSAGE, "<a/>"])
+        assert list(first) == ["fine", "refined"]
+        reason = "it takes more than 0.05 s"
+        assert first.undecided == tuple(Failure(id, OVER, reason) for id in ("slow", "as slow"))
+        assert (list(second), second.undecided) == (["slow", "as slow"], ())
+        assert matcher.failure_counts() == {"slow": {OVER: 1}, "as slow": {OVER: 1}}
 
 
 def test_no_more_is_kept_than_was_allowed(monkeypatch: pytest.MonkeyPatch) -> None:

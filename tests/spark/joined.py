@@ -298,7 +298,7 @@ def _alone(broker: Broker, stream: str, id: str, body: str) -> Iterator[Delivery
     joins, data = broker.network_of_joins, body.encode()
     _, alone = joins.testify(broker.filters.index.find(Source(data)), stream)
     meetings = joins.single(alone, Record(id, stream, 0.0, 0, data, None))
-    yield from broker.deliveries(meetings, id)
+    yield from broker.deliveries(meetings, id, [])
     for made in broker.published(meetings):
         yield from broker.publish(made.message.data, made.id, stream=made.stream, time=made.time)
 

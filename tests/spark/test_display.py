@@ -114,6 +114,20 @@ def test_plain_lines() -> None:
     ]
 
 
+def test_failures_of_single_queries_are_shown() -> None:
+    console, written = terminal()
+    with LiveDisplay(console, "news") as display:
+        display.batch(outcome(0, failures=1_234))
+    assert "1,234" in written.getvalue()
+    console, written = terminal()
+    with PlainLines(console) as lines:
+        lines.batch(outcome(0, failures=1_234))
+    assert "1,234 answers missing" in written.getvalue()
+    console, written = terminal()
+    console.print(summary_table(Tally([outcome(0, failures=1_234)])))
+    assert "1,234 answers of single queries are missing" in written.getvalue()
+
+
 @pytest.mark.parametrize("display", [LiveDisplay, PlainLines])
 def test_the_table_at_the_end(display: type[LiveDisplay] | type[PlainLines]) -> None:
     console, written = terminal()

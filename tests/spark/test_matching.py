@@ -186,7 +186,7 @@ def test_a_message_that_its_source_could_not_read_is_rejected_unread(spark: Spar
     rows = [("1", b"<a/>", None), ("2", b"<a/>", "the file is gone"), ("3", None, "the file is gone")]
     messages = spark.createDataFrame(rows, "message_id string, body binary, _problem string")
     matched = match(messages, {"a": "/a"}, shape="messages")
-    assert matched.columns == ["message_id", "subscriptions", "error"]
+    assert matched.columns == ["message_id", "subscriptions", "error", "undecided"]
     assert by_message(matched) == {
         "1": (["a"], None),
         "2": ([], ("the file is gone", None, None, b"<a/>")),
@@ -326,7 +326,10 @@ def test_all_other_columns_are_kept(spark: SparkSession) -> None:
     null = (2, None, b"<a/>", *(None for _ in full[3:]))
     refused = (3, _TIME, b"<", *full[3:])
     messages = spark.createDataFrame([full, null, refused], _SCHEMA)
-    for shape, added in (("messages", ["subscriptions", "error"]), ("pairs", ["subscription", "body"])):
+    for shape, added in (
+        ("messages", ["subscriptions", "error", "undecided"]),
+        ("pairs", ["subscription", "body"]),
+    ):
         rows = match(messages, {"s": "/a"}, shape=shape)  # type: ignore[arg-type]
         kept = [field for field in messages.schema.fields if field.name != "body"]
         assert rows.schema.fields[: len(kept)] == kept

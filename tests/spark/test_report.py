@@ -44,6 +44,14 @@ def test_the_headline_adds_up_all_batches(tmp_path: Path) -> None:
     assert "subscriptions 12 versions 1 to 3" in text
 
 
+def test_queries_that_fail_are_named_with_the_reason(tmp_path: Path) -> None:
+    failed = {"s1: over budget: it takes more than 1 s": 3}
+    text = words(report(tmp_path, [outcome(0, failures=3, failed=failed), outcome(1)]))
+    assert "Failures" in text
+    assert "s1: over budget: it takes more than 1 s 3" in text
+    assert "Failures" not in words(report(tmp_path, [outcome(0)]))
+
+
 def test_every_chart_has_a_table_below(tmp_path: Path) -> None:
     page = parsed(report(tmp_path, [outcome(0), outcome(1)], {"slow-1": "//a[count(b) > 1]"}))
     for section in page.iter("section"):

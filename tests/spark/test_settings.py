@@ -126,6 +126,8 @@ def test_triggers(tmp_path: Path, trigger: str) -> None:
 def test_limits_are_those_of_the_matcher(tmp_path: Path) -> None:
     given = read(tmp_path, GOOD + "[limits]\nbytes = 1000\ndepth = 7")
     assert given.matcher_limits() == Limits(bytes=1000, depth=7)
+    given = read(tmp_path, GOOD + "[limits]\nquery_seconds = 0.25\nquery_memory = 0")
+    assert given.matcher_limits() == Limits(query_seconds=0.25, query_memory=0)
 
 
 def test_options_of_any_simple_type_are_kept(tmp_path: Path) -> None:
@@ -243,6 +245,7 @@ def test_a_wrong_trigger_is_told_what_triggers_there_are(tmp_path: Path, trigger
         (with_source('format = "orc"\nid = "a"\nrecord = "r"\npath = "x"'), "source: 'record' is for"),
         (GOOD + "[limits]\nbites = 5", "'limits.bites': there is no such limit; there are bytes, depth"),
         (GOOD + "[limits]\nbytes = -5", "Limits.bytes must not be negative"),
+        (GOOD + "[limits]\nbytes = 1.5", "'limits.bytes': a whole number is expected, not 1.5"),
         (GOOD + "[limits]\ndepth = 5000", "Limits.depth must not exceed 2000"),
     ],
 )

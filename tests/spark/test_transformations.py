@@ -50,7 +50,7 @@ def in_pairs(rows: DataFrame) -> Counter[Triple]:
 
 
 def in_messages(rows: DataFrame) -> tuple[Counter[Triple], dict[str, str]]:
-    assert rows.columns == ["message_id", "subscriptions", "bodies", "error"]
+    assert rows.columns == ["message_id", "subscriptions", "bodies", "error", "undecided"]
     delivered: Counter[Triple] = Counter()
     refused: dict[str, str] = {}
     for row in rows.collect():
@@ -166,7 +166,7 @@ def test_a_bad_transformation_names_its_subscription(spark: SparkSession) -> Non
 def test_bodies_are_there_only_if_there_are_transformations(spark: SparkSession) -> None:
     sent = frame(spark, [b"<a>\xc3\xa4</a>", "<b/>".encode("utf-16")])
     filters = match(sent, {"a": "/a"}, shape="messages")
-    assert filters.columns == ["message_id", "subscriptions", "error"]
+    assert filters.columns == ["message_id", "subscriptions", "error", "undecided"]
     both = match(sent, {"a": "/a", "copy": COPY}, shape="messages")
     assert in_messages(both)[0] == {
         ("0", "a", None): 1,

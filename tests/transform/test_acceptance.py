@@ -61,7 +61,7 @@ def test_24_shared_plans_equal_walks_of_the_tree(queries: list[str], shared: Bro
         found = shared.filters.index.find(Message(message))
         assert found.evaluator is not None
         document = found.evaluator.document
-        writer = Writer(document, Fragments(document, lambda use: []))
+        writer = Writer(document, Fragments(document))
         evaluator = Evaluator(document)
         wanted = {}
         for number, (transformation, template) in enumerate(zip(compiled, templates, strict=True)):

@@ -7,7 +7,6 @@ the message where they can be. The network does both by turns, so one cannot be 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 
 from sapwood.bench.contenders import Contender
 from sapwood.bench.timing import clock
@@ -52,7 +51,7 @@ def write(index: Index, network: Network, message: Message, found: Found, asked:
     assert found.evaluator is not None
     document = found.evaluator.document
     sliced = found.joined and document.verbatim and not document.declarations
-    writer = Writer(document, Fragments(document, partial(index.refiner.on_tree, message)))
+    writer = Writer(document, Fragments(document))
     pieces: dict[tuple[int, Bound], bytes] = {}
     results: list[bytes] = []
     for (number, bounds), groups in asked.items():

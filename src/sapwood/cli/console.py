@@ -128,7 +128,7 @@ def finish(messages: int, refused: int) -> None:
         note("there were no messages; in folders, files are read that end in .xml, .xmll or these and .gz")
     if refused:
         told = "1 query or message was" if refused == 1 else f"{refused:,} queries or messages were"
-        note(f"{told} refused")
+        note(f"{told} refused, or left without an answer")
         raise typer.Exit(1)
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
+from typing import Any
 
-from sapwood import Delivery, MessageError
+from sapwood import Delivery, Failure, MessageError
 from sapwood.cli.console import report, write_line
 from sapwood.engine.encoding import decoded
 
@@ -16,6 +18,28 @@ def refuse(name: str, error: MessageError, raw: bool) -> None:
     else:
         told = {"reason": error.reason, "line": error.line, "column": error.column}
         write_line({"message": name, "error": told})
+
+
+def undecided(failures: Sequence[Failure]) -> dict[str, list[dict[str, Any]]]:
+    """What a JSON line says of subscriptions that have no answer; nothing if all have."""
+    if not failures:
+        return {}
+    told = [{"id": f.subscription, "kind": str(f.kind), "reason": f.reason} for f in failures]
+    return {"undecided": told}
+
+
+def tell_failures(name: str, failures: Sequence[Failure]) -> int:
+    """Reports subscriptions that have no answer on a message; how many there are."""
+    for failure in failures:
+        report(f"{name if failure.message is None else failure.message}", str(failure))
+    return len(failures)
+
+
+def fail_line(name: str, failures: Sequence[Failure], raw: bool) -> int:
+    """The same for commands that write a line for each delivery: also in a line of their own."""
+    if failures and not raw:
+        write_line({"message": name, **undecided(failures)})
+    return tell_failures(name, failures)
 
 
 def deliver(delivery: Delivery, is_filter: bool, raw: bool) -> None:

@@ -11,9 +11,9 @@ from typing import Annotated
 
 import typer
 
-from sapwood import Broker, LateMessage, Limits, MessageError
+from sapwood import Broker, Deliveries, LateMessage, Limits, MessageError
 from sapwood.cli.console import QUERIES_HELP, NamespacesOption, counting, finish, namespaces_of
-from sapwood.cli.delivering import deliver, refuse
+from sapwood.cli.delivering import deliver, fail_line, refuse
 from sapwood.cli.matching import load
 from sapwood.files import NamedMessage, read_messages
 from sapwood.lang.durations import read_duration
@@ -63,10 +63,13 @@ def join(
                     deliveries = broker.publish(message.body, message.name, stream=stream)
                 except MessageError as error:
                     refused += 1
-                    deliveries = error.deliveries if isinstance(error, LateMessage) else []
+                    deliveries = Deliveries()
+                    if isinstance(error, LateMessage):
+                        deliveries = Deliveries(error.deliveries, error.failures)
                     refuse(message.name, error, raw)
                 for delivery in deliveries:
                     deliver(delivery, delivery.subscription in broker.filters, raw)
+                refused += fail_line(message.name, deliveries.failures, raw)
                 progress.advance(task)
     finish(seen, refused)
 

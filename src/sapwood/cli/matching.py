@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sapwood import Limits, Matcher, MessageError
+from sapwood import Failure, Limits, Matcher, MessageError
 from sapwood.cli.console import (
     QUERIES_HELP,
     NamespacesOption,
@@ -21,6 +21,7 @@ from sapwood.cli.console import (
     report,
     write_line,
 )
+from sapwood.cli.delivering import tell_failures, undecided
 from sapwood.cli.stored import load_store, opened_store, tell_left_out
 from sapwood.cli.suspicions import Suspicions
 from sapwood.cli.tables import (
@@ -39,7 +40,9 @@ if TYPE_CHECKING:
 
 _THIS = object()
 
-Answers = Callable[[Iterable[NamedMessage]], Iterator[tuple[str, dict[str, Any] | MessageError]]]
+Answered = tuple[str, dict[str, Any] | MessageError, Sequence[Failure]]
+"""a message's name, its answer, and the subscriptions that have none"""
+Answers = Callable[[Iterable[NamedMessage]], Iterator[Answered]]
 Pairs = Iterator[tuple[Hashable, str]]
 SubscribeMany = Callable[[Pairs, Callable[[Hashable, ValueError], None]], None]
 
@@ -74,7 +77,8 @@ def match(
 ) -> None:
     """Match messages against all queries; one JSON line a message.
 
-    Bad queries and messages are reported and left out, the others go on; the exit status is then 1.
+    Bad queries and messages are reported and left out, and so are queries that cannot be decided on a
+    message; the others go on; the exit status is then 1.
 
     --tables, --plan, --memory and --batch go with --engine relational.
     """
@@ -98,12 +102,13 @@ def match(
     with answering as (refused, answers), counting() as progress:
         task = progress.add_task("matching", total=None)
         seen = 0
-        for name, answer in answers(read_messages(messages)):
+        for name, answer, failures in answers(read_messages(messages)):
             seen += 1
             if isinstance(answer, MessageError):
                 refused += 1
                 answer = {"error": {"reason": answer.reason, "line": answer.line, "column": answer.column}}
-            write_line({"message": name, **answer})
+            write_line({"message": name, **answer, **undecided(failures)})
+            refused += tell_failures(name, failures)
             progress.advance(task)
     finish(seen, refused)
 
@@ -129,12 +134,13 @@ def _automaton_answers(
         assert queries is not None
         refused = load(matcher.add_many, queries, dict(matcher.namespaces))
 
-    def answers(messages: Iterable[NamedMessage]) -> Iterator[tuple[str, dict[str, Any] | MessageError]]:
+    def answers(messages: Iterable[NamedMessage]) -> Iterator[Answered]:
         for message in messages:
             try:
-                yield message.name, _answer(matcher, message.body, select, count)
+                answer, failures = _answer(matcher, message.body, select, count)
+                yield message.name, answer, failures
             except MessageError as error:
-                yield message.name, error
+                yield message.name, error, ()
 
     with matcher:
         yield refused, answers
@@ -166,12 +172,15 @@ def load(subscribe_many: SubscribeMany, path: str, declared: dict[str, str] | No
     return refused
 
 
-def _answer(matcher: Matcher, body: bytes, select: bool, count: bool) -> dict[str, Any]:
+def _answer(
+    matcher: Matcher, body: bytes, select: bool, count: bool
+) -> tuple[dict[str, Any], Sequence[Failure]]:
     if select:
         nodes = matcher.select(body)
-        return {"matches": [{"id": id, "nodes": [asdict(n) for n in found]} for id, found in nodes.items()]}
+        told = [{"id": id, "nodes": [asdict(n) for n in found]} for id, found in nodes.items()]
+        return {"matches": told}, nodes.undecided
     matches = matcher.match(body)
-    return {"count": len(matches)} if count else {"matches": list(matches)}
+    return ({"count": len(matches)} if count else {"matches": list(matches)}), matches.undecided
 
 
 def explain(
@@ -211,7 +220,9 @@ def explain(
             if _THIS in broker.filters:
                 parts.append(_why(broker, found))
                 continue
-            bodies = [d.body for d in broker.publish(found.body) if d.subscription == _THIS]
+            deliveries = broker.publish(found.body, found.name)
+            bodies = [d.body for d in deliveries if d.subscription == _THIS]
+            tell_failures(found.name, [replace(f, subscription=query) for f in deliveries.failures])
             made += bodies
             if not bodies:
                 parts.append(_why(broker, found))

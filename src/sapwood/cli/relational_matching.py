@@ -7,7 +7,7 @@ import re
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from sapwood import Limits, MessageError, QueryError
 from sapwood.cli.console import counting, fail, report
 from sapwood.cli.interrupting import Interruption, gently_interrupted
-from sapwood.cli.matching import Answers
+from sapwood.cli.matching import Answered, Answers
 from sapwood.cli.stored import opened_store, tell_left_out
 from sapwood.cli.suspicions import Suspicions
 from sapwood.cli.tables import BATCH, PlanName, bring_up_to_date, duckdb_needed, opened, tables_of
@@ -66,15 +66,15 @@ def relational_answers(
             refused = _load(matcher, file, queries, namespaces, interruption)
             read = id_of
 
-        def answers(
-            messages: Iterable[NamedMessage],
-        ) -> Iterator[tuple[str, dict[str, Any] | MessageError]]:
+        def answers(messages: Iterable[NamedMessage]) -> Iterator[Answered]:
             for name, found in _matched(matcher, messages, setting.batch or BATCH, interruption):
                 interruption.check()
                 if isinstance(found, MessageError):
-                    yield name, found
+                    yield name, found, ()
                 else:
-                    yield name, {"count": len(found)} if count else {"matches": [*map(read, found)]}
+                    answer = {"count": len(found)} if count else {"matches": [*map(read, found)]}
+                    failures = [replace(f, subscription=read(str(f.subscription))) for f in found.undecided]
+                    yield name, answer, failures
 
         yield refused, answers
 

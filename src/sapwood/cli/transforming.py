@@ -8,7 +8,7 @@ import typer
 
 from sapwood import Broker, Limits, MessageError
 from sapwood.cli.console import QUERIES_HELP, NamespacesOption, counting, finish, namespaces_of
-from sapwood.cli.delivering import deliver, refuse
+from sapwood.cli.delivering import deliver, fail_line, refuse
 from sapwood.cli.matching import load
 from sapwood.files import read_messages
 
@@ -23,7 +23,8 @@ def transform(
     """Make of messages what for-where-return queries say; one JSON line a delivery.
 
     Filters may stand among the queries; what they match is delivered as it is. Bad queries and messages are
-    reported and left out, the others go on; the exit status is then 1.
+    reported and left out, and so are queries that fail on a message; the others go on; the exit status is
+    then 1.
     """
     with Broker(namespaces_of(namespace), Limits(bytes=max_bytes)) as broker:
         refused = load(broker.subscribe_many, queries, namespaces_of(namespace))
@@ -42,4 +43,5 @@ def transform(
                     progress.advance(task)
                 for delivery in deliveries:
                     deliver(delivery, delivery.subscription in broker.filters, raw)
+                refused += fail_line(message.name, deliveries.failures, raw)
     finish(seen, refused)

@@ -29,11 +29,24 @@ def transcoded(data: bytes, encoding: str | None = None) -> bytes | None:
     """A message in UTF-8, if its encoding is one that expat reads: UTF-16, or with a byte for a character."""
     name = encoding or _encoding_of(data)
     try:
-        if name.lower().startswith(("utf-16", "utf_16")) or len(_ALL_BYTES.decode(name, "replace")) == 256:
+        if name.lower().startswith(("utf-16", "utf_16")):
             return data.decode(name).encode("utf-8", "surrogatepass")
+        characters = _ALL_BYTES.decode(name, "replace")
+        if (
+            len(characters) == 256
+        ):  # which is how expat reads it, whatever the codec makes of longer sequences
+            return codecs.charmap_decode(data, "strict", characters)[0].encode("utf-8", "surrogatepass")
     except (ValueError, LookupError):
         pass
     return None
+
+
+def utf8(data: bytes, encoding: str | None = None) -> bytes:
+    """A message that expat has read, in UTF-8."""
+    if is_utf8(data, encoding):
+        return data
+    changed = transcoded(data, encoding)
+    return data if changed is None else changed
 
 
 def is_utf8(data: bytes, encoding: str | None = None) -> bool:

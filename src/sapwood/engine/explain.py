@@ -26,6 +26,8 @@ class Explanation:
     """the parts left to the XPath processor, and why"""
     shared_with: int = 0
     """how many other subscriptions ask exactly the same"""
+    suspended: bool = False
+    """whether it went over its budget too often, and is not evaluated until it is resumed"""
 
     @property
     def never_matches(self) -> bool:
@@ -42,6 +44,8 @@ class Explanation:
             lines.append(f"{'found by' if not i else '      or'}  {' and '.join(group)}")
         lines.append(f"decided   {self._decision}")
         lines += [f"refined   {part}" for part in self.refined]
+        if self.suspended:
+            lines.append("suspended it went over its budget too often; replace() or resume() lets it go on")
         if self.shared_with:
             others = "subscription that asks" if self.shared_with == 1 else "subscriptions that ask"
             lines.append(f"shared    with {self.shared_with:,} {others} the same")
@@ -62,7 +66,7 @@ _DECISIONS = {
 }
 
 
-def explain(query: Query, found_by: Plan, subscriptions: int = 1) -> Explanation:
+def explain(query: Query, found_by: Plan, subscriptions: int = 1, suspended: bool = False) -> Explanation:
     """Explains a query found by this plan, to which so many are subscribed."""
     decided = "xpath" if not query.exact else "leaves" if found_by.exact else "pattern"
     return Explanation(
@@ -72,6 +76,7 @@ def explain(query: Query, found_by: Plan, subscriptions: int = 1) -> Explanation
         decided_by=decided,
         refined=tuple(f"{query.text[r.start : r.end]}: {r.why}" for r in query.reasons),
         shared_with=subscriptions - 1,
+        suspended=suspended,
     )
 
 

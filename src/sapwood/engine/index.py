@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from sapwood.engine.ancestry import Ancestry
 from sapwood.engine.document import Document
 from sapwood.engine.evaluate import Evaluator
+from sapwood.engine.failures import FailureKind, Problem
 from sapwood.engine.groups import Groups, Reached
 from sapwood.engine.join import BundleJoin
 from sapwood.engine.leaves import ELEMENT, VALUE, Bundle, Leaf, Plan, binding_plan, plan
@@ -53,6 +54,8 @@ class Found:
     bound_slots: Ints = field(default_factory=lambda: NOTHING)
     bound_to: Ints = field(default_factory=lambda: NOTHING)
     ancestry: Ancestry | None = None
+    problems: dict[int, Problem] = field(default_factory=dict)
+    """slots of which it is not known whether they match, and why"""
 
 
 class Index:
@@ -67,7 +70,8 @@ class Index:
         self._join = BundleJoin()
         self.groups = Groups()
         self.costs: Counter[int] = Counter()  # slot → nanoseconds, of those decided one by one
-        self._refiner = Refiner(self.costs)
+        self.problems: dict[int, Counter[FailureKind]] = {}  # slot → how often it was not decided
+        self._refiner = Refiner(self.costs, limits)
         self._queries: list[Query | str | None] = []  # as text, if packed, until somebody asks
         self._decided: NDArray[np.int8] = np.zeros(16, np.int8)
         self._bound: NDArray[np.bool_] = np.zeros(16, np.bool_)
@@ -81,12 +85,12 @@ class Index:
 
     def __getstate__(self) -> dict[str, Any]:
         queries = [(query.text or query) if isinstance(query, Query) else query for query in self._queries]
-        return self.__dict__ | {"_queries": queries, "costs": None, "_refiner": None}
+        return self.__dict__ | {"_queries": queries, "costs": None, "problems": {}, "_refiner": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self.costs = Counter()
-        self._refiner = Refiner(self.costs)
+        self._refiner = Refiner(self.costs, self._limits)
 
     @property
     def limits(self) -> Limits:
@@ -105,7 +109,8 @@ class Index:
 
     def add(self, query: Query) -> int:
         """Indexes a query that is not there yet: its slot."""
-        xpath = self._refiner.compiled(query) if not query.exact else None
+        if not query.exact:
+            self._refiner.check(query)
         slot = self._new_slot(query)
         path = _plain_path(query) if self._tuning.prefilter else None
         if path is not None:
@@ -114,8 +119,6 @@ class Index:
             return slot
         found_by = self.plan(query)
         how = BY_XPATH if not query.exact else BY_LEAVES if found_by.exact else BY_PATTERN
-        if xpath is not None:
-            self._refiner.keep(slot, xpath)
         self._decided[slot] = how
         self._deciding += how != BY_LEAVES
         self._parts[slot] = [self._add_part(part, slot) for part in found_by.parts]
@@ -158,6 +161,7 @@ class Index:
         self._deciding -= int(self._decided[slot] != BY_LEAVES)
         self._refiner.forget(slot)
         self.costs.pop(slot, None)
+        self.problems.pop(slot, None)
         self._queries[slot] = None
         self._bound[slot] = False
         self._parts[slot] = 0
@@ -259,7 +263,7 @@ class Index:
         evaluator = Evaluator(document)
         found = Found(None, NOTHING, evaluator)
         slots = self._candidates(document, found)
-        found.slots = self._decide(message, evaluator, slots) if self._deciding else slots
+        found.slots = self._decide(message, found, slots) if self._deciding else slots
         return found
 
     def read(self, message: Message, all: bool = False) -> Document:
@@ -316,16 +320,27 @@ class Index:
         slots.sort()
         return slots[np.concatenate(([True], slots[1:] != slots[:-1]))] if len(slots) else slots
 
-    def _decide(self, message: Message, evaluator: Evaluator, slots: Ints) -> Ints:
-        """Drops the candidates that turn out not to match."""
+    def _decide(self, message: Message, found: Found, slots: Ints) -> Ints:
+        """Drops the candidates that turn out not to match; those that cannot be decided are noted."""
+        evaluator = found.evaluator
+        assert evaluator is not None
         how = self._decided[slots]
         undecided = slots[how != BY_LEAVES].tolist()
         right = [slot for slot in undecided if self._holds(slot, evaluator)]
         refined = {slot: self.query(slot) for slot in right if self._decided[slot] == BY_XPATH}
         wrong = set(undecided).difference(right)
         if refined:
-            wrong |= set(refined).difference(self._refiner.holding(message, refined))
+            for slot, truth in self._refiner.holding(message, refined).items():
+                if isinstance(truth, Problem):
+                    found.problems[slot] = truth
+                    self.note_problem(slot, truth)
+                if truth is not True:
+                    wrong.add(slot)
         return slots[~np.isin(slots, list(wrong))] if wrong else slots
+
+    def note_problem(self, slot: int, problem: Problem) -> None:
+        """Counts a message on which a query was not decided."""
+        self.problems.setdefault(slot, Counter())[problem.kind] += 1
 
     def _holds(self, slot: int, evaluator: Evaluator) -> bool:
         started = perf_counter_ns()

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bounds on one message. What exceeds one is refused with a MessageError that names it."""
+    """Bounds on one message. What exceeds one is refused with a MessageError that names it; but what exceeds
+    `result` or one of a query's fails for that query alone."""
 
     bytes: int = 16 * 1024 * 1024
     depth: int = 500
@@ -18,7 +19,11 @@ class Limits:
     entity_expansion: int = 100_000
     """characters that all references to entities of the internal subset may expand to"""
     result: int = 16 * 1024 * 1024
-    """bytes that one transformation may make of it; one that makes more makes nothing, and that is logged"""
+    """bytes that one transformation may make of it; one that makes more makes nothing, and fails"""
+    query_seconds: float = 1.0
+    """CPU time that a query may take which only lxml can evaluate; 0: no limit"""
+    query_memory: int = 2 * 1024 * 1024 * 1024
+    """bytes of memory for such a query, with the tree of the message; 0: no limit"""
 
     def __post_init__(self) -> None:
         for name in self.__slots__:

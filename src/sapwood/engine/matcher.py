@@ -14,11 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sapwood.engine.explain import Explanation, explain
+from sapwood.engine.failures import FailureKind, Problem
 from sapwood.engine.index import Index
 from sapwood.engine.limits import Limits, Tuning
 from sapwood.engine.loading import OnError, add_all
 from sapwood.engine.machine import Place
-from sapwood.engine.matches import Matches, Node
+from sapwood.engine.matches import Matches, Node, Selected, failures
 from sapwood.engine.pack import pack, unpack
 from sapwood.engine.reader import Message
 from sapwood.engine.rows import Rows
@@ -130,12 +131,20 @@ class Matcher:
 
     @synchronized
     def replace(self, id: Hashable, query: str) -> None:
-        """Changes the query of a subscription, which keeps its place in the order."""
+        """Changes the query of a subscription, which keeps its place in the order; resumes one that was
+        suspended."""
         subscription = self._subscriptions[id]
         compiled = compile_query(query, self._namespaces)
         self.freeze_unread()
         self._withdraw(subscription)
         self._enrol(id, compiled, subscription.number)
+        self.resume(id)
+
+    @synchronized
+    def resume(self, id: Hashable) -> None:
+        """Lets the query of a subscription be evaluated again, if it was suspended for going over its budget;
+        and so for all that are subscribed to the same query."""
+        self._index.refiner.resume(self._subscriptions[id].slot)
 
     @synchronized
     def query(self, id: Hashable) -> str:
@@ -206,12 +215,14 @@ class Matcher:
     def match(self, message: Source) -> Matches:
         """The subscriptions that a message matches; MessageError says where and why it is refused."""
         found = self._index.find(Message(message))
-        return self.matches(found.places, found.slots)
+        return self.matches(found.places, found.slots, found.problems)
 
     @synchronized
-    def matches(self, places: set[Place] | None, slots: Ints) -> Matches:
+    def matches(
+        self, places: set[Place] | None, slots: Ints, problems: Mapping[int, Problem] | None = None
+    ) -> Matches:
         """The subscriptions of slots that were found; what they are stays so when others come and go."""
-        matches = Matches(self, places, slots)
+        matches = Matches(self, places, slots, problems)
         self._unread.add(matches)
         return matches
 
@@ -221,24 +232,32 @@ class Matcher:
             yield self.match(message)
 
     @synchronized
-    def select(self, message: Source) -> dict[Hashable, list[Node]]:
+    def select(self, message: Source) -> Selected:
         """For each subscription that the message matches, the nodes its query selects, in document order."""
         source = Message(message)
-        slots = self._read(source)
+        slots, problems = self._read(source)
         selection = Selection(source, self._index.read(source, all=True), self._index.refiner)
         queries = {slot: self._index.query(slot) for slot in slots}
         refined = {slot: query for slot, query in queries.items() if not query.exact}
-        nodes = selection.by_xpath(refined) if refined else {}
+        nodes: dict[int, list[Node]] = {}
+        for slot, found in (selection.by_xpath(refined) if refined else {}).items():
+            if isinstance(found, Problem):
+                problems[slot] = found
+                self._index.note_problem(slot, found)
+            else:
+                nodes[slot] = found
         for slot, query in queries.items():
             if query.exact:
                 nodes[slot] = selection.by_pattern(query)
-        ids = self.ids(self.numbers(np.array(slots, np.int32)))
-        return {id: nodes[self._subscriptions[id].slot] for id in ids}
+        ids = self.ids(self.numbers(np.array(list(nodes), np.int32)))
+        selected = Selected((id, nodes[self._subscriptions[id].slot]) for id in ids)
+        selected.undecided = failures(self, problems)
+        return selected
 
-    def _read(self, source: Message) -> list[int]:
+    def _read(self, source: Message) -> tuple[list[int], dict[int, Problem]]:
         found = self._index.find(source)
         slots = found.slots if found.places is None else self._index.slots_of(found.places)
-        return [int(slot) for slot in slots]
+        return [int(slot) for slot in slots], found.problems
 
     # -- explanations ----------------------------------------------------------------------------------
 
@@ -248,21 +267,25 @@ class Matcher:
         slot = self._subscriptions[id].slot
         query = self._index.query(slot)
         plan = self._index.plan(query)
+        suspended = self._index.refiner.is_suspended(slot)
         with written_with(self._namespaces):
-            return explain(query, plan, int(self._numbers_of.lengths[slot]))
+            return explain(query, plan, int(self._numbers_of.lengths[slot]), suspended)
 
     @synchronized
     def why(self, id: Hashable, message: Source) -> Why:
         """Why a message matches a subscription, step by step and node by node, or how far it gets."""
         slot = self._subscriptions[id].slot
         source = Message(message)
-        matched = slot in self._read(source)
+        slots, problems = self._read(source)
+        matched = slot in slots
         query = self._index.query(slot)
         selection = Selection(source, self._index.read(source, all=True), self._index.refiner)
         refined = matched and not query.exact
-        nodes = selection.by_xpath({slot: query})[slot] if refined else []
+        found = selection.by_xpath({slot: query})[slot] if refined else problems.get(slot, [])
+        if isinstance(found, Problem):
+            return Why(query.text, matched, f"{found.kind}: {found.reason}", ())
         with written_with(self._namespaces):
-            return why(query, matched, selection, nodes)
+            return why(query, matched, selection, found)
 
     @synchronized
     def take_costs(self) -> dict[Hashable, float]:
@@ -275,6 +298,16 @@ class Matcher:
         self._index.costs.clear()
         first = {slot: int(self._numbers_of.gather(np.array([slot], np.int32))[0].min()) for slot in costs}
         return {self._by_number[first[slot]]: spent / 1e9 for slot, spent in costs.items()}
+
+    @synchronized
+    def failure_counts(self) -> dict[Hashable, dict[FailureKind, int]]:
+        """On how many messages each subscription had no answer, by kind; those that always had one are not
+        there."""
+        return {
+            id: dict(counts)
+            for slot, counts in self._index.problems.items()
+            for id in self.ids(self.numbers(np.array([slot], np.int32)))
+        }
 
     # -- what Matches asks -----------------------------------------------------------------------------
 
@@ -354,7 +387,7 @@ class Matcher:
 
     @synchronized
     def close(self) -> None:
-        """Ends the thread that refines queries, if there is one."""
+        """Lets the processes that evaluate queries with lxml go; the last matcher to do so ends them."""
         self._index.close()
 
     def __enter__(self) -> Matcher:

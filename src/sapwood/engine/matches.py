@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import islice
@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sapwood.engine import html
+from sapwood.engine.failures import Failure, Problem
 from sapwood.engine.machine import Place
 from sapwood.engine.synchronization import synchronized
 from sapwood.engine.values import Ints
@@ -40,10 +41,18 @@ class Matches:
     matched is what was subscribed when the message was: later changes do not show.
     """
 
-    __slots__ = ("__weakref__", "_numbers", "_places", "_slots", "_subscribers")
+    __slots__ = ("__weakref__", "_numbers", "_places", "_problems", "_slots", "_subscribers", "_undecided")
 
-    def __init__(self, subscribers: Subscribers, places: set[Place] | None, slots: Ints) -> None:
+    def __init__(
+        self,
+        subscribers: Subscribers,
+        places: set[Place] | None,
+        slots: Ints,
+        problems: Mapping[int, Problem] | None = None,
+    ) -> None:
         self._subscribers = subscribers
+        self._problems = problems
+        self._undecided: tuple[Failure, ...] | None = None if problems else ()
         self._places = places
         self._slots = slots
         self._numbers: tuple[NDArray[np.int64], Sequence[Hashable]] | None = None
@@ -64,6 +73,17 @@ class Matches:
         if self._numbers is None:
             numbers = self._subscribers.numbers(self._read())
             self._numbers = numbers, self._subscribers.ids(numbers)
+        self._undecided = self.undecided
+
+    @property
+    @synchronized
+    def undecided(self) -> tuple[Failure, ...]:
+        """The subscriptions of which it is not known whether they match, in the order added, and why; there
+        are hardly ever any."""
+        if self._undecided is None:
+            assert self._problems is not None
+            self._undecided = failures(self._subscribers, self._problems)
+        return self._undecided
 
     @property
     @synchronized
@@ -100,13 +120,33 @@ class Matches:
         return slot is not None and bool(np.isin(slot, self._read()))
 
     def __repr__(self) -> str:
-        return f"<Matches: {len(self)} subscriptions>"
+        undecided = f", {len(self.undecided)} undecided" if self.undecided else ""
+        return f"<Matches: {len(self)} subscriptions{undecided}>"
 
     def _repr_html_(self) -> str:
         count = f"{len(self):,} subscription{'' if len(self) == 1 else 's'}"
         ids = [str(id) for id in islice(self, _SHOWN)]
         more = [f"and {len(self) - _SHOWN:,} more"] if len(self) > _SHOWN else []
         return html.sections([(count, ids + more or ["none"])])
+
+
+def failures(subscribers: Subscribers, problems: Mapping[int, Problem]) -> tuple[Failure, ...]:
+    """The problems of slots as their subscriptions', in the order added."""
+    found: list[tuple[int, Problem]] = []
+    for slot, problem in problems.items():
+        found += [(number, problem) for number in subscribers.numbers(np.array([slot], np.int32)).tolist()]
+    found.sort(key=lambda pair: pair[0])
+    ids = subscribers.ids(np.array([number for number, _ in found], np.int64))
+    return tuple(
+        [Failure(id, problem.kind, problem.reason) for id, (_, problem) in zip(ids, found, strict=True)]
+    )
+
+
+class Selected(dict[Hashable, list["Node"]]):
+    """The nodes that queries select in a message, by subscription."""
+
+    undecided: tuple[Failure, ...] = ()
+    """the subscriptions of which they are not known, and why; there are hardly ever any"""
 
 
 @dataclass(frozen=True, slots=True)

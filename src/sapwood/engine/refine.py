@@ -1,151 +1,175 @@
 """The part of XPath 1.0 that has no pattern, decided by lxml on the messages that reach it.
 
-lxml keeps every name it ever saw in a dictionary of the thread that parsed it. A process that reads
-strangers' messages for months would grow for ever, so parsing happens in a thread that is replaced now and
-then; its dictionary goes with it.
+lxml works in processes of its own (see `fallback_pool`), because only a process can be stopped: a query may
+take so much CPU time and memory on a message and no more. One that does so again and again is suspended.
 """
 
 from __future__ import annotations
 
 import logging
-import os
+import marshal
 from collections import Counter
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from time import perf_counter_ns
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from typing import Any
+from weakref import finalize
 
 from lxml import etree
 
+from sapwood.engine.encoding import utf8
+from sapwood.engine.failures import FailureKind, Problem
+from sapwood.engine.fallback_pool import POOL, Budget, Ended
+from sapwood.engine.fallback_process import BUG, DONE, GAVE_UP, TOO_MANY, TOO_MUCH, UNREADABLE
+from sapwood.engine.limits import Limits
 from sapwood.engine.reader import Message
-from sapwood.errors import MessageError, QueryError
+from sapwood.errors import QueryError
 from sapwood.lang.namespaces import bound_prefixes
 from sapwood.lang.query import Query
 
-T = TypeVar("T")
 _log = logging.getLogger(__name__)
-_MESSAGES_PER_THREAD = 5_000
 _TRIAL = etree.ElementTree(etree.Element("trial"))
+_SHORT = 5_000
+"""characters of a query that takes no time on a message of nothing"""
+OVERRUNS = 3
+"""A query that exceeds its budget so often is suspended,"""
+_FORGIVEN = 100
+"""but so many evaluations within it make up for one beyond."""
+_KINDS = {
+    GAVE_UP: FailureKind.UNDECIDED,
+    UNREADABLE: FailureKind.UNDECIDED,
+    TOO_MUCH: FailureKind.OVER_BUDGET,
+    TOO_MANY: FailureKind.FAILED,
+    BUG: FailureKind.FAILED,
+}
 
 
 class Refiner:
-    """The refined queries, compiled by lxml, and the thread that evaluates them."""
+    """Evaluates refined queries, each known by the slot that it has in an index."""
 
-    def __init__(self, costs: Counter[int]) -> None:
+    def __init__(self, costs: Counter[int], limits: Limits | None = None) -> None:
         self._costs = costs
-        self._truths: dict[int, etree.XPath] = {}
-        self._values: dict[int, _Value] = {}
-        self._executor: ThreadPoolExecutor | None = None
-        self._messages = 0
-        self._process = 0
+        limits = limits or Limits()
+        self._budget = Budget(limits.query_seconds, limits.query_memory, limits.result)
+        self._truths: dict[int, bytes] = {}
+        self._overruns: dict[int, float] = {}
+        self._leave: finalize[[], Any] | None = None
 
-    def compiled(self, query: Query) -> etree.XPath:
-        """The query's truth for lxml; QueryError if lxml cannot evaluate it."""
-        return _compiled("boolean", query)
+    # -- queries ---------------------------------------------------------------------------------------
 
-    def keep(self, slot: int, truth: etree.XPath) -> None:
-        self._truths[slot] = truth
+    def check(self, query: Query) -> None:
+        """QueryError if lxml cannot evaluate the query."""
+        text = f"boolean({query.rooted})"
+        try:
+            xpath = etree.XPath(text, namespaces=bound_prefixes(query.namespaces) or None)
+            if len(text) <= _SHORT:
+                xpath(_TRIAL)  # some things, such as too deep a nesting, lxml finds out only now
+                return
+        except (etree.XPathError, ValueError) as error:
+            raise QueryError(f"lxml cannot evaluate the query: {error}", query.text, 0) from None
+        (found,) = self._evaluate(b"<trial/>", [_truth(query)])
+        if isinstance(found, Ended) or found[0] != DONE:
+            reason = found.reason if isinstance(found, Ended) else found[1]
+            raise QueryError(f"lxml cannot evaluate the query: {reason}", query.text, 0)
 
     def forget(self, slot: int) -> None:
         self._truths.pop(slot, None)
-        self._values.pop(slot, None)
+        self._overruns.pop(slot, None)
 
-    def holding(self, message: Message, queries: dict[int, Query]) -> list[int]:
-        """Those of the slots whose query is true of the message."""
+    def is_suspended(self, slot: int) -> bool:
+        return self._overruns.get(slot, 0) >= OVERRUNS
+
+    def resume(self, slot: int) -> None:
+        """Lets a query that is suspended be evaluated again."""
+        self._overruns.pop(slot, None)
+
+    # -- messages --------------------------------------------------------------------------------------
+
+    def holding(self, message: Message, queries: Mapping[int, Query]) -> dict[int, bool | Problem]:
+        """For each slot, whether its query is true of the message, or why that is not known."""
         for slot in queries.keys() - self._truths.keys():
-            self._truths[slot] = self.compiled(queries[slot])
+            self._truths[slot] = _truth(queries[slot])
+        return self.evaluate(message, {slot: self._truths[slot] for slot in queries})
 
-        def evaluate() -> list[int]:
-            tree = parsed(message)
-            return [slot for slot in queries if self._is_true(slot, tree)]
+    def values(self, message: Message, queries: Mapping[int, Query]) -> dict[int, Any | Problem]:
+        """For each slot, what its query selects, as `fallback_process.value` tells it, or why not."""
+        return self.evaluate(message, {slot: _value(query) for slot, query in queries.items()})
 
-        return self._in_thread(evaluate)
+    def computed(self, message: Message, xpath: str, namespaces: Mapping[str, str]) -> Any:
+        """The value of an expression that is no query, to show it; None if there is none."""
+        asked = marshal.dumps(("value", xpath, False, bound_prefixes(namespaces)))
+        (found,) = self._evaluate(utf8(message.data, message.encoding), [asked])
+        return found[1] if not isinstance(found, Ended) and found[0] == DONE else None
 
-    def _is_true(self, slot: int, tree: Any) -> bool:
-        started = perf_counter_ns()
-        truth = bool(_evaluated(self._truths[slot], tree))
-        self._costs[slot] += perf_counter_ns() - started
-        return truth
+    def evaluate(self, message: Message, queries: Mapping[int, bytes]) -> dict[int, Any | Problem]:
+        """For each slot, the result of its query, which is marshalled for `fallback_process`, or why there is
+        none."""
+        answers: dict[int, Any | Problem] = {}
+        if self._overruns:
+            answers = {slot: self._suspension() for slot in queries if self.is_suspended(slot)}
+            queries = {slot: query for slot, query in queries.items() if slot not in answers}
+        if queries:
+            results = self._evaluate(utf8(message.data, message.encoding), list(queries.values()))
+            for (slot, query), result in zip(queries.items(), results, strict=True):
+                answers[slot] = self._answer(slot, query, result)
+        return answers
 
-    def on_tree(self, message: Message, use: Callable[[Any], T]) -> T:
-        """What `use` makes of the message's tree; whoever keeps nodes of it keeps all of it in memory."""
-        return self._in_thread(lambda: use(parsed(message)))
+    def _evaluate(self, data: bytes, queries: list[bytes]) -> list[Any]:
+        if self._leave is None or not self._leave.alive:
+            self._leave = POOL.enter(self)
+        return POOL.evaluate(data, queries, self._budget)
 
-    def value(self, slot: int, query: Query, tree: Any) -> Any:
-        """The slot's query evaluated on a tree, as lxml returns it; the tree itself is the document node."""
-        if slot not in self._values:
-            self._values[slot] = _Value(query)
-        return self._values[slot].on(tree)
+    def _answer(self, slot: int, query: bytes, result: Any) -> Any | Problem:
+        if isinstance(result, Ended):
+            if result.by_query:
+                self._overrun(slot, query)
+            return Problem(
+                FailureKind.OVER_BUDGET if result.over_time else FailureKind.UNDECIDED, result.reason
+            )
+        status, value, spent = result
+        self._costs[slot] += spent
+        if status == DONE:
+            if slot in self._overruns:
+                self._forgive(slot)
+            return value
+        kind = _KINDS[status]
+        if kind is FailureKind.OVER_BUDGET:
+            self._overrun(slot, query)
+        elif status == BUG:
+            _log.error("a query failed by an error of Sapwood: %s", value)
+            return Problem(kind, value.strip().splitlines()[-1])
+        elif status == UNREADABLE:
+            return Problem(kind, f"lxml cannot read the message: {value}")
+        return Problem(kind, value)
 
-    def _in_thread(self, work: Callable[[], T]) -> T:
-        self._messages += 1
-        if self._process != os.getpid():  # threads do not survive a fork
-            self._executor, self._process = None, os.getpid()
-        if self._executor is None or self._messages > _MESSAGES_PER_THREAD:
-            self.close()
-            self._executor = ThreadPoolExecutor(1, "sapwood-lxml")
-        return self._executor.submit(work).result()
+    def _overrun(self, slot: int, query: bytes) -> None:
+        self._overruns[slot] = self._overruns.get(slot, 0) + 1
+        if self.is_suspended(slot):
+            _log.warning(
+                "a query went over its budget too often, and is suspended: %.300s", marshal.loads(query)
+            )
+
+    def _forgive(self, slot: int) -> None:
+        left = self._overruns[slot] - 1 / _FORGIVEN
+        if left > 0:
+            self._overruns[slot] = left
+        else:
+            del self._overruns[slot]
+
+    def _suspension(self) -> Problem:
+        return Problem(
+            FailureKind.SUSPENDED,
+            f"it went over its budget on {OVERRUNS} messages, and is not evaluated until it is resumed",
+        )
 
     def close(self) -> None:
-        if self._executor is not None:
-            self._executor.shutdown()
-            self._executor = None
-        self._messages = 0
+        """Lets the processes go, unless others use them."""
+        if self._leave is not None:
+            self._leave()
 
 
-class _Nothing(etree.Resolver):
-    """Whatever a message refers to outside itself is an empty string, and so is never fetched."""
-
-    def resolve(self, url: str, public: str, context: Any) -> Any:  # type: ignore[override]
-        return self.resolve_string("", context)  # type: ignore
+def _truth(query: Query) -> bytes:
+    return marshal.dumps(("truth", f"boolean({query.rooted})", bound_prefixes(query.namespaces)))
 
 
-def parsed(message: Message) -> Any:
-    """The message as an lxml tree. It has passed the limits already, so lxml's own may be lifted."""
-    parser = etree.XMLParser(
-        attribute_defaults=True,
-        resolve_entities=True,
-        no_network=True,
-        huge_tree=True,
-        encoding=message.encoding,
-    )
-    parser.resolvers.add(_Nothing())
-    try:
-        return etree.fromstring(message.data, parser).getroottree()
-    except etree.XMLSyntaxError as error:
-        line, column = error.position
-        raise MessageError(error.msg or "not well-formed", line, column) from None
-
-
-class _Value:
-    """A query's value. lxml leaves the document node out of node-sets; counting them brings it back."""
-
-    def __init__(self, query: Query) -> None:
-        self._value = _compiled("", query)
-        self._count = _compiled("count", query) if query.type == "node-set" else None
-
-    def on(self, tree: Any) -> Any:
-        value = _evaluated(self._value, tree)
-        if value is False:
-            return []
-        if self._count is not None and _evaluated(self._count, tree) > len(value):
-            return [tree, *value]
-        return value
-
-
-def _compiled(function: str, query: Query) -> etree.XPath:
-    text = f"{function}({query.rooted})"
-    try:
-        xpath = etree.XPath(text, namespaces=bound_prefixes(query.namespaces) or None, smart_strings=True)
-        xpath(_TRIAL)  # some things, such as too deep a nesting, lxml finds out only now
-    except (etree.XPathError, ValueError) as error:
-        raise QueryError(f"lxml cannot evaluate the query: {error}", query.text, 0) from None
-    return xpath
-
-
-def _evaluated(xpath: etree.XPath, tree: Any) -> Any:
-    try:
-        return xpath(tree)
-    except etree.XPathEvalError as error:
-        _log.warning("lxml gave up on a query, which does not match: %s: %s", error, xpath.path[:200])
-        return False
+def _value(query: Query) -> bytes:
+    parts = f"({query.rooted})", query.type == "node-set", bound_prefixes(query.namespaces)
+    return marshal.dumps(("value", *parts))

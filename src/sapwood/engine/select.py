@@ -7,14 +7,13 @@ from codecs import BOM_UTF8
 from collections.abc import Mapping
 from typing import Any
 
-from lxml import etree
-
 from sapwood.engine.document import ContextNode, Document, Leafnode
 from sapwood.engine.evaluate import Evaluator
+from sapwood.engine.expansion import expanded
+from sapwood.engine.failures import Problem, defect
 from sapwood.engine.matches import Node
 from sapwood.engine.reader import Message
 from sapwood.engine.refine import Refiner
-from sapwood.lang.namespaces import bound_prefixes
 from sapwood.lang.numbers import format_number
 from sapwood.lang.pattern import clark
 from sapwood.lang.query import Query
@@ -32,7 +31,7 @@ class Selection:
         self._refiner = refiner
         self._document = document
         self.evaluator = Evaluator(document)
-        self._elements: list[Any] | None = None
+        self._expanded: Document | None = None
 
     def by_pattern(self, query: Query) -> list[Node]:
         """The nodes of an exact query that the message matches."""
@@ -40,31 +39,21 @@ class Selection:
             return [Node(0, "boolean", "true", "")]
         return [self.node(node) for node in self.evaluator.select_any(query.paths)]
 
-    def by_xpath(self, queries: dict[int, Query]) -> dict[int, list[Node]]:
-        """The nodes of refined queries, by slot, that the message matches."""
-
-        def select(tree: Any) -> dict[int, list[Node]]:
-            index = {element: i for i, element in enumerate(tree.getroot().iter("*"), 1)}
-            index[tree] = 0
-            self._elements = [tree, *tree.iter("*")]  # at hand, if elements have to be written anew
-            return {
-                slot: self._converted(self._refiner.value(slot, query, tree), index)
-                for slot, query in queries.items()
-            }
-
-        return self._refiner.on_tree(self._message, select)
+    def by_xpath(self, queries: dict[int, Query]) -> dict[int, list[Node] | Problem]:
+        """The nodes of refined queries that the message matches, by slot, or why they are not known."""
+        values = self._refiner.values(self._message, queries)
+        return {slot: self._converted(value, queries[slot]) for slot, value in values.items()}
 
     def computed(self, xpath: str, namespaces: Mapping[str, str]) -> Any:
         """The value of an expression, to show it."""
-        compiled = etree.XPath(xpath, namespaces=bound_prefixes(namespaces) or None, smart_strings=False)
-        return self._refiner.on_tree(self._message, compiled)
+        return self._refiner.computed(self._message, xpath, namespaces)
 
     def node(self, node: ContextNode) -> Node:
         document = self._document
         value = document.string_value(node)
         if isinstance(node, int):
             kind = "element" if node else "document"
-            return Node(node, kind, value, self._xml(node), clark(document.names[node]))
+            return Node(node, kind, value, self._source(node), clark(document.names[node]))
         if node.kind == "text":
             return Node(node.element, "text", value, _escaped(value))
         name = clark(document.attributes[node.element][2 * node.number])
@@ -73,69 +62,56 @@ class Selection:
 
     # -- results of lxml -------------------------------------------------------------------------------
 
-    def _converted(self, value: Any, index: dict[Any, int]) -> list[Node]:
+    def _converted(self, value: Any, query: Query) -> list[Node] | Problem:
+        if isinstance(value, Problem):
+            return value
         if isinstance(value, list):
-            return [self._from_lxml(item, index) for item in value]
+            try:
+                return [self._from_lxml(*item) for item in value]
+            except Exception as error:  # lxml's tree is not what was read, and should be
+                return defect(error, query.text)
         if isinstance(value, bool):
             return [Node(0, "boolean", "true" if value else "false", "")]
         if isinstance(value, float):
             return [Node(0, "number", format_number(value), "")]
         return [Node(0, "string", str(value), "")]
 
-    def _from_lxml(self, item: Any, index: dict[Any, int]) -> Node:
-        if isinstance(item, tuple):  # the namespace axis: (prefix, uri)
-            return Node(0, "namespace", item[1] or "", "", item[0] or "")
-        if isinstance(item, str):
-            return self._string_from_lxml(item, index)
-        if item in index:
-            return self.node(index[item])
-        kind = "comment" if item.tag is etree.Comment else "processing-instruction"
-        owner = item.getparent()
-        xml = etree.tostring(item, encoding="unicode", with_tail=False)
-        return Node(0 if owner is None else index[owner], kind, item.text or "", xml)
-
-    def _string_from_lxml(self, item: Any, index: dict[Any, int]) -> Node:
-        parent = item.getparent()
-        if item.is_tail:
-            parent = parent.getparent()
-        if item.is_attribute:
-            names = self._document.attributes[index[parent]][::2]
-            number = [clark(name) for name in names].index(str(item.attrname))
-            return self.node(Leafnode(index[parent], "attribute", number))
-        return Node(index[parent], "text", str(item), _escaped(item))
+    def _from_lxml(self, kind: str, element: int, value: str = "", more: str = "") -> Node:
+        """A node as `fallback_process` tells it."""
+        if kind == "element":
+            return self.node(element)
+        if kind == "attribute":
+            names = self._document.attributes[element][::2]
+            return self.node(Leafnode(element, kind, [clark(name) for name in names].index(more)))
+        if kind == "text":
+            return Node(element, kind, value, _escaped(value))
+        if kind == "namespace":
+            return Node(element, kind, value, "", more)
+        return Node(element, kind, value, more)
 
     # -- source ----------------------------------------------------------------------------------------
 
-    def _xml(self, element: int) -> str:
-        source = self._source(element)
-        return source if source is not None else self._written(element)
-
     def _attribute_xml(self, element: int, number: int, name: str, value: str) -> str:
         """The attribute as it stands in the start tag; a default one does not stand there."""
-        source = self._source(element)
-        if source is not None:
-            tag = _START_TAG.match(source)
-            written = [a for a in _ATTRIBUTE.findall(tag[0] if tag else "") if not _DECLARATION.match(a)]
-            if number < len(written):
-                return str(written[number])
+        tag = _START_TAG.match(self._source(element))
+        written = [a for a in _ATTRIBUTE.findall(tag[0] if tag else "") if not _DECLARATION.match(a)]
+        if number < len(written):
+            return str(written[number])
         from xml.sax.saxutils import quoteattr  # here, because it loads an HTTP client
 
         return f"{name.rpartition('}')[2]}={quoteattr(value)}"
 
-    def _source(self, element: int) -> str | None:
-        """The element as it stands in the message; None if it may have come out of an entity."""
+    def _source(self, element: int) -> str:
+        """The element as it stands in the message; in the message without entities, if it has some, since it
+        may have come out of one."""
         document = self._document
         if not document.verbatim and b"<!ENTITY" in document.source:
-            return None
+            if self._expanded is None:
+                self._expanded = expanded(document)
+            document = self._expanded
         starts, stops = document.spans
         source = document.source[starts[element] : stops[element]]
         return source.removeprefix(BOM_UTF8).decode("utf-8", "surrogatepass")
-
-    def _written(self, element: int) -> str:
-        """An element written anew: where entities were expanded, there is no slice of the source to show."""
-        if self._elements is None:
-            self._elements = self._refiner.on_tree(self._message, lambda tree: [tree, *tree.iter("*")])
-        return str(etree.tostring(self._elements[element], encoding="unicode", with_tail=False))
 
 
 def _escaped(text: str) -> str:

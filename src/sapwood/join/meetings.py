@@ -44,9 +44,9 @@ class Table:
         self._arrived: tuple[Record, Loaded] | None = None
         self._pieces: dict[tuple[object, ...], list[bytes]] = {}
 
-    def arrived(self, record: Record, evaluator: Evaluator, message: Message) -> None:
+    def arrived(self, record: Record, evaluator: Evaluator) -> None:
         """The message itself, which has just been read."""
-        self._arrived = record, self._library.loaded(evaluator, message)
+        self._arrived = record, self._library.loaded(evaluator)
 
     def load(self, record: Record) -> Loaded:
         """The nodes of a message."""
@@ -144,6 +144,8 @@ class Meetings:
         self._chained: dict[tuple[int, Records], None] = {}
         self.begun: dict[tuple[Prefix, Records], None] = {}
         """chains that go on from here, if those who asked see to that themselves"""
+        self.problems: dict[int, str] = {}
+        """entries of chains that do not go on although they should, and why"""
 
     def __len__(self) -> int:
         """How many, each distinct query counted once."""

@@ -9,7 +9,6 @@ See `relations` for how all queries are evaluated at once, `past` for what is ke
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from collections.abc import Hashable, Iterator, Sequence
 from math import inf
@@ -35,11 +34,10 @@ from sapwood.join.state import State, TemplateState
 from sapwood.join.streams import Streams, told
 from sapwood.join.testimony import Kept, Partners, Testimony, partners
 from sapwood.join.witnesses import Witness, Witnesses
-from sapwood.join.writing import Library, Load
+from sapwood.join.writing import Library
 from sapwood.lang.joining import Join
 from sapwood.transform.groups import TooManyGroups
 
-_log = logging.getLogger(__name__)
 _FEW_ROWS, _FEW_RUNS = 16, 128
 _RETIRED = 64
 """variables that nobody uses any more, but whose values are still there"""
@@ -191,7 +189,7 @@ class Joins:
             return meetings
         record = Record(id, stream, time, sequence, message.data, message.encoding)
         assert found.evaluator is not None
-        meetings.table.arrived(record, found.evaluator, message)
+        meetings.table.arrived(record, found.evaluator)
         for watched in seen.watched:
             for number in self._filing.watched[watched]:
                 meetings.single(number, record)
@@ -209,7 +207,7 @@ class Joins:
                 for prefix, records in meetings.add(met, self._filing.targets):
                     if (prefix.key, records) not in followed:
                         followed.add((prefix.key, records))
-                        arrivals += self._going_on(prefix, records, meetings.table.load)
+                        arrivals += self._going_on(prefix, records, meetings)
             until = self._filing.waiting.until(arrival.variable, arrival.time)
             self._past.keep(arrival, until, self.watermark)
 
@@ -278,17 +276,17 @@ class Joins:
         entries = self._filing.members.entry.take(members)
         return Met(members, entries, items[held], past.records, arrival.records, past_is_left)
 
-    def _going_on(self, prefix: Prefix, records: tuple[Record, ...], load: Load) -> Iterator[Arrival]:
+    def _going_on(self, prefix: Prefix, records: tuple[Record, ...], meetings: Meetings) -> Iterator[Arrival]:
         """The first messages of a chain, as what the next link sees of them."""
         time, sequence = max(r.time for r in records), min(r.sequence for r in records)
-        for witnesses in self._witnesses_of(prefix, records, load):
+        for witnesses in self._witnesses_of(prefix, records, meetings):
             yield Arrival(records, time, sequence, witnesses)
 
     def _witnesses_of(
-        self, prefix: Prefix, records: tuple[Record, ...], load: Load
+        self, prefix: Prefix, records: tuple[Record, ...], meetings: Meetings
     ) -> Iterator[list[Witness]]:
         """For each way to bind what goes on together, its values."""
-        loaded = [load(record) for record in records]
+        loaded = [meetings.table.load(record) for record in records]
         documents = [message.document for message in loaded]
         meaning, variables = prefix.meaning, prefix.join.variables
         numbers = [prefix.numbers[prefix.going_on[variable]] for variable in meaning.wanted]
@@ -296,7 +294,8 @@ class Joins:
         try:
             ways = meaning.ways(loaded)
         except TooManyGroups as error:
-            _log.warning("a chain is not followed: %s", error)
+            going_on = [number for number, entry in self._entries.items() if prefix in entry.prefixes]
+            meetings.problems.update(dict.fromkeys(going_on, f"its chain is not followed: {error}"))
             return
         for way in ways:
             values = [
@@ -346,7 +345,7 @@ class Joins:
         for prefix, records in meetings.begun:
             ways = [
                 [Testimony(prefix.keys[number], value, nodes) for number, value, nodes in witnesses]
-                for witnesses in self._witnesses_of(prefix, records, meetings.table.load)
+                for witnesses in self._witnesses_of(prefix, records, meetings)
             ]
             if ways:
                 yield Kept(records, ways, prefix.name)

@@ -53,7 +53,7 @@ class Library:
             return loaded
         message = Message(record.data)
         message.encoding = record.encoding
-        loaded = self._loaded[record] = self.loaded(Evaluator(self._index.read(message, all=True)), message)
+        loaded = self._loaded[record] = self.loaded(Evaluator(self._index.read(message, all=True)))
         self._bytes += len(record.data)
         while self._bytes > _ROOM and len(self._loaded) > 1:
             self._bytes -= len(self._loaded.popitem(last=False)[0].data)
@@ -62,10 +62,9 @@ class Library:
     def __getstate__(self) -> dict[str, object]:
         return {"_index": self._index, "_loaded": OrderedDict(), "_bytes": 0}
 
-    def loaded(self, evaluator: Evaluator, message: Message) -> Loaded:
+    def loaded(self, evaluator: Evaluator) -> Loaded:
         """A message that was just read."""
-        fragments = Fragments(evaluator.document, lambda use: self._index.refiner.on_tree(message, use))
-        return Loaded(evaluator.document, evaluator, fragments)
+        return Loaded(evaluator.document, evaluator, Fragments(evaluator.document))
 
 
 class Maker:

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from sapwood.engine.failures import Failure, Problem
 from sapwood.engine.reader import Message
-from sapwood.errors import MessageError
 from sapwood.relational.deciding import Decider
 from sapwood.relational.plans import HIT, HOLDING, Extents, steps
 from sapwood.relational.sql import DuckDialect
@@ -82,10 +82,10 @@ def decide(
     messages: Sequence[Message],
     decider: Decider,
     namespaces: Mapping[str, str],
-) -> dict[int, MessageError]:
-    """Takes the queries out of `matched` that turn out not to match; tells the messages, by their numbers,
-    that lxml refuses."""
-    refused: dict[int, MessageError] = {}
+) -> dict[int, list[Failure]]:
+    """Takes the queries out of `matched` that turn out not to match; by the numbers of messages, tells the
+    subscriptions of which that is not known."""
+    problems: list[tuple[int, int, Problem]] = []
     rows = connection.rows(f"{UNDECIDED} ORDER BY 1")
     wrong: list[tuple[int, int]] = []
     start = 0
@@ -95,12 +95,12 @@ def decide(
         while end < len(rows) and rows[end][0] == number:
             end += 1
         some = rows[start:end]
-        try:
-            answers = decider.true_of(messages[number], [text for _, _, text in some], namespaces)
-        except MessageError as error:
-            refused[number] = error
-            answers = [False] * len(some)
-        wrong += [(number, query) for (_, query, _), true in zip(some, answers, strict=True) if not true]
+        answers = decider.true_of(messages[number], [text for _, _, text in some], namespaces)
+        for (_, query, _), answer in zip(some, answers, strict=True):
+            if isinstance(answer, Problem):
+                problems.append((number, query, answer))
+            if answer is not True:
+                wrong.append((number, query))
         start = end
     if wrong:
         table = pa.table({"msg": [msg for msg, _ in wrong], "query": [query for _, query in wrong]})
@@ -109,18 +109,39 @@ def decide(
                 "matched",
                 "SELECT m.* FROM matched m ANTI JOIN wrong w ON w.msg = m.msg AND w.query = m.query",
             )
-    return refused
+    return _failures(connection, problems)
+
+
+_FAILED = """
+    SELECT s.query, s.id FROM subscription s SEMI JOIN failed f ON f.query = s.query ORDER BY s.number"""
+
+
+def _failures(connection: Connection, problems: list[tuple[int, int, Problem]]) -> dict[int, list[Failure]]:
+    """The problems that queries have with messages, as their subscriptions'."""
+    failures: dict[int, list[Failure]] = {}
+    if not problems:
+        return failures
+    subscribed: dict[int, list[str]] = {}
+    with connection.given(failed=pa.table({"query": [*{query for _, query, _ in problems}]})):
+        for query, id in connection.rows(_FAILED):
+            subscribed.setdefault(query, []).append(id)
+    for number, query, problem in problems:
+        failed = [Failure(id, problem.kind, problem.reason) for id in subscribed[query]]
+        failures.setdefault(number, []).extend(failed)
+    return failures
 
 
 class MatchedIds:
     """The subscriptions that a message matched, in the order added."""
 
-    __slots__ = ("_ids", "numbers")
+    __slots__ = ("_ids", "numbers", "undecided")
 
     def __init__(self, numbers: NDArray[np.int64], ids: pa.ChunkedArray) -> None:
         self.numbers = numbers
         """the subscriptions' numbers, ascending"""
         self._ids = ids
+        self.undecided: tuple[Failure, ...] = ()
+        """the subscriptions of which it is not known whether they match, and why"""
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -163,12 +184,9 @@ def answers(connection: Connection, some: range) -> Iterator[MatchedIds]:
         current += 1
 
 
-_NOTHING = MatchedIds(np.empty(0, np.int64), pa.chunked_array([], pa.string()))
-
-
 def _matched(parts: list[pa.RecordBatch]) -> MatchedIds:
     if not parts:
-        return _NOTHING
+        return MatchedIds(np.empty(0, np.int64), pa.chunked_array([], pa.string()))
     numbers = [part.column(1).to_numpy() for part in parts]
     ids = pa.chunked_array([part.column(2) for part in parts])
     return MatchedIds(numbers[0] if len(numbers) == 1 else np.concatenate(numbers), ids)

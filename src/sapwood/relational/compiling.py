@@ -114,7 +114,7 @@ class QueryCompiler:
     def _compiled(self, text: str) -> CompiledQuery:
         query = compile_query(text, self._namespaces)
         if not query.exact:
-            self._refiner.compiled(query)  # it has to be decided some day
+            self._refiner.check(query)  # it has to be decided some day
         form = relational_form(query)
         rules = tuple(self._rule(rule) for rule in form.rules)
         meaning = repr(rules) if form.exact else f"xpath {text}"

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from threading import Lock
 
 from sapwood.engine.evaluate import Evaluator
+from sapwood.engine.failures import Problem
 from sapwood.engine.limits import Limits
 from sapwood.engine.machine import Machine
 from sapwood.engine.nfa import PathTree
@@ -27,14 +28,17 @@ class Decider:
         self._limits = limits
         self._machine = Machine(PathTree(), 0)
         self._costs: Counter[int] = Counter()
-        self._refiner = Refiner(self._costs)
+        self._refiner = Refiner(self._costs, limits)
         self._namespaces: dict[str, str] = {}
         self._kept: OrderedDict[str, tuple[int, Query]] = OrderedDict()
         self._slots = 0
         self._lock = Lock()  # lxml works in one thread at a time
 
-    def true_of(self, message: Message, texts: Sequence[str], namespaces: Mapping[str, str]) -> list[bool]:
-        """Which of the queries, each given by its text, match a message that was read before."""
+    def true_of(
+        self, message: Message, texts: Sequence[str], namespaces: Mapping[str, str]
+    ) -> list[bool | Problem]:
+        """Which of the queries, each given by its text, match a message that was read before, or why that is
+        not known."""
         with self._lock:
             if namespaces != self._namespaces:
                 self._namespaces = dict(namespaces)
@@ -43,18 +47,17 @@ class Decider:
             evaluator = Evaluator(
                 read_document(message, self._limits, self._machine.settle(), with_text=True)
             )
-            answers: list[bool] = []
+            answers: list[bool | Problem] = []
             for start in range(0, len(texts), _AT_ONCE):
                 answers += self._true_of(message, evaluator, texts[start : start + _AT_ONCE])
             return answers
 
-    def _true_of(self, message: Message, evaluator: Evaluator, texts: Sequence[str]) -> list[bool]:
+    def _true_of(self, message: Message, evaluator: Evaluator, texts: Sequence[str]) -> list[bool | Problem]:
         found = [self._compiled(text) for text in texts]
         holding = {slot for slot, query in found if evaluator.holds(query.condition)}
         refined = {slot: query for slot, query in found if slot in holding and not query.exact}
-        if refined:
-            holding -= refined.keys() - set(self._refiner.holding(message, refined))
-        return [slot in holding for slot, _ in found]
+        answers = self._refiner.holding(message, refined)
+        return [answers.get(slot, slot in holding) for slot, _ in found]
 
     def _compiled(self, text: str) -> tuple[int, Query]:
         found = self._kept.pop(text, None)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
@@ -11,6 +12,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
+from sapwood.engine.failures import Failure, FailureKind
 from sapwood.engine.limits import Limits
 from sapwood.engine.loading import OnError
 from sapwood.engine.matcher import Source
@@ -71,6 +73,7 @@ class RelationalMatcher:
         self._reader = ValueReader(self.population.tags, self.limits)
         self._decider = Decider(self.limits)
         self._at_once = 1_000_000  # messages; fewer, once they were too many
+        self._failed: dict[Hashable, Counter[FailureKind]] = {}
 
     # -- subscriptions ---------------------------------------------------------------------------------
 
@@ -198,8 +201,11 @@ class RelationalMatcher:
                 some = range(done, min(done + self._at_once, len(messages)))
                 try:
                     match_rules(connection, said, found, self.place_points, some)
-                    said.refused |= decide(connection, messages, self._decider, namespaces)
+                    failures = decide(connection, messages, self._decider, namespaces)
                     for answer in answers(connection, some):
+                        if done in failures:
+                            answer.undecided = tuple(failures[done])
+                            self._count(answer.undecided)
                         yield said.refused.get(done, answer)
                         done += 1
                 except TooMuch:
@@ -215,6 +221,15 @@ class RelationalMatcher:
             connection.close()
         if done < len(messages):  # a transaction does not survive that: the rest may see newer subscriptions
             yield from self._batch(messages[done:])
+
+    def _count(self, failures: Iterable[Failure]) -> None:
+        for failure in failures:
+            self._failed.setdefault(failure.subscription, Counter())[failure.kind] += 1
+
+    def failure_counts(self) -> dict[Hashable, dict[FailureKind, int]]:
+        """On how many messages each subscription had no answer, by kind, since the tables were opened; those
+        that always had one are not there."""
+        return {id: dict(counts) for id, counts in self._failed.items()}
 
     def place_points(self, missing: list[tuple[Any, ...]]) -> pa.Table:
         """Where branching points lie that nobody has placed yet, put on record for batches to come."""

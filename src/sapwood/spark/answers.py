@@ -9,11 +9,11 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, StringType
 
 from sapwood.spark.edition import Edition
-from sapwood.spark.matching import BODIES, COSTS, ERROR, PROBLEM, column, match_edition
+from sapwood.spark.matching import BODIES, COSTS, ERROR, PROBLEM, UNDECIDED, column, match_edition
 
 NUMBER = "_sapwood_number"
 """a column with a number for each message, the `msg` of all frames that the relational engine makes"""
-_FOUND, _REFUSED = "_sapwood_found", "_sapwood_refused"
+_FOUND, _REFUSED, _UNDECIDED = "_sapwood_found", "_sapwood_refused", "_sapwood_undecided"
 _NOBODY = ArrayType(StringType(), containsNull=False)
 
 
@@ -25,13 +25,15 @@ class Found:
     """`msg` and `subscription`"""
     refused: DataFrame | None = None
     """`msg` and `error` of messages that turned out to be none; what they match does not count"""
+    undecided: DataFrame | None = None
+    """`msg`, `subscription`, `kind` and `reason` of subscriptions that have no answer on a message"""
 
 
 def together(numbered: DataFrame, found: Found, edition: Edition | None) -> DataFrame:
     """Messages with the subscriptions found for them, and with those of an edition: the columns that
     `match_edition` makes."""
     if edition is None or edition.empty:
-        nothing = {"subscriptions": _NOBODY, "error": ERROR, "costs": COSTS}
+        nothing = {"subscriptions": _NOBODY, "error": ERROR, "undecided": UNDECIDED, "costs": COSTS}
         answered = numbered.drop("body", PROBLEM).withColumns(
             {name: F.lit(None).cast(kind) for name, kind in nothing.items()}
         )
@@ -44,11 +46,20 @@ def together(numbered: DataFrame, found: Found, edition: Edition | None) -> Data
         refused = found.refused.select(F.col("msg").alias(NUMBER), F.col("error").cast(ERROR).alias(_REFUSED))
         joined = joined.join(refused, NUMBER, "left")
         error = F.coalesce(error, F.col(_REFUSED))
+    undecided = F.col("undecided")
+    if found.undecided is not None:
+        failures = F.collect_list(F.struct("subscription", "kind", "reason")).cast(UNDECIDED)
+        lists = found.undecided.groupBy(F.col("msg").alias(NUMBER)).agg(failures.alias(_UNDECIDED))
+        joined = joined.join(lists, NUMBER, "left")
+        none = F.array().cast(UNDECIDED)
+        both = F.concat(F.coalesce(undecided, none), F.coalesce(_UNDECIDED, none))
+        undecided = F.when(error.isNull() & (F.size(both) > 0), both)
     nothing_made = F.transform(_FOUND, lambda id: F.lit(None).cast("string"))
     results = {
         "subscriptions": _added("subscriptions", F.col(_FOUND), _NOBODY, error),
         "bodies": _added("bodies", nothing_made, BODIES, error),
         "error": error,
+        "undecided": undecided,
     }
     return joined.select(
         *(results.get(name, column(name)).alias(name) for name in answered.columns if name != NUMBER)

@@ -107,6 +107,7 @@ class PlainLines(Display):
 
     def batch(self, outcome: Outcome) -> None:
         refused = f", {outcome.rejects:,} refused" if outcome.rejects else ""
+        refused += f", {outcome.failures:,} answers missing" if outcome.failures else ""
         self.note(
             f"batch {outcome.batch}: {outcome.messages:,} messages, {outcome.deliveries:,} deliveries"
             f"{refused} in {outcome.seconds:.1f} s, version {outcome.version}"
@@ -161,6 +162,8 @@ class LiveDisplay(Display):
             rows.add_row("messages", _counted(tally.messages, *speed))
             rows.add_row("deliveries", _counted(tally.deliveries, *delivered))
             rows.add_row("rejects", Text(f"{tally.rejects:,}", "yellow" if tally.rejects else "dim"))
+            if tally.failures:
+                rows.add_row("failures", Text(f"{tally.failures:,}", "yellow"))
             rows.add_row(
                 "latency",
                 f"{duration(last.seconds)} last, {duration(tally.latency)} on average,"
@@ -216,6 +219,8 @@ def summary_table(tally: Tally) -> Table:
     if tally.joined:
         table.add_row("of joins", f"{tally.joined:,}")
     table.add_row("rejects", f"[yellow]{tally.rejects:,}[/]" if tally.rejects else "none")
+    if tally.failures:
+        table.add_row("failures", f"[yellow]{tally.failures:,}[/] answers of single queries are missing")
     if tally.last is not None and tally.versions is not None:
         first, last = tally.versions
         which = f"version {last}" if first == last else f"versions {first} to {last}"

@@ -43,11 +43,14 @@ ERROR = StructType(
         StructField("body", BinaryType()),
     ]
 )
+UNDECIDED = ArrayType(
+    StructType([StructField(name, StringType()) for name in ("subscription", "kind", "reason")])
+)
 COSTS = ArrayType(
     StructType([StructField("subscription", StringType()), StructField("seconds", DoubleType())])
 )
 BODIES = ArrayType(StringType())
-ANSWERS = frozenset({"subscriptions", "bodies", "error", "costs"})
+ANSWERS = frozenset({"subscriptions", "bodies", "error", "undecided", "costs"})
 """The columns that matching adds to a message's own."""
 
 
@@ -70,7 +73,9 @@ def match(
                       as it is. Messages that match nothing, and those that are refused, have no row.
     shape="messages"  one row for each message: its columns, `subscriptions`, ids in any order, and `error`,
                       null or a struct of `reason`, `line`, `column` and the `body` that was refused. If there
-                      are transformations, also `bodies`: what each of them made, null for filters.
+                      are transformations, also `bodies`: what each of them made, null for filters. And
+                      `undecided`, null or a list of structs of `subscription`, `kind` and `reason`: those
+                      that have no answer on this message, and why.
     """
     check_shape(shape)
     messages = with_problem(messages)
@@ -110,6 +115,7 @@ def match_edition(messages: DataFrame, edition: Edition, profile: bool = False) 
     if edition.transforming:
         found.append(StructField("bodies", BODIES))
     found.append(StructField("error", ERROR))
+    found.append(StructField("undecided", UNDECIDED))
     if profile:
         found.append(StructField("costs", COSTS))
     # mapInArrow takes a name with a dot for a path, so it gets numbers

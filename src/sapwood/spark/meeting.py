@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from sapwood.broker import Broker
 from sapwood.deliveries import Delivery
+from sapwood.engine.failures import Failure
 from sapwood.join.meetings import Meetings
 from sapwood.join.network import Joins
 from sapwood.join.testimony import Kept
@@ -140,8 +141,9 @@ class _Older:
 @dataclass(frozen=True, slots=True)
 class Meet:
     """A function for `mapInArrow`: rows in the order of their names; out, a row for each delivery of a join:
-    the columns of the newer message, the subscription, the body and the messages that met. What goes on to
-    the next batch has a row with null for these three, and itself in a further column."""
+    the columns of the newer message, the subscription, the body and the messages that met. A join that fails
+    has a row with the subscription, and why in a further column. What goes on to the next batch has a row
+    with null for all these, and itself in the last column."""
 
     edition: Edition
     types: list[pa.DataType]
@@ -151,16 +153,22 @@ class Meet:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         broker = live_broker(self.edition).broker
-        columns = _Columns([*self.types, pa.string(), pa.string(), pa.list_(pa.string()), ONWARD])
+        columns = _Columns(
+            [*self.types, pa.string(), pa.string(), pa.list_(pa.string()), pa.string(), ONWARD]
+        )
         for row, values, meetings in _meetings(_rows(batches), broker.network_of_joins):
-            for delivery in broker.deliveries(meetings, None):
-                columns.add((*values, *_delivered(delivery, self.body), None), len(delivery.body))
+            failures: list[Failure] = []
+            for delivery in broker.deliveries(meetings, None, failures):
+                columns.add((*values, *_delivered(delivery, self.body), None, None), len(delivery.body))
                 if columns.enough:
                     yield columns.take()
             for going in _going_on(row, values, meetings, broker) if self.edition.going_on else ():
-                columns.add((*values, None, None, None, going._asdict()), len(going.record))
+                columns.add((*values, None, None, None, None, going._asdict()), len(going.record))
                 if columns.enough:
                     yield columns.take()
+            for failure in (*failures, *broker.unfollowed(meetings, None)):
+                reason = f"{failure.kind}: {failure.reason}"
+                columns.add((*values, str(failure.subscription), None, None, reason, None), len(reason))
         if len(columns):
             yield columns.take()
 

@@ -8,6 +8,7 @@ from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from pyspark.sql import DataFrame
@@ -31,6 +32,9 @@ _PAIRS = pa.schema([("msg", pa.int64()), ("subscription", pa.string())])
 _SURE = f"""
     SELECT m.msg, m.query FROM matched m ANTI JOIN ({UNDECIDED}) o ON o.msg = m.msg AND o.query = m.query
     UNION ALL SELECT msg, query FROM decided"""
+_UNKNOWN = """
+    SELECT u.msg, s.id AS subscription, u.kind, u.reason
+    FROM subscription s JOIN unknown u ON u.query = s.query"""
 _ANSWER = "SELECT m.msg, s.id FROM subscription s JOIN matched m ON m.query = s.query"
 
 
@@ -49,13 +53,14 @@ class OnDuckDB:
         batch = f"{self._folder}/{uuid4().hex}"
         make_empty(batch)
         try:
-            errors: list[pa.Table] = []
+            undecided: list[pa.Table] = []
             with open_new(f"{batch}/pairs.parquet") as file, pq.ParquetWriter(file, _PAIRS) as writer:
                 for portion in _portions(heard.blocks):
-                    errors += self._match(heard, messages, portion, writer)
+                    undecided += self._match(heard, messages, portion, writer)
             spark = messages.sparkSession
-            refused = spark.createDataFrame(pa.concat_tables(errors)) if errors else None
-            yield Found(spark.read.schema(from_arrow_schema(_PAIRS)).parquet(batch), refused)
+            failures = spark.createDataFrame(pa.concat_tables(undecided)) if undecided else None
+            pairs = spark.read.schema(from_arrow_schema(_PAIRS)).parquet(batch)
+            yield Found(pairs, undecided=failures)
         finally:
             remove_folder(batch)
 
@@ -67,13 +72,13 @@ class OnDuckDB:
     def _match(
         self, heard: Heard, messages: DataFrame, portion: str, writer: pq.ParquetWriter
     ) -> list[pa.Table]:
-        """Writes the pairs of some messages; which of these are refused after all."""
+        """Writes the pairs of some messages; which subscriptions have no answer on them."""
         connection = heard.connection
         numbers = np.sort(heard.messages.filter(portion).toArrow().column(0).to_numpy())
         values = heard.values.filter(portion).toArrow()
         own = np.searchsorted(numbers, values.column("msg").to_numpy()).astype(np.int32)
         said = Said([values.set_column(0, "msg", pa.array(own)).cast(VALUE)], list(range(len(numbers))))
-        errors: list[pa.Table] = []
+        undecided: list[pa.Table] = []
         done = 0
         while done < len(numbers):
             some = range(done, min(done + self._at_once, len(numbers)))
@@ -82,16 +87,16 @@ class OnDuckDB:
             except TooMuch:
                 self._at_once = max(1, len(some) // 2)
                 continue
-            errors += self._decide(heard, messages, numbers)
+            undecided += self._decide(heard, messages, numbers)
             for rows in connection.stream(_ANSWER, _FETCHED):
                 own = pa.array(numbers[rows.column(0).to_numpy()])
                 writer.write_batch(pa.record_batch([own, rows.column(1)], schema=_PAIRS))
             done = some.stop
             self._at_once += self._at_once // 8 + 1  # the next ones may be smaller
-        return errors
+        return undecided
 
     def _decide(self, heard: Heard, messages: DataFrame, numbers: NDArray[np.int64]) -> list[pa.Table]:
-        """Leaves in `matched` what is certain, or turns out to be true; which messages are refused."""
+        """Leaves in `matched` what is certain, or turns out to be true; who has no answer."""
         connection = heard.connection
         asked = connection.arrow(UNDECIDED)
         if not len(asked):
@@ -100,12 +105,16 @@ class OnDuckDB:
         pairs = messages.sparkSession.createDataFrame(asked)
         decide = Decide(heard.namespaces, self._matcher.limits)
         answer = decided(pairs, messages, decide).toArrow()
-        true = answer.filter(answer.column("query").is_valid()).select(["msg", "query"])
+        known = answer.column("kind").is_null()
+        true = answer.filter(known).select(["msg", "query"])
         true = true.set_column(0, "msg", pa.array(np.searchsorted(numbers, true.column(0).to_numpy())))
         with connection.given(decided=true):
             connection.keep("matched", _SURE)
-        refused = answer.filter(answer.column("error").is_valid()).select(["msg", "error"])
-        return [refused] if len(refused) else []
+        unknown = answer.filter(pc.invert(known))
+        if not len(unknown):
+            return []
+        with connection.given(unknown=unknown):
+            return [connection.arrow(_UNKNOWN)]
 
 
 def _portions(blocks: dict[int, int]) -> Iterator[str]:

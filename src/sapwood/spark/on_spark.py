@@ -121,10 +121,10 @@ class OnSpark:
             views.put("value", heard.values.coalesce(tasks))
             views.put("message", heard.messages.coalesce(tasks))
             self._run(spark, heard, views)
-            refused = None
+            undecided = None
             if heard.extents.depth or heard.connection.value(_INEXACT):
-                refused = self._decide(heard, views, messages)
-            yield Found(spark.sql(_ANSWER), refused)
+                undecided = self._decide(heard, views, messages)
+            yield Found(spark.sql(_ANSWER), undecided=undecided)
         finally:
             views.close()
 
@@ -152,23 +152,29 @@ class OnSpark:
         return hit.sparkSession.createDataFrame(places)
 
     def _decide(self, heard: Heard, views: Views, messages: DataFrame) -> DataFrame | None:
-        """Leaves in `matched` what is certain, or turns out to be true; which messages are refused."""
+        """Leaves in `matched` what is certain, or turns out to be true; who has no answer."""
         spark = messages.sparkSession
         kept = views.keep(spark.sql(_KNOWN))
         few = kept.count() <= _FEW
         matched = kept.frame.filter("sure").select("msg", "query")
         open = kept.frame.filter("NOT sure").select("msg", "query", "text")
-        refused = None
+        undecided = None
         if not open.isEmpty():
             decide = Decide(heard.namespaces, self._matcher.limits)
             answer = views.keep(decided(open, messages, decide)).frame
-            matched = matched.unionByName(answer.filter("query IS NOT NULL").select("msg", "query"))
-            refused = answer.filter("error IS NOT NULL").select("msg", "error")
+            matched = matched.unionByName(answer.filter("kind IS NULL").select("msg", "query"))
+            unknown = answer.filter("kind IS NOT NULL")
+            if not unknown.isEmpty():
+                views.put("unknown", unknown, few=True)
+                undecided = spark.sql(_UNKNOWN)
         views.put("matched", matched, few)
-        return refused if refused is not None and not refused.isEmpty() else None
+        return undecided
 
 
 _ANSWER = "SELECT m.msg, s.id AS subscription FROM subscription s JOIN matched m ON m.query = s.query"
+_UNKNOWN = """
+    SELECT u.msg, s.id AS subscription, u.kind, u.reason
+    FROM subscription s JOIN unknown u ON u.query = s.query"""
 _KNOWN = """
     SELECT m.msg, m.query, q.text, m.certain AND coalesce(q.exact, true) AS sure
     FROM query q RIGHT JOIN matched m ON q.id = m.query"""

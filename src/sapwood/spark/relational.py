@@ -119,15 +119,9 @@ class RelationalMatching:
                         continue
                     raise
                 stack.enter_context(attempt.pop_all())
-                return replace(found, refused=_all_refused(heard, found))
+                return replace(found, refused=heard.refused if heard.refusals else None)
 
     def close(self) -> None:
         """Frees what the workers keep, and lets the matcher go."""
         self._ear.close()
         del self._ear, self._engine
-
-
-def _all_refused(heard: Heard, found: Found) -> DataFrame | None:
-    if not heard.refusals:
-        return found.refused
-    return heard.refused if found.refused is None else heard.refused.unionByName(found.refused)

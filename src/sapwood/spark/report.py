@@ -22,7 +22,7 @@ from sapwood.spark.report_deliveries import (
 )
 from sapwood.spark.report_parts import nothing, section, table
 from sapwood.spark.serving import Outcome
-from sapwood.spark.tally import Tally, duration, histogram, per_second, reasons, slowest
+from sapwood.spark.tally import Tally, duration, failed, histogram, per_second, reasons, slowest
 
 _COLUMNS = 60
 """Columns that a chart has room for; of more batches, some in a row share one."""
@@ -52,6 +52,8 @@ def render(name: str, data: ReportData) -> str:
         _rejects(outcomes),
         rejected(outcomes),
     ]
+    if tally.failures:
+        sections.append(_failures(outcomes))
     if tally.last is not None and tally.last.left_out:
         sections.append(_left_out(tally.last.left_out))
     style = files("sapwood.spark").joinpath("report.css").read_text("utf-8")
@@ -291,6 +293,12 @@ def _rejects(outcomes: Sequence[Outcome]) -> str:
     drawn = [Bar(reason, count, f"{count:,}") for reason, count in refused]
     rows = [(reason, f"{count:,}") for reason, count in refused]
     return section(title, note, bars(drawn, "red") + table(("reason", "messages"), rows, 1))
+
+
+def _failures(outcomes: Sequence[Outcome]) -> str:
+    note = "Queries that had no answer on a message that all others got. The rejects have them one by one."
+    rows = [(query, f"{count:,}") for query, count in failed(outcomes)]
+    return section("Failures", note, table(("subscription and reason", "messages"), rows, 1))
 
 
 def _left_out(subscriptions: Mapping[str, str]) -> str:

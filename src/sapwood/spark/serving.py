@@ -28,6 +28,8 @@ from sapwood.spark.sinks import Sink
 
 LATENESS = "_late"
 """A column that says why a message is too late for joins, null if it is not."""
+FAILURE = "_failure"
+"""A column that says why a join makes nothing, null if it makes something."""
 _BINS = 24
 """Messages are counted by how many subscriptions they match: none, 1, 2–3, 4–7, and so on."""
 _FEW = 10_000
@@ -69,6 +71,10 @@ class Outcome:
     """deliveries by subscriber, of those that got the most; under "", those without a name"""
     rejected: list[list[str]] = field(default_factory=list)
     """ids of some rejects, each with its reason"""
+    failures: int = 0
+    """messages on which a subscription has no answer, each such subscription counted"""
+    failed: dict[str, int] = field(default_factory=dict)
+    """the same by subscription and reason"""
 
     def as_record(self) -> dict[str, Any]:
         return asdict(self)
@@ -84,7 +90,8 @@ class Joined:
     """What joins add to a batch."""
 
     deliveries: DataFrame
-    """the columns of messages, `subscription`, `body` and `messages`"""
+    """the columns of messages, `subscription`, `body`, `messages`, and a FAILURE, null but for joins that
+    should have made something"""
     late: DataFrame
     """messages that are too late for them, with `body` and why"""
 
@@ -141,6 +148,7 @@ class Server:
             finished=datetime.now(UTC).isoformat(timespec="milliseconds"),
             matches=[counted[f"bin{i}"] for i in range(_BINS)],
             joined=counted.get("joined", 0),
+            failures=counted["failures"],
             **told,
         )
 
@@ -156,10 +164,16 @@ class Server:
             if joined is not None and counted["late"]:  # they were delivered to all others
                 refused = refused.unionByName(_late(joined.late, version))
             reasons = _reasons(refused, counted["rejects"]) if counted["rejects"] else {}
-            if counted["rejects"]:
+            failed: dict[str, int] = {}
+            if counted["failures"]:
+                failures = _failures(matched, joined)
+                failed = _reasons(failures, counted["failures"], F.concat_ws(": ", "subscription", "reason"))
+                refused = refused.unionByName(failures)
+            if counted["rejects"] or counted["failures"]:
                 self.rejects.write(refused, batch)
             told = {
                 "reasons": reasons,
+                "failed": failed,
                 "rejected": _some_rejects(refused) if counted["rejects"] else [],
                 "slow": _slow(matched) if counted["costs"] else {},
                 **self._most_delivered(matched, joined, counted["deliveries"]),
@@ -184,19 +198,25 @@ class Server:
         """Writes the deliveries, and counts everything on the way."""
         counts = _counts() if joined is None else [*_counts(), F.count(LATENESS).alias("late")]
         counting = _Counting(matched, counts, self.deliveries.passes_over)
-        accepted = counting.rows.filter("error is null").drop("error", "costs")
+        accepted = counting.rows.filter("error is null").drop("error", "undecided", "costs")
         if joined is None:
             rows = self._finished(pairs(accepted)) if self.shape == "pairs" else _delivered(accepted)
             self.deliveries.write(rows, batch)
             return counting.result()
         one = pairs(accepted.drop(LATENESS)).withColumn("messages", F.lit(None).cast("array<string>"))
-        number = [F.count(F.lit(1)).alias("deliveries")]
+        number = [
+            F.count_if(F.col(FAILURE).isNull()).alias("deliveries"),
+            F.count(FAILURE).alias("failures"),
+        ]
         several = _Counting(joined.deliveries, number, self.deliveries.passes_over)
-        rows = self._finished(one.unionByName(several.rows, allowMissingColumns=True))
+        made = several.rows.filter(F.col(FAILURE).isNull()).drop(FAILURE)
+        rows = self._finished(one.unionByName(made, allowMissingColumns=True))
         self.deliveries.write(rows, batch)
         counted = counting.result()
-        counted["joined"] = several.result()["deliveries"]
-        counted["deliveries"] += counted["joined"]
+        of_joins = several.result()
+        counted["joined"] = of_joins["deliveries"]
+        counted["deliveries"] += of_joins["deliveries"]
+        counted["failures"] += of_joins["failures"]
         counted["rejects"] += counted["late"]
         return counted
 
@@ -228,6 +248,7 @@ def _counts() -> list[Column]:
         F.count(F.lit(1)).alias("messages"),
         F.sum(size).alias("deliveries"),
         F.count("error").alias("rejects"),
+        F.sum(F.coalesce(F.size("undecided"), F.lit(0))).alias("failures"),
         F.sum(F.coalesce(F.size("costs"), F.lit(0))).alias("costs"),
         *bins,
     ]
@@ -243,8 +264,26 @@ def _delivered(messages: DataFrame) -> DataFrame:
 
 
 def _refused(matched: DataFrame) -> DataFrame:
-    kept = [column(name) for name in matched.columns if name not in (*ANSWERS, LATENESS, TEXT)]
-    return matched.filter("error is not null").select(*kept, "error.*")
+    whole = F.lit(None).cast("string").alias("subscription")
+    return matched.filter("error is not null").select(*_kept(matched), "error.*", whole)
+
+
+def _kept(matched: DataFrame) -> list[Column]:
+    """What comes with a message, without what was found out about it."""
+    return [column(name) for name in matched.columns if name not in (*ANSWERS, LATENESS, TEXT)]
+
+
+def _failures(matched: DataFrame, joined: Joined | None) -> DataFrame:
+    """Subscriptions that have no answer on a message, as rejects; without the body, which is not refused."""
+    kept = _kept(matched)
+    failures = matched.select(*kept, F.explode("undecided").alias("failure")).select(
+        *kept, F.concat_ws(": ", "failure.kind", "failure.reason").alias("reason"), "failure.subscription"
+    )
+    if joined is not None:
+        failed = joined.deliveries.filter(F.col(FAILURE).isNotNull()).drop("body", "messages")
+        failures = failures.unionByName(failed.withColumnRenamed(FAILURE, "reason"))
+    nothing = {"line": "int", "column": "int", "body": "binary"}
+    return failures.withColumns({name: F.lit(None).cast(kind) for name, kind in nothing.items()})
 
 
 def _late(messages: DataFrame, version: int) -> DataFrame:
@@ -257,14 +296,16 @@ def _late(messages: DataFrame, version: int) -> DataFrame:
             "line": nowhere,
             "column": nowhere,
             "body": F.col("body").cast("binary"),
+            "subscription": F.lit(None).cast("string"),
         }
     ).drop(LATENESS)
 
 
-def _reasons(refused: DataFrame, count: int) -> dict[str, int]:
+def _reasons(refused: DataFrame, count: int, reason: Column | None = None) -> dict[str, int]:
+    told = refused.select((F.col("reason") if reason is None else reason).alias("reason"))
     if count <= _FEW:  # not worth a shuffle
-        return dict(Counter(row["reason"] for row in refused.select("reason").collect()).most_common(_MOST))
-    rows = refused.groupBy("reason").count().orderBy(F.desc("count")).limit(_MOST).collect()
+        return dict(Counter(row["reason"] for row in told.collect()).most_common(_MOST))
+    rows = told.groupBy("reason").count().orderBy(F.desc("count")).limit(_MOST).collect()
     return {row["reason"]: row["count"] for row in rows}
 
 

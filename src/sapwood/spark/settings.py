@@ -261,7 +261,7 @@ class Settings(_Table):
     run: RunSettings
     joins: JoinSettings | None = None
     relational: RelationalSettings | None = None
-    limits: dict[str, int] = {}
+    limits: dict[str, int | float] = {}
     spark: Options = {}
 
     @model_validator(mode="after")
@@ -331,7 +331,11 @@ class Settings(_Table):
         for key in self.limits:
             if key not in known:
                 raise ValueError(f"'limits.{key}': there is no such limit; there are {', '.join(known)}")
-        return Limits(**self.limits)
+        given: dict[str, Any] = dict(self.limits)
+        for key, value in given.items():
+            if key != "query_seconds" and not isinstance(value, int):
+                raise ValueError(f"'limits.{key}': a whole number is expected, not {value!r}")
+        return Limits(**given)
 
 
 def read_settings(path: str | Path) -> Settings:

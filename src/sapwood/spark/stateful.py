@@ -35,7 +35,7 @@ from sapwood.spark.keeping import LATE, OUT, PAIR, PARTS, Bodies, Strings
 from sapwood.spark.matching import PROBLEM
 from sapwood.spark.meeting import Meet, Restore
 from sapwood.spark.onward import ONWARD, Onward
-from sapwood.spark.serving import LATENESS, Joined
+from sapwood.spark.serving import FAILURE, LATENESS, Joined
 from sapwood.spark.settings import JoinSettings, SettingsError, SourceSettings
 
 _CONFIG = {
@@ -162,6 +162,7 @@ class JoiningStream:
             StructField("subscription", StringType()),
             StructField("body", StringType()),
             StructField("messages", ArrayType(StringType())),
+            StructField(FAILURE, StringType()),
             StructField(_GOING, from_arrow_type(ONWARD)),
         ]
         together = batch.filter(F.col("kind").isin(TAKEN, CHAIN, LATE, PAIR)).repartition("name")

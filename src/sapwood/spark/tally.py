@@ -34,7 +34,7 @@ class Tally:
     """Adds up outcomes as they come."""
 
     def __init__(self, outcomes: Iterable[Outcome] = ()) -> None:
-        self.batches = self.messages = self.deliveries = self.joined = self.rejects = 0
+        self.batches = self.messages = self.deliveries = self.joined = self.rejects = self.failures = 0
         self.seconds = 0.0
         self.first: Outcome | None = None
         self.last: Outcome | None = None
@@ -48,6 +48,7 @@ class Tally:
         self.deliveries += outcome.deliveries
         self.joined += outcome.joined
         self.rejects += outcome.rejects
+        self.failures += outcome.failures
         self.seconds += outcome.seconds
         self.first = self.first or outcome
         self.last = outcome
@@ -86,6 +87,7 @@ class Tally:
             "deliveries": self.deliveries,
             "joined": self.joined,
             "rejects": self.rejects,
+            "failures": self.failures,
             "seconds": round(self.seconds, 6),
             "messages_per_second": round(self.messages_per_second, 1),
             "deliveries_per_second": round(self.deliveries_per_second, 1),
@@ -121,6 +123,14 @@ def reasons(outcomes: Iterable[Outcome]) -> list[tuple[str | None, int]]:
     told: list[tuple[str | None, int]] = list(known.most_common())
     rest = rejects - known.total()
     return [*told, (None, rest)] if rest > 0 else told
+
+
+def failed(outcomes: Iterable[Outcome], most: int = 20) -> list[tuple[str, int]]:
+    """Subscriptions that had no answer, with the reason, by how many messages; most frequent first."""
+    total: Counter[str] = Counter()
+    for outcome in outcomes:
+        total.update(outcome.failed)
+    return total.most_common(most)
 
 
 def slowest(outcomes: Iterable[Outcome], most: int = 12) -> list[tuple[str, float]]:

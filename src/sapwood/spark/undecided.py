@@ -11,20 +11,21 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from sapwood.engine import Limits
+from sapwood.engine.failures import Problem
 from sapwood.engine.reader import Message
-from sapwood.errors import MessageError
 from sapwood.relational.deciding import Decider
-from sapwood.spark.worker import ERROR
 
-_ROWS = pa.schema([("msg", pa.int64()), ("query", pa.int64()), ("error", ERROR)])
-_TYPES = "msg BIGINT, query BIGINT, error STRUCT<reason: STRING, line: INT, column: INT, body: BINARY>"
+_ROWS = pa.schema(
+    [("msg", pa.int64()), ("query", pa.int64()), ("kind", pa.string()), ("reason", pa.string())]
+)
+_TYPES = "msg BIGINT, query BIGINT, kind STRING, reason STRING"
 _deciders: dict[Limits, Decider] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class Decide:
     """A function for `mapInArrow`: messages in, each with its body and with queries and their texts. Out come
-    the pairs of which the query is true, and messages that are refused after all, because lxml does so."""
+    the pairs of which the query is true; and with a kind and a reason, those of which it is not known."""
 
     namespaces: Mapping[str, str]
     limits: Limits
@@ -53,19 +54,19 @@ def _decided(
     queries: list[dict[str, Any]],
 ) -> list[dict[str, Any]]:
     message = Message(body)
-    try:
-        truths = decider.true_of(message, [query["text"] for query in queries], namespaces)
-    except MessageError as error:
-        why = {"reason": error.reason, "line": error.line, "column": error.column, "body": message.data}
-        return [{"msg": msg, "error": why}]
-    return [
-        {"msg": msg, "query": query["query"]} for query, true in zip(queries, truths, strict=True) if true
-    ]
+    truths = decider.true_of(message, [query["text"] for query in queries], namespaces)
+    rows: list[dict[str, Any]] = []
+    for query, truth in zip(queries, truths, strict=True):
+        if isinstance(truth, Problem):
+            rows.append({"msg": msg, "query": query["query"], **truth._asdict()})
+        elif truth:
+            rows.append({"msg": msg, "query": query["query"]})
+    return rows
 
 
 def decided(pairs: DataFrame, messages: DataFrame, decide: Decide) -> DataFrame:
-    """Of pairs of `msg` and `query`, with its `text`, those that match; and with an `error` instead of a
-    query, messages that are refused. `messages` has `msg` and `body`."""
+    """Of pairs of `msg` and `query`, with its `text`, those that match; and those of which it is not known,
+    with a `kind` of failure and a `reason`. `messages` has `msg` and `body`."""
     queries = pairs.groupBy("msg").agg(F.collect_list(F.struct("query", "text")).alias("queries"))
     asked = messages.select("msg", "body").join(queries, "msg")
     return asked.select("msg", "body", "queries").mapInArrow(decide, _TYPES)

@@ -13,6 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sapwood.broker import Broker
+from sapwood.deliveries import Answer
 from sapwood.errors import MessageError
 from sapwood.join.testimony import Partners
 from sapwood.spark.edition import Edition
@@ -28,6 +29,7 @@ BYTES_PER_MESSAGE = 128 * 1024 * 1024
 ERROR = pa.struct(
     [("reason", pa.string()), ("line", pa.int32()), ("column", pa.int32()), ("body", pa.binary())]
 )
+FAILURE = pa.struct([("subscription", pa.string()), ("kind", pa.string()), ("reason", pa.string())])
 COST = pa.struct([("subscription", pa.string()), ("seconds", pa.float64())])
 
 
@@ -93,6 +95,7 @@ class MatchPartition:
     """A function for `mapInArrow`: messages in, one row out for each, with its subscriptions or its error.
 
     If the edition has transformations, `bodies` has what each of the subscriptions makes, null for a filter.
+    `undecided` has the subscriptions that have no answer, and why; it is null if all have one.
     """
 
     edition: Edition
@@ -143,6 +146,7 @@ class _Answers:
         self._numbers: list[NDArray[np.int64]] = []  # of filters and of transformations, message by message
         self._made: list[bytes] = []
         self._errors: list[dict[str, Any] | None] = []
+        self._failures: list[list[dict[str, str]] | None] = []
         self._matches = 0
         self._bytes = 0
 
@@ -152,7 +156,7 @@ class _Answers:
         return self._matches >= MATCHES_PER_BATCH or self._bytes >= BYTES_PER_BATCH
 
     def add(self, body: bytes | str | None, problem: str | None) -> None:
-        error = None
+        error = failures = None
         filters = transformations = _NONE
         if problem is not None or body is None:
             error = _error(problem or "the message is null", None, None, body)
@@ -162,11 +166,19 @@ class _Answers:
                 if answer.made:
                     transformations = self._keep(answer.made)
                 filters = answer.matches.unordered
+                failures = self._failed(answer)
             except MessageError as refused:
                 error = _error(refused.reason, refused.line, refused.column, body)
         self._numbers += filters, transformations
         self._errors.append(error)
+        self._failures.append(failures)
         self._matches += len(filters) + len(transformations)
+
+    def _failed(self, answer: Answer) -> list[dict[str, str]] | None:
+        if not answer.problems and not answer.matches.undecided:
+            return None
+        ids = self._live.broker.failures(answer)
+        return [{"subscription": str(f.subscription), "kind": f.kind.value, "reason": f.reason} for f in ids]
 
     def _keep(self, made: list[tuple[int, bytes]]) -> NDArray[np.int64]:
         """Takes what was made of a message; the numbers of those who made it."""
@@ -189,6 +201,8 @@ class _Answers:
             arrays.append(pa.ListArray.from_arrays(offsets, self._bodies(lengths)))
         names.append("error")
         arrays.append(pa.array(self._errors, ERROR))
+        names.append("undecided")
+        arrays.append(pa.array(self._failures, pa.list_(FAILURE)))
         if self._profile:
             costs = self._live.broker.take_costs()
             spent = [{"subscription": str(id), "seconds": seconds} for id, seconds in costs.items()]

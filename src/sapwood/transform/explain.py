@@ -29,11 +29,17 @@ class PlanExplanation:
     """what carries the query in the network of all, and with how many others"""
     refined: tuple[str, ...] = ()
     """the parts left to lxml, and why"""
+    suspended: bool = False
+    """whether it went over its budget too often, and is not evaluated until it is resumed"""
 
     def _parts(self) -> list[tuple[str, tuple[str, ...]]]:
         parts = [("query", (self.query,)), ("for", self.bindings), ("return", self.returns)]
         parts += [("refined", self.refined), ("by itself", self.plan), ("removed", self.removed)]
         parts += [("shared", self.shared)]
+        if self.suspended:
+            parts.append(
+                ("suspended", ("it went over its budget too often; replace() or resume() lets it go on",))
+            )
         return parts
 
     def __str__(self) -> str:
@@ -67,6 +73,7 @@ def explain(
         removed,
         tuple(_shared(network, number)),
         refined,
+        network.is_suspended(number),
     )
 
 

@@ -1,39 +1,30 @@
 """Elements of a message as they are copied into results: slices of the source.
 
 A slice that uses a prefix, or the default namespace, of an element around it takes the declaration along.
-Where the message has entities or default attributes of its own, slices would lose them; then lxml writes
-the elements.
+Where the message has entities or default attributes of its own, slices would lose them; then they are slices
+of the message written anew without.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import Any
 from xml.parsers import expat
 
-from lxml import etree
-
 from sapwood.engine.document import Document
+from sapwood.engine.expansion import expanded
 from sapwood.lang.escaping import attribute
 
 _TAG_NAME = re.compile(rb"<[^\s/>]++")
-_START_TAG = re.compile(rb"""<(?:[^'">]++|"[^"]*+"|'[^']*+')*+>""")
-_DEFAULT = re.compile(rb"\sxmlns\s*=")
 _PREFIX = re.compile(rb"""([^\s<>/=:"'&;,()\[\]{}]++):""")
-
-OnTree = Callable[[Callable[[Any], Any]], Any]
-"""runs a function on the message's tree"""
 
 
 class Fragments:
     """The elements of one message, each cut out at most once."""
 
-    def __init__(self, document: Document, on_tree: OnTree) -> None:
+    def __init__(self, document: Document) -> None:
         self._document = document
-        self._on_tree = on_tree
         self._cut: dict[tuple[int, str], bytes] = {}
-        self._nodes: list[Any] | None = None
+        self._expanded: Fragments | None = None
         self._declaring: dict[int, int] = {0: 0}
 
     def element(self, element: int, default_namespace: str = "") -> bytes:
@@ -50,7 +41,9 @@ class Fragments:
             before, after = _around(document.source)
             return before + self.element(1, default_namespace) + after
         if not document.verbatim:
-            return self._rewritten(element, default_namespace)
+            if self._expanded is None:
+                self._expanded = Fragments(expanded(document))
+            return self._expanded.element(element, default_namespace)
         starts, stops = document.spans
         cut = document.source[starts[element] : stops[element]]
         if not document.declarations and not default_namespace:
@@ -93,16 +86,6 @@ class Fragments:
         found = known.get(element, element)
         known.update(dict.fromkeys(trail, found))
         return found
-
-    def _rewritten(self, element: int, default_namespace: str) -> bytes:
-        """An element as lxml writes it, with all the namespaces in scope."""
-        if self._nodes is None:
-            self._nodes = self._on_tree(lambda tree: [tree, *tree.iter("*")])
-        cut = bytes(etree.tostring(self._nodes[element], encoding="utf-8", with_tail=False))
-        if not default_namespace or "}" in self._document.names[element]:
-            return cut
-        tag = _START_TAG.match(cut)
-        return cut if tag and _DEFAULT.search(tag.group()) else _declaring(cut, {"": ""})
 
 
 def _around(source: bytes) -> tuple[bytes, bytes]:

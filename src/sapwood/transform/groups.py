@@ -5,16 +5,15 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from sapwood.engine.document import ContextNode
-
-MOST_GROUPS = 100_000
-"""that a query may make of one message"""
+from sapwood.engine.fallback_process import MOST_GROUPS
 
 
 class TooManyGroups(Exception):
     """A query makes more of a message than can be meant: the product of several large lists, say."""
 
     def __init__(self, query: str) -> None:
-        super().__init__(f"more than {MOST_GROUPS:,} groups: {query[:200]}")
+        super().__init__(f"more than {MOST_GROUPS:,} groups")
+        self.query = query
 
 
 class Group(NamedTuple):
@@ -24,3 +23,6 @@ class Group(NamedTuple):
     """one node for each variable"""
     lists: tuple[list[ContextNode], ...]
     """one list for each hole of the template, in document order; empty ones are kept"""
+
+
+__all__ = ["MOST_GROUPS", "Group", "TooManyGroups"]

@@ -32,7 +32,7 @@ from sapwood.lang.transformation import DOCUMENT, Hole, Transformation
 from sapwood.transform.groups import Group
 from sapwood.transform.parts import navigation, symbols
 from sapwood.transform.refined import RefinedTransformation
-from sapwood.transform.run import Run
+from sapwood.transform.run import Bodies, Run
 from sapwood.transform.templates import Template
 
 SELF = -1
@@ -271,13 +271,22 @@ class Network:
         """Which of the slots are transformations'."""
         return self._claims.among(slots)
 
-    def bodies(self, message: Message, found: Found) -> list[tuple[int, bytes]]:
+    def bodies(self, message: Message, found: Found) -> Bodies:
         """The entries that make something of a message in which this was found, and what."""
-        return Run(self, self._index, message, found).bodies()
+        run = Run(self, self._index, message, found)
+        return Bodies(run.bodies(), run.problems)
 
     def groups(self, message: Message, found: Found) -> Iterator[tuple[int, list[Group]]]:
         """The entries that patterns can say and that make something of a message, and their groups."""
         return Run(self, self._index, message, found).groups()
+
+    def resume(self, number: int) -> None:
+        """Lets lxml evaluate an entry again, if it was suspended."""
+        self._index.refiner.resume(self.entry(number).slot)
+
+    def is_suspended(self, number: int) -> bool:
+        """Whether an entry went over its budget too often, and is not evaluated until it is resumed."""
+        return self._index.refiner.is_suspended(self.entry(number).slot)
 
     def entry(self, number: int) -> Entry:
         entry = self._entries[number]

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
 from sapwood.engine.document import ContextNode, Document
 from sapwood.engine.evaluate import DOCUMENT as DOCUMENT_NODE
 from sapwood.engine.evaluate import Evaluator
+from sapwood.engine.failures import FailureKind, Problem, defect
 from sapwood.engine.groups import Reached
 from sapwood.engine.index import Found, Index
 from sapwood.engine.reader import Message
@@ -21,15 +21,23 @@ from sapwood.lang.transformation import DOCUMENT
 from sapwood.transform import walk
 from sapwood.transform.fragments import Fragments
 from sapwood.transform.groups import Group, TooManyGroups
-from sapwood.transform.refined import numbered
-from sapwood.transform.templates import Item, Template, Writer
+from sapwood.transform.refined import groups_of
+from sapwood.transform.templates import Template, Writer
 
 if TYPE_CHECKING:
     from sapwood.transform.network import Filling, Network, SharedTemplate
 
 Nodes = tuple[int, ...]
-_TOO_LARGE = b"\0too large"
-_log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+class Bodies(list[tuple[int, bytes]]):
+    """What entries make of a message."""
+
+    def __init__(self, made: Iterable[tuple[int, bytes]], problems: list[tuple[int, Problem]]) -> None:
+        super().__init__(made)
+        self.problems = problems
+        """entries that should have made something, and why they have not"""
 
 
 class Run:
@@ -43,7 +51,7 @@ class Run:
         self._found = found
         self._evaluator: Evaluator = found.evaluator
         self._document: Document = found.evaluator.document
-        self._fragments = Fragments(self._document, lambda use: index.refiner.on_tree(message, use))
+        self._fragments = Fragments(self._document)
         self._writer = Writer(self._document, self._fragments)
         self._bindings: list[tuple[int, Nodes]] | None = None
         self._hopped: set[int] = set()  # elements bound by way of others
@@ -52,7 +60,9 @@ class Run:
         self._sliced = found.joined and document.verbatim and not document.declarations
         self._document_lists: dict[tuple[Path, ...], list[ContextNode]] = {}
         self._pieces: dict[tuple[int, int], bytes] = {}
-        self._bodies: dict[tuple[int, Nodes], bytes] = {}
+        self._bodies: dict[tuple[int, Nodes], bytes | Problem] = {}
+        self.problems: list[tuple[int, Problem]] = []
+        """entries that should have made something, and why they have not"""
 
     def bodies(self) -> list[tuple[int, bytes]]:
         """The entries that make something of the message, and what."""
@@ -63,8 +73,10 @@ class Run:
                 key = template, nodes
                 body = known.get(key)
                 if body is None:
-                    body = known[key] = self._body(number, template, nodes)
-                if body is not _TOO_LARGE:
+                    body = known[key] = self._body_of(number, template, nodes)
+                if isinstance(body, Problem):
+                    self.problems.append((number, body))
+                else:
                     made.append((number, body))
         made += self._bodies_alone()
         return made
@@ -72,30 +84,36 @@ class Run:
     def _bodies_alone(self) -> Iterator[tuple[int, bytes]]:
         alone = self._alone()
         for number, groups in (*self._walked(alone), *self._refined(alone)):
-            if sum(map(len, groups)) > self._index.limits.result:
-                self._too_large(number)
+            if isinstance(groups, Problem):
+                self.problems.append((number, groups))
+            elif sum(map(len, groups)) > self._index.limits.result:
+                self.problems.append((number, self._too_large()))
             elif groups:
                 yield number, self._template_alone(number).body(groups)
 
-    def _body(self, number: int, template: int, nodes: Nodes) -> bytes:
+    def _body_of(self, number: int, template: int, nodes: Nodes) -> bytes | Problem:
+        try:
+            return self._body(template, nodes)
+        except Exception as error:
+            return defect(error, self._text(number))
+
+    def _body(self, template: int, nodes: Nodes) -> bytes | Problem:
         shared = self._network.templates[template]
         room = self._index.limits.result
         if len(nodes) == 1:  # the frequent case
             piece = self._group(shared, nodes[0])
-            return shared.template.alone(piece) if len(piece) <= room else self._too_large(number)
+            return shared.template.alone(piece) if len(piece) <= room else self._too_large()
         pieces: list[bytes] = []
         for node in nodes:
             piece = self._piece(template, node)
             pieces.append(piece)
             room -= len(piece)
             if room < 0:
-                return self._too_large(number)
+                return self._too_large()
         return shared.template.body(pieces)
 
-    def _too_large(self, number: int) -> bytes:
-        limit = self._index.limits.result
-        _log.warning("a query makes more than %s bytes, so nothing: %s", limit, self._text(number))
-        return _TOO_LARGE
+    def _too_large(self) -> Problem:
+        return Problem(FailureKind.FAILED, f"it makes more than {self._index.limits.result:,} bytes")
 
     def _text(self, number: int) -> str:
         return self._network.entry(number).text[:200]
@@ -212,47 +230,46 @@ class Run:
         slots = self._found.slots[self._network.claimed(self._found.slots)]
         return [alone[slot] for slot in slots.tolist() if slot in alone]
 
-    def _walked(self, alone: list[int]) -> Iterator[tuple[int, list[bytes]]]:
+    def _walked(self, alone: list[int]) -> Iterator[tuple[int, list[bytes] | Problem]]:
         """The groups, written, of the entries that nested loops evaluate."""
         for number in alone:
-            if self._network.entry(number).template < 0:
-                continue
-            groups: list[Group] = []
-            with self._on_its_own(number):
-                transformation = self._network.transformation(number)
-                groups = walk.groups(transformation, self._evaluator, self._document)
-            template = self._template_alone(number)
-            yield number, [self._writer.group(template, group.lists) for group in groups]
+            if self._network.entry(number).template >= 0:
+                yield number, self._on_its_own(number, partial(self._walk, number))
 
-    def _refined(self, alone: list[int]) -> Iterator[tuple[int, list[bytes]]]:
+    def _walk(self, number: int) -> list[bytes]:
+        transformation, template = self._network.transformation(number), self._template_alone(number)
+        groups = walk.groups(transformation, self._evaluator, self._document)
+        return [self._writer.group(template, group.lists) for group in groups]
+
+    def _refined(self, alone: list[int]) -> Iterator[tuple[int, list[bytes] | Problem]]:
         """The groups, written, of the entries that lxml evaluates, on one tree for all."""
-        numbers = [number for number in alone if self._network.entry(number).template < 0]
+        entry = self._network.entry
+        numbers = {entry(number).slot: number for number in alone if entry(number).template < 0}
         if not numbers:
             return
-        found: dict[int, list[list[list[Item]]]] = {}
+        requests = {slot: self._network.refined(number).request for slot, number in numbers.items()}
+        for slot, found in self._index.refiner.evaluate(self._message, requests).items():
+            number = numbers[slot]
+            if isinstance(found, Problem):
+                yield number, found
+            else:
+                yield number, self._on_its_own(number, partial(self._write, number, found))
 
-        def evaluate(tree: Any) -> None:
-            elements = numbered(tree)
-            for number in numbers:
-                with self._on_its_own(number):
-                    found[number] = self._network.refined(number).groups(tree, elements)
+    def _write(self, number: int, found: list[list[object]]) -> list[bytes]:
+        template = self._template_alone(number)
+        return [self._writer.group(template, lists) for lists in groups_of(found)]
 
-        self._index.refiner.on_tree(self._message, evaluate)
-        for number, groups in found.items():
-            template = self._template_alone(number)
-            yield number, [self._writer.group(template, lists) for lists in groups]
-
-    @contextmanager
-    def _on_its_own(self, number: int) -> Iterator[None]:
-        """Notes the time that an entry takes; if it fails, it makes nothing, and no other suffers."""
+    def _on_its_own(self, number: int, make: Callable[[], T]) -> T | Problem:
+        """What an entry makes, and the time that it takes; if it fails, no other suffers."""
         started = perf_counter_ns()
         try:
-            yield
+            return make()
         except TooManyGroups as error:
-            _log.warning("a query makes nothing: %s", error)
-        except Exception:
-            _log.exception("a query failed, and makes nothing: %s", self._text(number))
-        self._index.costs[self._network.entry(number).slot] += perf_counter_ns() - started
+            return Problem(FailureKind.FAILED, str(error))
+        except Exception as error:
+            return defect(error, self._text(number))
+        finally:
+            self._index.costs[self._network.entry(number).slot] += perf_counter_ns() - started
 
     def _template_alone(self, number: int) -> Template:
         entry = self._network.entry(number)

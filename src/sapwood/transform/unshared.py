@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from functools import partial
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sapwood.engine.failures import Problem
 from sapwood.engine.index import Found, Index
 from sapwood.engine.reader import Message
+from sapwood.engine.refine import Refiner
 from sapwood.engine.values import Ints
 from sapwood.lang.transformation import Transformation
 from sapwood.transform.conditions import ElementGraph, conforms
 from sapwood.transform.fragments import Fragments
 from sapwood.transform.groups import Group
 from sapwood.transform.plan import Optimise, Plan, Sharing, plan
-from sapwood.transform.refined import RefinedTransformation, numbered
+from sapwood.transform.refined import RefinedTransformation, groups_of
+from sapwood.transform.run import Bodies
 from sapwood.transform.streams import Streams
 from sapwood.transform.templates import Item, Template, Writer
 
@@ -34,6 +35,7 @@ class PlanPerQuery:
         optimise: Optimise | None = None,
     ) -> None:
         self._index = index
+        self._refiner = Refiner(Counter(), index.limits)  # whose slots are the numbers of plans
         self._graph = graph
         self._sharing = sharing
         self._optimise: Optimise = optimise or ("query" if graph is None else "dtd")
@@ -64,8 +66,13 @@ class PlanPerQuery:
         del self._templates[number]
         self.plans.pop(number, None)
         self._refined.pop(number, None)
+        self._refiner.forget(number)
         self._index.source_needed -= 1
         self._index.text_needed -= 1
+
+    def resume(self, number: int) -> None:
+        """Lets lxml evaluate a plan again, if it was suspended."""
+        self._refiner.resume(number)
 
     def claimed(self, slots: Ints) -> NDArray[np.bool_]:
         """None of them: plans are not found by the index."""
@@ -82,22 +89,24 @@ class PlanPerQuery:
             if groups:
                 yield number, groups
 
-    def bodies(self, message: Message, found: Found) -> list[tuple[int, bytes]]:
+    def bodies(self, message: Message, found: Found) -> Bodies:
         """The queries that make something of a message, and what."""
-        made: list[tuple[int, bytes]] = []
         assert found.evaluator is not None
-        document, on_tree = found.evaluator.document, self._index.refiner.on_tree
-        writer = Writer(document, Fragments(document, lambda use: on_tree(message, use)))
+        document = found.evaluator.document
+        writer = Writer(document, Fragments(document))
+        made = Bodies([], [])
         for number, groups in self.groups(found):
-            template = self._templates[number]
-            made.append((number, template.body([writer.group(template, group.lists) for group in groups])))
-        for number, refined in self._refined.items():
-            template = self._templates[number]
-            rows = on_tree(message, partial(_refined_groups, refined))
-            if rows:
-                made.append((number, template.body([writer.group(template, lists) for lists in rows])))
+            self._write(number, [group.lists for group in groups], writer, made)
+        requests = {number: refined.request for number, refined in self._refined.items()}
+        for number, answer in self._refiner.evaluate(message, requests).items():
+            if isinstance(answer, Problem):
+                made.problems.append((number, answer))
+            elif answer:
+                self._write(number, groups_of(answer), writer, made)
         return made
 
-
-def _refined_groups(refined: RefinedTransformation, tree: Any) -> list[list[list[Item]]]:
-    return refined.groups(tree, numbered(tree))
+    def _write(
+        self, number: int, groups: Iterable[Sequence[Sequence[Item]]], writer: Writer, made: Bodies
+    ) -> None:
+        template = self._templates[number]
+        made.append((number, template.body([writer.group(template, lists) for lists in groups])))
