@@ -29,8 +29,13 @@ def transcoded(data: bytes, encoding: str | None = None) -> bytes | None:
     """A message in UTF-8, if its encoding is one that expat reads: UTF-16, or with a byte for a character."""
     name = encoding or _encoding_of(data)
     try:
-        if name.lower().startswith(("utf-16", "utf_16")) or len(_ALL_BYTES.decode(name, "replace")) == 256:
+        if name.lower().startswith(("utf-16", "utf_16")):
             return data.decode(name).encode("utf-8", "surrogatepass")
+        table = _ALL_BYTES.decode(name, "replace")
+        if len(table) == 256:
+            # Byte by byte, as expat does it: some codecs, `raw_unicode_escape` for one, read more into bytes.
+            undefined = table.replace("\ufffd", "\ufffe")
+            return codecs.charmap_decode(data, "strict", undefined)[0].encode("utf-8", "surrogatepass")
     except (ValueError, LookupError):
         pass
     return None

@@ -13,7 +13,7 @@ from functools import cache
 from typing import NoReturn
 from xml.parsers import expat
 
-from sapwood.engine.doctype import DoctypeGuard, Refused
+from sapwood.engine.doctype import Refused, check_doctype, supply_nothing
 from sapwood.engine.document import Document
 from sapwood.engine.encoding import BYTE_ORDER_MARKS, is_utf8, transcoded
 from sapwood.engine.limits import Limits
@@ -21,6 +21,7 @@ from sapwood.engine.machine import Place
 from sapwood.errors import MessageError
 
 SEPARATOR = "}"
+_DOCTYPES = tuple("<!DOCTYPE".encode(encoding) for encoding in ("utf-8", "utf-16-le", "utf-16-be"))
 
 
 class Message:
@@ -196,8 +197,9 @@ def _parser(message: Message, limits: Limits) -> tuple[expat.XMLParserType, dict
     parser = expat.ParserCreate(message.encoding, SEPARATOR, names)  # type: ignore[arg-type]
     parser.ordered_attributes = True
     parser.StartNamespaceDeclHandler = _namespace_check(limits.name_length)
-    if b"<!DOCTYPE" in message.data or b"\x00" in message.data[:4]:  # the latter: UTF-16
-        DoctypeGuard(message.data, message.encoding, limits).watch(parser)
+    if any(doctype in message.data for doctype in _DOCTYPES):
+        check_doctype(message.data, message.encoding, limits)
+        supply_nothing(parser)
     return parser, names
 
 
@@ -247,6 +249,7 @@ def _long_name(message: Message, limits: Limits) -> MessageError:
             raise Refused(f"a name has {longest:,} characters; the limit is {limits.name_length:,}")
 
     parser = expat.ParserCreate(message.encoding, SEPARATOR)
+    supply_nothing(parser)
     parser.StartElementHandler = start
     try:
         parser.Parse(message.data, True)

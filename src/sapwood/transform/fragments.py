@@ -14,6 +14,7 @@ from xml.parsers import expat
 
 from lxml import etree
 
+from sapwood.engine.doctype import supply_nothing
 from sapwood.engine.document import Document
 from sapwood.lang.escaping import attribute
 
@@ -108,6 +109,7 @@ class Fragments:
 def _around(source: bytes) -> tuple[bytes, bytes]:
     """The comments and processing instructions before and after the root element."""
     parser = expat.ParserCreate("utf-8")
+    supply_nothing(parser)
     found: tuple[list[str], list[str]] = [], []
     depth = [0, 0]  # of elements, and in a document type
     ended = [0]
