@@ -12,7 +12,6 @@ from typing import assert_never
 
 from sapwood.engine.document import ContextNode, Document, Leafnode
 from sapwood.engine.machine import tests_passed_by
-from sapwood.engine.values import passes
 from sapwood.lang.numbers import COMPARE
 from sapwood.lang.pattern import (
     TEXT,
@@ -92,7 +91,7 @@ class Evaluator:
             return bool(nodes)
         if condition.first:
             nodes = nodes[:1]
-        return any(passes(self.document.string_value(found), test) for found in nodes)
+        return any(self.document.passes(found, test) for found in nodes)
 
     # -- steps -----------------------------------------------------------------------------------------
 

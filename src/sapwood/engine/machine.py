@@ -32,6 +32,7 @@ import numpy as np
 
 from sapwood.engine.leaves import VALUE
 from sapwood.engine.nfa import DEEP, ROOT, PathTree
+from sapwood.engine.string_values import StringValues
 from sapwood.engine.values import NOTHING, Gathered, Hits, Ints, Marks, ValueIndex
 from sapwood.lang.pattern import ANY_NAMESPACE, TEXT, is_wildcard
 
@@ -75,6 +76,17 @@ class Probe(dict[str, Hits | None]):
         if len(value) <= 64 and self._machine.affords(_VALUE):
             self[value] = hits
         return hits
+
+    def between(self, values: StringValues, start: int, end: int) -> Hits | None:
+        """What a long range of a message's text hits; remembered as long as the message is."""
+
+        def collect() -> Hits | None:
+            gathered = Gathered()
+            for index in self._indexes:
+                index.collect_between(values, start, end, gathered)
+            return gathered.hits()
+
+        return values.remembered((*map(id, self._indexes), start, end), collect)
 
 
 class AttributeProbes(dict[str, "Probe | None"]):

@@ -18,10 +18,13 @@ from sapwood.engine.document import Document
 from sapwood.engine.encoding import BYTE_ORDER_MARKS, is_utf8, transcoded
 from sapwood.engine.limits import Limits
 from sapwood.engine.machine import Place
+from sapwood.engine.string_values import LONG
 from sapwood.errors import MessageError
 
 SEPARATOR = "}"
 _DOCTYPES = tuple("<!DOCTYPE".encode(encoding) for encoding in ("utf-8", "utf-16-le", "utf-16-be"))
+_MOST_COPIES = 4
+"""How many times the text of a message is copied into string-values; what nests deeper is read as ranges."""
 
 
 class Message:
@@ -83,8 +86,11 @@ def read_document(
     texts, text_parents, text_after = document.texts, document.text_parents, document.text_after
     text_starts, text_ends = document.text_starts, document.text_ends
     deepest, most = limits.depth, 2 * limits.attributes
+    offsets = document.text_offsets
     open_elements = [0]
     pending: list[str] = []
+    nested: list[int] = []  # elements whose string-values are probed when all text is there
+    probed = 0
 
     def start(name: str, attributes: list[str]) -> None:
         if pending:
@@ -121,7 +127,15 @@ def read_document(
         text_ends[element] = len(texts)
         probe = places[element].value
         if probe is not None:
-            hit = probe["".join(texts[text_starts[element] :])]
+            nonlocal probed
+            first = text_starts[element]
+            length = offsets[-1] - offsets[first]
+            if length > LONG:
+                probed += length
+                if probed > _MOST_COPIES * offsets[-1]:
+                    nested.append(element)
+                    return
+            hit = probe["".join(texts[first:])]
             if hit is not None:
                 hits.append(hit)
                 hit_at.append(element)
@@ -134,6 +148,7 @@ def read_document(
         pending.clear()
         element = open_elements[-1]
         texts.append(text)
+        offsets.append(offsets[-1] + len(text))
         text_parents.append(element)
         text_after.append(len(places) - 1)
         probe = places[element].text
@@ -155,6 +170,13 @@ def read_document(
     _run(parser, message, limits, names_seen)
     ends[0] = len(places)
     text_ends[0] = len(texts)
+    for element in nested:
+        probe = places[element].value
+        assert probe is not None
+        hit = probe.between(document.string_values, *document.value_range(element))
+        if hit is not None:
+            hits.append(hit)
+            hit_at.append(element)
     return document
 
 
