@@ -38,6 +38,11 @@ class Evaluator:
         self.document = document
         self._answers: dict[tuple[Condition, ContextNode], bool] = {}
 
+    @property
+    def answers(self) -> int:
+        """How many answers are kept."""
+        return len(self._answers)
+
     def holds(self, condition: Condition, node: ContextNode = DOCUMENT) -> bool:
         """Whether a condition that ignores positions holds of a node."""
         return self._holds(condition, node, 1, 1)

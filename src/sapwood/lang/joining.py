@@ -151,7 +151,7 @@ class Join:
         return order
 
 
-@lru_cache(maxsize=50_000)
+@lru_cache(maxsize=10_000)
 def _spelling(path: Path) -> str:
     return spelling(path)
 

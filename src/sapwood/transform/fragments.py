@@ -34,6 +34,8 @@ class Fragments:
         self._document = document
         self._on_tree = on_tree
         self._cut: dict[tuple[int, str], bytes] = {}
+        self.bytes = 0
+        """of all that was cut out"""
         self._nodes: list[Any] | None = None
         self._declaring: dict[int, int] = {0: 0}
 
@@ -43,6 +45,7 @@ class Fragments:
         cut = self._cut.get(key)
         if cut is None:
             cut = self._cut[key] = self._fragment(element, default_namespace)
+            self.bytes += len(cut)
         return cut
 
     def _fragment(self, element: int, default_namespace: str) -> bytes:
