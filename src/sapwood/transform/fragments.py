@@ -73,9 +73,27 @@ class Fragments:
                 if uri:
                     needed[prefix] = uri
         default = self._uri(outside, "")
-        if "" not in own and default != default_namespace:
+        if default != default_namespace and self._uses_default(element, default):
             needed[""] = default
         return needed
+
+    def _uses_default(self, element: int, default: str) -> bool:
+        """Whether a name without a prefix in a slice means the default namespace around it."""
+        document = self._document
+        at, end = element, document.ends[element]
+        while at < end:
+            if any(not prefix for prefix, _ in document.declarations.get(at, ())):
+                at = document.ends[at]
+                continue
+            uri, _, _ = document.names[at].rpartition("}")
+            if uri == default and not (uri and self._is_prefixed(at)):
+                return True
+            at += 1
+        return False
+
+    def _is_prefixed(self, element: int) -> bool:
+        name = _TAG_NAME.match(self._document.source, self._document.spans[0][element])
+        return name is not None and b":" in name.group()
 
     def _uri(self, element: int, prefix: str) -> str:
         """What a prefix means inside an element that declares something; empty if nothing."""
