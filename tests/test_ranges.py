@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sapwood import Matcher, Tuning
-from sapwood.engine import evaluate, values
+from sapwood.engine import document, values
 from sapwood.lang import numbers, pattern
 from tests import oracle
 
@@ -32,7 +32,7 @@ class Calls:
             self.conversions += 1
             return to_number(value)
 
-        for module in (values, evaluate):
+        for module in (values, document):
             monkeypatch.setattr(module, "passes", counted_passes)
         monkeypatch.setattr(values, "to_number", counted_to_number)
 

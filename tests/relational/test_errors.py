@@ -13,7 +13,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from sapwood import Matcher, MessageError, QueryError
+from sapwood import Limits, Matcher, MessageError, QueryError
 from sapwood.errors import TablesError
 from sapwood.relational import RelationalMatcher
 from sapwood.relational.schema import TABLES
@@ -422,3 +422,20 @@ def test_garbage_that_is_not_collected_to_the_end_spoils_nothing() -> None:
         matcher.add("three", "/a[@q = 1][@w = 2]")
         assert list(matcher.match("<a q='1' w='2'/>")) == ["one", "three"]
         assert_consistent(matcher)
+
+
+def test_values_of_deeply_nested_elements_are_bounded() -> None:
+    """Each element around a text has a row with all of it; a message that is small as such may make many."""
+    flat, deep, deeper = ("<a>" * depth + "y" * 2_000 + "</a>" * depth for depth in (1, 50, 51))
+    with RelationalMatcher(limits=Limits(bytes=100_000), threads=1) as matcher:
+        matcher.add("q", "//a[contains(., 'x')]")
+        answers = list(
+            matcher.match_each([flat, deep, deeper, "<a>x</a>", "<a>" + "<b>y</b>" * 10_000 + "</a>"])
+        )
+    assert [list(a) if not isinstance(a, MessageError) else a.reason for a in answers] == [
+        [],
+        [],
+        "the values of nested elements have 102,000 characters together; the limit is 100,000",
+        ["q"],
+        [],
+    ]

@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 from sapwood.engine.machine import Place, tests_passed_by
 from sapwood.engine.spans import Spans, element_spans
-from sapwood.engine.values import Hits
-from sapwood.lang.pattern import is_wildcard
+from sapwood.engine.string_values import LONG, StringValues
+from sapwood.engine.values import Hits, passes
+from sapwood.lang.pattern import Test, is_wildcard
 
 
 class Leafnode(NamedTuple):
@@ -31,6 +32,7 @@ class Document:
         "_children",
         "_depths",
         "_spans",
+        "_string_values",
         "_texts_of",
         "attributes",
         "declarations",
@@ -43,6 +45,7 @@ class Document:
         "source",
         "text_after",
         "text_ends",
+        "text_offsets",
         "text_parents",
         "text_starts",
         "texts",
@@ -60,6 +63,7 @@ class Document:
         self.text_after: list[int] = []  # the last element that started before the text node
         self.text_starts: list[int] = [0]  # the text nodes of an element and its descendants:
         self.text_ends: list[int] = [0]  # texts[text_starts[e]:text_ends[e]]
+        self.text_offsets: list[int] = [0]  # characters of text before each text node, and of all
         self.source = b""  # the message in UTF-8, if elements are to be copied
         self.verbatim = True  # whether elements mean what stands there: no entities, no default attributes
         self._spans: Spans | None = None
@@ -70,6 +74,7 @@ class Document:
         self._depths: list[int] | None = None
         self._children: dict[int, list[int]] | None = None
         self._texts_of: dict[int, list[int]] | None = None
+        self._string_values: StringValues | None = None
 
     def __len__(self) -> int:
         return len(self.names)
@@ -124,9 +129,35 @@ class Document:
             return found[bisect_left(found, start) : bisect_left(found, end)]
         return [e for e in range(start, end) if test in tests_passed_by(self.names[e])]
 
+    @property
+    def string_values(self) -> StringValues:
+        """The text of the message, to ask ranges of it; see `value_range`."""
+        if self._string_values is None:
+            self._string_values = StringValues(self.texts)
+        return self._string_values
+
+    def value_range(self, element: int) -> tuple[int, int]:
+        """Where the string-value of an element is in the message's text."""
+        offsets = self.text_offsets
+        return offsets[self.text_starts[element]], offsets[self.text_ends[element]]
+
+    def passes(self, node: ContextNode, test: Test) -> bool:
+        """Whether the string-value of a node passes a test."""
+        if isinstance(node, int):
+            start, end = self.value_range(node)
+            if end - start > LONG:
+                return self.string_values.passes(test, start, end)
+        return passes(self.string_value(node), test)
+
     def string_value(self, node: ContextNode) -> str:
         if isinstance(node, int):
-            return "".join(self.texts[self.text_starts[node] : self.text_ends[node]])
+            first, last = self.text_starts[node], self.text_ends[node]
+            if last - first <= 1:
+                return self.texts[first] if first < last else ""
+            start, end = self.value_range(node)
+            if end - start > LONG:
+                return self.string_values.copy(start, end)
+            return "".join(self.texts[first:last])
         if node.kind == "text":
             return self.texts[node.number]
         return self.attributes[node.element][2 * node.number + 1]

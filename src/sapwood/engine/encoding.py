@@ -31,11 +31,11 @@ def transcoded(data: bytes, encoding: str | None = None) -> bytes | None:
     try:
         if name.lower().startswith(("utf-16", "utf_16")):
             return data.decode(name).encode("utf-8", "surrogatepass")
-        characters = _ALL_BYTES.decode(name, "replace")
-        if (
-            len(characters) == 256
-        ):  # which is how expat reads it, whatever the codec makes of longer sequences
-            return codecs.charmap_decode(data, "strict", characters)[0].encode("utf-8", "surrogatepass")
+        table = _ALL_BYTES.decode(name, "replace")
+        if len(table) == 256:
+            # Byte by byte, as expat does it: some codecs, `raw_unicode_escape` for one, read more into bytes.
+            undefined = table.replace("\ufffd", "\ufffe")
+            return codecs.charmap_decode(data, "strict", undefined)[0].encode("utf-8", "surrogatepass")
     except (ValueError, LookupError):
         pass
     return None

@@ -12,7 +12,6 @@ from typing import assert_never
 
 from sapwood.engine.document import ContextNode, Document, Leafnode
 from sapwood.engine.machine import tests_passed_by
-from sapwood.engine.values import passes
 from sapwood.lang.numbers import COMPARE
 from sapwood.lang.pattern import (
     TEXT,
@@ -38,6 +37,11 @@ class Evaluator:
     def __init__(self, document: Document) -> None:
         self.document = document
         self._answers: dict[tuple[Condition, ContextNode], bool] = {}
+
+    @property
+    def answers(self) -> int:
+        """How many answers are kept."""
+        return len(self._answers)
 
     def holds(self, condition: Condition, node: ContextNode = DOCUMENT) -> bool:
         """Whether a condition that ignores positions holds of a node."""
@@ -92,7 +96,7 @@ class Evaluator:
             return bool(nodes)
         if condition.first:
             nodes = nodes[:1]
-        return any(passes(self.document.string_value(found), test) for found in nodes)
+        return any(self.document.passes(found, test) for found in nodes)
 
     # -- steps -----------------------------------------------------------------------------------------
 

@@ -38,6 +38,9 @@ from sapwood.lang.pattern import (
 MOST_ALTERNATIVES = 32
 """A condition with more disjuncts than this is not multiplied out; its necessary part is indexed."""
 
+MOST_LEVELS = 60
+"""A path with branches at more of its steps than this has those of the others checked on candidates only."""
+
 ELEMENT = ""
 VALUE = "."
 
@@ -124,7 +127,7 @@ class _Planner:
 
     def plan(self, condition: Condition) -> Plan:
         alternatives = self._condition(condition, _Way())
-        parts = dict.fromkeys(_assembled(_needed(branches)) for branches in alternatives)
+        parts = dict.fromkeys(_assembled(self._needed(branches)) for branches in alternatives)
         return Plan(tuple(parts), self._exact)
 
     def bindings(self, path: Path) -> Plan | None:
@@ -136,8 +139,18 @@ class _Planner:
         ways = [_Way()]
         for step in path.steps:
             ways = [further for way in ways for further in self._step(way, step)]
-        bundles = dict.fromkeys(map(_bundled, ways))
+        bundles = dict.fromkeys(_bundled(way, self._needed(way.branches)) for way in ways)
         return Plan(tuple(bundles), self._exact)
+
+    def _needed(self, branches: _Branches) -> list[_Branch]:
+        """The branches that have to be found: of a long path with many, only some of the steps' own."""
+        needed = _needed(branches)
+        depths = sorted({len(branch.trail) for branch in needed})
+        if len(depths) <= MOST_LEVELS:
+            return needed
+        self._exact = False
+        kept = {*depths[: MOST_LEVELS - 1], depths[-1]}
+        return [branch for branch in needed if len(branch.trail) in kept]
 
     # Each method below returns alternatives: sets of branches, any of which makes the condition true.
 
@@ -225,21 +238,23 @@ class _Planner:
 
 
 def _needed(branches: _Branches) -> list[_Branch]:
-    """The branches without repetitions and without those that others imply."""
-    return [branch for branch in dict.fromkeys(branches) if not _implied(branch, branches)]
+    """The branches without repetitions and without those that others imply.
 
-
-def _implied(branch: _Branch, branches: _Branches) -> bool:
-    """Mere existence of an element is implied by whatever is required further down the same trail."""
-    if branch.leaf.target != ELEMENT:
-        return False
-    n = len(branch.trail)
-    return any(
-        other is not branch
-        and other.trail[:n] == branch.trail
-        and (len(other.trail) > n or other.leaf.target != ELEMENT)
-        for other in branches
-    )
+    Mere existence of an element is implied by whatever is required further down the same trail. Steps are
+    numbered, so a trail is told by its last step.
+    """
+    implied: set[int | None] = set()
+    for branch in branches:
+        implied.update(branch.trail[:-1])
+        if branch.trail:
+            implied.add(None)  # the trail without any step
+        if branch.leaf.target != ELEMENT:
+            implied.add(branch.trail[-1] if branch.trail else None)
+    return [
+        branch
+        for branch in dict.fromkeys(branches)
+        if branch.leaf.target != ELEMENT or (branch.trail[-1] if branch.trail else None) not in implied
+    ]
 
 
 def _assembled(branches: list[_Branch]) -> Leaf | Bundle:
@@ -262,9 +277,8 @@ def _parts(branches: list[_Branch], anchor: int) -> tuple[Leaf | Bundle, ...]:
     return tuple(sorted({_assembled(group) for group in groups.values()}, key=repr))
 
 
-def _bundled(way: _Way) -> Bundle:
+def _bundled(way: _Way, branches: list[_Branch]) -> Bundle:
     """A bundle that is met at the end of the way, whether or not anything branches there."""
-    branches = _needed(way.branches)
     return Bundle(way.symbols, _parts(branches, len(way.trail)) if branches else (Leaf(way.symbols),))
 
 

@@ -18,12 +18,13 @@ an old one is crossed out, and a warm machine stays warm while queries come and 
 The cache is bounded by a budget of cells, some twenty bytes each. What does not fit is made for the message
 at hand only; when as much again has been made in that way, all is dropped, since messages may have changed.
 So data with ever new paths, or names, or values, costs stepping, not memory. Names that no query mentions are
-all one name, and where nothing can match any more all paths end in one place.
+all one name, of which only the latest are known, and where nothing can match any more all paths end in one
+place.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
@@ -32,17 +33,21 @@ import numpy as np
 
 from sapwood.engine.leaves import VALUE
 from sapwood.engine.nfa import DEEP, ROOT, PathTree
+from sapwood.engine.string_values import StringValues
 from sapwood.engine.values import NOTHING, Gathered, Hits, Ints, Marks, ValueIndex
 from sapwood.lang.pattern import ANY_NAMESPACE, TEXT, is_wildcard
 
 # What things cost in cells.
-_PLACE, _MEMBER, _LINK, _VALUE = 32, 1, 8, 20
+_PLACE, _MEMBER, _LINK, _VALUE, _PROBE = 32, 1, 8, 20, 20
 
 _MOST_CHANGES = 64
 """Changes noted at a Place before its slots are made anew."""
 
 _OTHER = ""
 """Stands for all names that no query mentions: no element is called that."""
+
+_MOST_OTHERS = 20_000
+"""Links from places by such names: more than a vocabulary has, and no more where names are ever new."""
 
 
 class Stop:
@@ -76,6 +81,17 @@ class Probe(dict[str, Hits | None]):
             self[value] = hits
         return hits
 
+    def between(self, values: StringValues, start: int, end: int) -> Hits | None:
+        """What a long range of a message's text hits; remembered as long as the message is."""
+
+        def collect() -> Hits | None:
+            gathered = Gathered()
+            for index in self._indexes:
+                index.collect_between(values, start, end, gathered)
+            return gathered.hits()
+
+        return values.remembered((*map(id, self._indexes), start, end), collect)
+
 
 class AttributeProbes(dict[str, "Probe | None"]):
     """Attribute name → Probe at one Place."""
@@ -86,12 +102,18 @@ class AttributeProbes(dict[str, "Probe | None"]):
         self._place = place
 
     def __missing__(self, name: str) -> Probe | None:
-        machine = self._place.machine
-        indexes = machine.indexes(self._place, [f"@{test}" for test in tests_passed_by(name)])
-        probe = Probe(machine, indexes) if indexes else None
-        if machine.affords(_LINK):
-            self[name] = probe
-        return probe
+        machine, place = self._place.machine, self._place
+        indexes = machine.indexes(place, [f"@{test}" for test in tests_passed_by(name)])
+        if indexes and indexes != machine.indexes(place, ("@*",)):
+            probe = Probe(machine, indexes)
+            if machine.affords(_LINK + _PROBE):
+                self[name] = probe
+            return probe
+        other = self.get(_OTHER)
+        if indexes and other is None:
+            other = self[_OTHER] = Probe(machine, indexes)
+        machine.link_other(self, name, other)
+        return other
 
 
 class Place(dict[str, "Place"]):
@@ -167,6 +189,7 @@ class Machine:
     def forget(self) -> None:
         """Drops all places; messages to come make them anew."""
         self._places_with.clear()
+        self._others: deque[tuple[dict[str, Any], str]] = deque()
         self._spent = self._places = 0
         self._nowhere = Place(self, [])
         self._nowhere.slots = self._nowhere.anchors = NOTHING
@@ -198,11 +221,20 @@ class Machine:
             child = place.get(_OTHER)
             if child is None:
                 child = self._child(place, _OTHER, tests)
-        else:
-            child = self._child(place, name, tests)
-        if name not in place and self.affords(_LINK):
-            place[name] = child
-        return child
+            self.link_other(place, name, child)
+            return child
+        return self._child(place, name, tests)
+
+    def link_other(self, links: dict[str, Any], name: str, other: object) -> None:
+        """Links a name that no query mentions; if there are too many, the first such link goes."""
+        if len(self._others) >= _MOST_OTHERS:
+            self._spent -= _LINK
+            first, known = self._others.popleft()
+            if first.get(known) is first.get(_OTHER):  # and not mentioned by now
+                first.pop(known, None)
+        if self.affords(_LINK):
+            links[name] = other
+            self._others.append((links, name))
 
     def _tests(self, name: str) -> list[str]:
         """The name tests in use that a name passes."""

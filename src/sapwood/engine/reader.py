@@ -13,15 +13,19 @@ from functools import cache
 from typing import NoReturn
 from xml.parsers import expat
 
-from sapwood.engine.doctype import DoctypeGuard, Refused
+from sapwood.engine.doctype import Refused, check_doctype, supply_nothing
 from sapwood.engine.document import Document
 from sapwood.engine.encoding import BYTE_ORDER_MARKS, is_utf8, transcoded
 from sapwood.engine.limits import Limits
 from sapwood.engine.machine import Place
 from sapwood.engine.source import Source, content
+from sapwood.engine.string_values import LONG
 from sapwood.errors import MessageError
 
 SEPARATOR = "}"
+_DOCTYPES = tuple("<!DOCTYPE".encode(encoding) for encoding in ("utf-8", "utf-16-le", "utf-16-be"))
+_MOST_COPIES = 4
+"""How many times the text of a message is copied into string-values; what nests deeper is read as ranges."""
 
 
 class Message:
@@ -78,8 +82,11 @@ def read_document(
     texts, text_parents, text_after = document.texts, document.text_parents, document.text_after
     text_starts, text_ends = document.text_starts, document.text_ends
     deepest, most = limits.depth, 2 * limits.attributes
+    offsets = document.text_offsets
     open_elements = [0]
     pending: list[str] = []
+    nested: list[int] = []  # elements whose string-values are probed when all text is there
+    probed = 0
 
     def start(name: str, attributes: list[str]) -> None:
         if pending:
@@ -116,7 +123,15 @@ def read_document(
         text_ends[element] = len(texts)
         probe = places[element].value
         if probe is not None:
-            hit = probe["".join(texts[text_starts[element] :])]
+            nonlocal probed
+            first = text_starts[element]
+            length = offsets[-1] - offsets[first]
+            if length > LONG:
+                probed += length
+                if probed > _MOST_COPIES * offsets[-1]:
+                    nested.append(element)
+                    return
+            hit = probe["".join(texts[first:])]
             if hit is not None:
                 hits.append(hit)
                 hit_at.append(element)
@@ -129,6 +144,7 @@ def read_document(
         pending.clear()
         element = open_elements[-1]
         texts.append(text)
+        offsets.append(offsets[-1] + len(text))
         text_parents.append(element)
         text_after.append(len(places) - 1)
         probe = places[element].text
@@ -150,6 +166,13 @@ def read_document(
     _run(parser, message, limits, names_seen)
     ends[0] = len(places)
     text_ends[0] = len(texts)
+    for element in nested:
+        probe = places[element].value
+        assert probe is not None
+        hit = probe.between(document.string_values, *document.value_range(element))
+        if hit is not None:
+            hits.append(hit)
+            hit_at.append(element)
     return document
 
 
@@ -192,8 +215,9 @@ def _parser(message: Message, limits: Limits) -> tuple[expat.XMLParserType, dict
     parser = expat.ParserCreate(message.encoding, SEPARATOR, names)  # type: ignore[arg-type]
     parser.ordered_attributes = True
     parser.StartNamespaceDeclHandler = _namespace_check(limits.name_length)
-    if b"<!DOCTYPE" in message.data or b"\x00" in message.data[:4]:  # the latter: UTF-16
-        DoctypeGuard(message.data, message.encoding, limits).watch(parser)
+    if any(doctype in message.data for doctype in _DOCTYPES):
+        check_doctype(message.data, message.encoding, limits)
+        supply_nothing(parser)
     return parser, names
 
 
@@ -243,6 +267,7 @@ def _long_name(message: Message, limits: Limits) -> MessageError:
             raise Refused(f"a name has {longest:,} characters; the limit is {limits.name_length:,}")
 
     parser = expat.ParserCreate(message.encoding, SEPARATOR)
+    supply_nothing(parser)
     parser.StartElementHandler = start
     try:
         parser.Parse(message.data, True)

@@ -12,6 +12,8 @@ from xml.parsers import expat
 
 import numpy as np
 
+from sapwood.engine.doctype import supply_nothing
+
 # Possessive, since otherwise every character of a long stretch could be given back, and is remembered.
 _PROLOG = re.compile(rb"(?:<\?.*?\?>|<!--.*?-->|[^<]++)*+", re.DOTALL)
 _MARKUP = re.compile(
@@ -37,6 +39,7 @@ def _root_start(source: bytes) -> int:
         assert prolog is not None
         return prolog.end()
     parser = expat.ParserCreate("utf-8")  # which knows where a document type ends
+    supply_nothing(parser)
     found: list[int] = []
 
     def start(name: str, attributes: object) -> None:

@@ -15,11 +15,15 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from sapwood.engine.string_values import LONG, StringValues
 from sapwood.lang.numbers import COMPARE, to_number
 from sapwood.lang.pattern import Test
 
 Ints = NDArray[np.int32]
 NOTHING: Ints = np.empty(0, np.int32)
+
+_FEW = 32
+"""Strings of which searching for each takes less time than looking at all of a value's characters."""
 
 
 class Marks:
@@ -174,10 +178,22 @@ class _Substrings:
         if not self._filed[key]:
             del self._filed[key]
 
+    def found_between(self, values: StringValues, start: int, end: int) -> Iterator[Marks]:
+        """The same for a range of a message's text, in all of which candidates are looked for but once."""
+        candidates = values.remembered(("substrings", id(self)), lambda: self._candidates(values))
+        yield from (marks for wanted, marks in candidates.items() if values.contains(wanted, start, end))
+
+    def _candidates(self, values: StringValues) -> dict[str, Marks]:
+        found = dict(self._short)
+        for trigram in self._filed if len(self._file_of) <= _FEW else values.trigrams & self._filed.keys():
+            found.update(self._filed[trigram])
+        return found
+
     def found_in(self, value: str) -> Iterator[Marks]:
         yield from (marks for wanted, marks in self._short.items() if wanted in value)
         if self._filed:
-            for trigram in _trigrams(value) & self._filed.keys():
+            few = len(self._file_of) <= _FEW
+            for trigram in self._filed if few else _trigrams(value) & self._filed.keys():
                 yield from (m for wanted, m in self._filed[trigram].items() if wanted in value)
 
 
@@ -191,6 +207,9 @@ class _Codes:
     def __init__(self) -> None:
         self._codes: dict[str, list[int]] = {}  # code, uses
         self._next = 0
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._codes)
 
     def of(self, text: str) -> float:
         return float(self._codes[text][0]) if text in self._codes else -1.0
@@ -268,6 +287,31 @@ class ValueIndex:
             for marks in self._substrings.found_in(value):
                 into.add(marks)
 
+    def collect_between(self, values: StringValues, start: int, end: int, into: Gathered) -> None:
+        """Gathers the same for a long range of a message's text, without copying it."""
+        into.add(self._exists)
+        if end - start in values.remembered(("lengths", id(self)), self._long_lengths):
+            value = values.copy(start, end)
+            into.add(self._equal_text.get(value))
+            code = self._codes.of(value)
+        else:
+            code = -1.0
+        if self._equal_number or self._ordered:
+            self._collect_numbers(values.number(start, end), into)
+        if self._unequal_text:
+            into.slot_runs.extend(self._unequal_text.slots.passing("!=", code))
+            into.anchor_runs.extend(self._unequal_text.anchors.passing("!=", code))
+        for length in self._prefix_lengths:
+            if length <= end - start:
+                into.add(self._prefixes.get(values.text[start : start + length]))
+        if self._substrings:
+            for marks in self._substrings.found_between(values, start, end):
+                into.add(marks)
+
+    def _long_lengths(self) -> set[int]:
+        """The lengths of the long strings that values are compared with; none other needs to be copied."""
+        return {len(text) for texts in (self._equal_text, self._codes) for text in texts if len(text) > LONG}
+
     def _collect_numbers(self, number: float, into: Gathered) -> None:
         into.add(self._equal_number.get(number))
         for op, ordered in self._ordered.items():
@@ -332,6 +376,11 @@ class TestByTest(ValueIndex):
     def collect(self, value: str, into: Gathered) -> None:
         for test, marks in self._tests.items():
             if test is None or passes(value, test):
+                into.add(marks)
+
+    def collect_between(self, values: StringValues, start: int, end: int, into: Gathered) -> None:
+        for test, marks in self._tests.items():
+            if test is None or values.passes(test, start, end):
                 into.add(marks)
 
 

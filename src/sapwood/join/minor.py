@@ -51,7 +51,7 @@ class Column:
     definition: Definition
 
 
-@lru_cache(maxsize=50_000)
+@lru_cache(maxsize=10_000)
 def minor(
     stream: str,
     origins: tuple[int, ...],

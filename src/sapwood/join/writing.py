@@ -17,8 +17,10 @@ from sapwood.transform.fragments import Fragments
 from sapwood.transform.templates import Writer, written
 from sapwood.transform.walk import reached
 
-_ROOM = 4 * 1024 * 1024
-"""bytes of messages that are kept as trees after they were read again"""
+_ROOM = 64 * 1024 * 1024
+"""bytes that messages may take, kept as trees after they were read again"""
+_OF_TREE, _OF_ELEMENT, _OF_TEXT, _OF_ATTRIBUTE, _OF_ANSWER, _OF_WAY = 4_500, 220, 100, 80, 250, 100
+"""bytes that each of them takes, about"""
 
 
 class Loaded:
@@ -28,12 +30,32 @@ class Loaded:
         self.document = document
         self.evaluator = evaluator
         self.writer = Writer(document, fragments)
+        self.counted = 0
+        """bytes, when they were last estimated"""
+        self._fragments = fragments
         self._ways: dict[BlockPattern, list[Nodes]] = {}
+        self._of_ways = 0
+        attributes = sum(map(len, document.attributes)) // 2 + 2 * len(document.declarations)
+        texts = _OF_TEXT * len(document.texts) + document.text_offsets[-1]
+        self._of_document = (
+            _OF_TREE + _OF_ELEMENT * len(document) + _OF_ATTRIBUTE * attributes + texts + len(document.source)
+        )
+
+    @property
+    def bytes(self) -> int:
+        """About how much memory the message takes with all that was found out about it."""
+        return (
+            self._of_document
+            + self._of_ways
+            + _OF_ANSWER * self.evaluator.answers
+            + 2 * self._fragments.bytes
+        )
 
     def ways(self, pattern: BlockPattern) -> list[Nodes]:
         known = self._ways.get(pattern)
         if known is None:
             known = self._ways[pattern] = pattern.ways(self.evaluator)
+            self._of_ways += _OF_WAY * (1 + len(known))
         return known
 
 
@@ -44,23 +66,33 @@ class Library:
         self._index = index
         self._loaded: OrderedDict[Record, Loaded] = OrderedDict()
         self._bytes = 0
+        self._last: Loaded | None = None
 
     def load(self, record: Record) -> Loaded:
         """The nodes of a message that came in earlier."""
+        if self._last is not None:
+            self._count(self._last)  # since it was loaded, more was found out about it
         loaded = self._loaded.get(record)
         if loaded is not None:
             self._loaded.move_to_end(record)
-            return loaded
-        message = Message(record.data)
-        message.encoding = record.encoding
-        loaded = self._loaded[record] = self.loaded(Evaluator(self._index.read(message, all=True)))
-        self._bytes += len(record.data)
+        else:
+            message = Message(record.data)
+            message.encoding = record.encoding
+            loaded = self.loaded(Evaluator(self._index.read(message, all=True)))
+            self._loaded[record] = loaded
+        self._last = loaded
+        self._count(loaded)
         while self._bytes > _ROOM and len(self._loaded) > 1:
-            self._bytes -= len(self._loaded.popitem(last=False)[0].data)
+            self._bytes -= self._loaded.popitem(last=False)[1].counted
         return loaded
 
+    def _count(self, loaded: Loaded) -> None:
+        now = loaded.bytes
+        self._bytes += now - loaded.counted
+        loaded.counted = now
+
     def __getstate__(self) -> dict[str, object]:
-        return {"_index": self._index, "_loaded": OrderedDict(), "_bytes": 0}
+        return {"_index": self._index, "_loaded": OrderedDict(), "_bytes": 0, "_last": None}
 
     def loaded(self, evaluator: Evaluator) -> Loaded:
         """A message that was just read."""

@@ -160,7 +160,7 @@ def _what(variable: BlockVariable) -> tuple[int, Path, bool]:
     return variable.block, variable.path, variable.numeric
 
 
-@lru_cache(maxsize=50_000)
+@lru_cache(maxsize=10_000)
 def _spelling(path: Path) -> str:
     return spelling(path)
 

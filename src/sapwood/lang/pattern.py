@@ -23,6 +23,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from enum import Enum
 from functools import lru_cache
+from itertools import groupby
 from threading import RLock
 from types import MappingProxyType
 from typing import Any, ClassVar, TypeVar
@@ -282,13 +283,12 @@ def negation(item: Condition) -> Condition:
 def predicates(conditions: Iterable[Condition]) -> tuple[Condition, ...]:
     """Successive predicates in canonical form: neighbours that ignore positions are one conjunction."""
     merged: list[Condition] = []
-    for condition in conditions:
-        if condition is TRUE:
-            continue
-        if merged and not condition.positional and not merged[-1].positional:
-            merged[-1] = all_of((merged[-1], condition))
+    for positional, neighbours in groupby(conditions, lambda condition: condition.positional):
+        if positional:
+            merged += neighbours
         else:
-            merged.append(condition)
+            together = all_of(neighbours)  # at once, since each conjunction sorts its parts
+            merged += [together] if together is not TRUE else []
     return (FALSE,) if FALSE in merged else tuple(merged)
 
 

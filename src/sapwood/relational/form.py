@@ -47,6 +47,9 @@ MOST_BRANCHES = 24
 """A rule has no more; of one that would have, the rest is left out. Every batch asks for as many in turn
 as the longest rule has."""
 
+_TOO_MANY = 10 * MOST_BRANCHES
+"""Branches of which some are left out on the way already."""
+
 _LONGEST = 100
 """characters of a part that is quoted in full"""
 
@@ -210,6 +213,8 @@ class _Former:
             if test is not None:
                 steps = (*above, (last.axis, test))
                 legs = way.legs or (_Leg(),)  # a step on which nothing hangs must exist
+                if len(legs) > _TOO_MANY:  # they are taken up step by step, and most are left out in the end
+                    legs = tuple(self._few(list(legs)))
                 ways.append(_Way((), tuple([leg.under(steps, trail) for leg in legs])))
         return ways
 

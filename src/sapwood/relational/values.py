@@ -44,6 +44,9 @@ VALUE = pa.schema(
 )
 MESSAGE = pa.schema([("msg", pa.int32())])
 
+_MOST_COPIES = 8
+"""How many times its text the string-values of a message may come to, if that is more than `Limits.bytes`."""
+
 _MOST_TEXTS = 100_000
 """converted texts that are remembered"""
 
@@ -89,6 +92,11 @@ class ValueReader:
             columns: tuple[list[Any], ...] = tuple([] for _ in VALUE)
             for number, document in documents:
                 _attributes_wanted(document, self._tags)
+                try:
+                    _check_values(document, self._limits)
+                except MessageError as error:
+                    said.refused[number] = error
+                    continue
                 said.read.append(number)
                 _add_rows(number, document, columns)
             arrays = [pa.array(column, f.type) for column, f in zip(columns, VALUE, strict=True)]
@@ -133,6 +141,24 @@ def _attributes_wanted(document: Document, tags: TagTree) -> None:
             for name in attributes[::2]:
                 if name not in node.attribute:
                     node.attribute[name] = tags.wanted((*node.path, f"@{name}"))
+
+
+def _check_values(document: Document, limits: Limits) -> None:
+    """Refuses a message whose nested elements would each put the same text into rows of their own."""
+    text = document.text_offsets[-1]
+    most = max(limits.bytes, _MOST_COPIES * text)
+    if text * len(document) <= most:
+        return
+    total = 0
+    for element, node in enumerate(document.places):
+        assert isinstance(node, TagNode)
+        if node.element is not None and node.element[1] & _VALUED:
+            start, end = document.value_range(element)
+            total += end - start
+    if total > most:
+        raise MessageError(
+            f"the values of nested elements have {total:,} characters together; the limit is {most:,}"
+        )
 
 
 class _Converted(dict[str, tuple[int, float | None, int | None]]):

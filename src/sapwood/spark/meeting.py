@@ -32,7 +32,9 @@ from sapwood.spark.worker import live_broker
 _ROWS, _BYTES = 2_000, 32 << 20
 """of an Arrow batch"""
 _ROOM = 32 << 20
-"""bytes of older messages that are kept ready, since most meet several newer ones"""
+"""bytes that older messages may take which are kept ready, since most meet several newer ones"""
+_OF_KEPT, _OF_TESTIMONY = 700, 280
+"""bytes that each of them takes, about"""
 _COLUMNS = ["kind", "name", "older", "record", "row", "watermark"]
 
 
@@ -131,8 +133,9 @@ class _Older:
             self._ready.move_to_end(row.older)
             return known[0]
         kept = unpacked(row.record)
-        self._ready[row.older] = kept, len(row.record)
-        self._bytes += len(row.record)
+        size = _OF_KEPT + len(row.record) + _OF_TESTIMONY * sum(map(len, kept.ways))
+        self._ready[row.older] = kept, size
+        self._bytes += size
         while self._bytes > _ROOM and len(self._ready) > 1:
             self._bytes -= self._ready.popitem(last=False)[1][1]
         return kept

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from xml.parsers import expat
 
+from sapwood.engine.doctype import supply_nothing
 from sapwood.engine.document import Document
 from sapwood.engine.expansion import expanded
 from sapwood.lang.escaping import attribute
@@ -25,6 +26,8 @@ class Fragments:
         self._document = document
         self._cut: dict[tuple[int, str], bytes] = {}
         self._expanded: Fragments | None = None
+        self.bytes = 0
+        """of all that was cut out"""
         self._declaring: dict[int, int] = {0: 0}
 
     def element(self, element: int, default_namespace: str = "") -> bytes:
@@ -33,6 +36,7 @@ class Fragments:
         cut = self._cut.get(key)
         if cut is None:
             cut = self._cut[key] = self._fragment(element, default_namespace)
+            self.bytes += len(cut)
         return cut
 
     def _fragment(self, element: int, default_namespace: str) -> bytes:
@@ -62,9 +66,27 @@ class Fragments:
                 if uri:
                     needed[prefix] = uri
         default = self._uri(outside, "")
-        if "" not in own and default != default_namespace:
+        if default != default_namespace and self._uses_default(element, default):
             needed[""] = default
         return needed
+
+    def _uses_default(self, element: int, default: str) -> bool:
+        """Whether a name without a prefix in a slice means the default namespace around it."""
+        document = self._document
+        at, end = element, document.ends[element]
+        while at < end:
+            if any(not prefix for prefix, _ in document.declarations.get(at, ())):
+                at = document.ends[at]
+                continue
+            uri, _, _ = document.names[at].rpartition("}")
+            if uri == default and not (uri and self._is_prefixed(at)):
+                return True
+            at += 1
+        return False
+
+    def _is_prefixed(self, element: int) -> bool:
+        name = _TAG_NAME.match(self._document.source, self._document.spans[0][element])
+        return name is not None and b":" in name.group()
 
     def _uri(self, element: int, prefix: str) -> str:
         """What a prefix means inside an element that declares something; empty if nothing."""
@@ -91,6 +113,7 @@ class Fragments:
 def _around(source: bytes) -> tuple[bytes, bytes]:
     """The comments and processing instructions before and after the root element."""
     parser = expat.ParserCreate("utf-8")
+    supply_nothing(parser)
     found: tuple[list[str], list[str]] = [], []
     depth = [0, 0]  # of elements, and in a document type
     ended = [0]
