@@ -270,7 +270,7 @@ def test_a_folder_without_messages_is_told(command: str, queries: str, tmp_path:
 
 def test_one_refusal_is_told_in_the_singular(queries: str) -> None:
     run = sapwood("match", queries, "-", stdin=b"<a>\n<b/>\n")
-    assert run.stderr == b"1 query or message was refused\n"
+    assert run.stderr == b"1 query or message was refused, or left without an answer\n"
 
 
 def test_explain_names_the_message_that_it_cannot_read(tmp_path: Path) -> None:

@@ -128,7 +128,7 @@ def test_namespaces_are_declared_in_the_store(sapwood: Sapwood) -> None:
         {"prefix": "q", "uri": "urn:q"},
         {"prefix": "r", "uri": "urn:r"},
     ]
-    assert "stands for 'urn:p' already" in told(sapwood("namespaces", "-n", "p=urn:x"))
+    assert "is bound to 'urn:p' already" in told(sapwood("namespaces", "-n", "p=urn:x"))
     assert "PREFIX=URI" in told(sapwood("add", "u", "//a", "-n", "p"))
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from sapwood import Matcher
-from sapwood.engine import refine
+from sapwood.engine import fallback_pool
 from sapwood.relational import Plan, RelationalMatcher, compiling, tags
 from tests import oracle
 from tests.relational.alike import Answer, about, answers, automaton
@@ -348,7 +348,7 @@ def test_one_thread_changes_what_others_match(tmp_path: Path, monkeypatch: pytes
 
     Each state has a marker of its own besides queries that come and go with it; all are asked at once.
     """
-    monkeypatch.setattr(refine, "_MESSAGES_PER_THREAD", 5)  # lxml's thread is replaced all the time
+    monkeypatch.setattr(fallback_pool, "MESSAGES_PER_PROCESS", 5)  # lxml's process is replaced all the time
     rounds = 6
     message = "<a x='1'><b><c>5</c></b></a>"
     kinds = [
@@ -408,8 +408,8 @@ def test_one_thread_changes_what_others_match(tmp_path: Path, monkeypatch: pytes
 
 
 def test_many_threads_match_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also what only lxml can decide, whose thread is replaced now and then: here, all the time."""
-    monkeypatch.setattr(refine, "_MESSAGES_PER_THREAD", 2)
+    """Also what only lxml can decide, whose process is replaced now and then: here, all the time."""
+    monkeypatch.setattr(fallback_pool, "MESSAGES_PER_PROCESS", 2)
     queries = [f"count(//a) = {i}" for i in range(4)] + [f"//b[not(@x = {i})]/.." for i in range(4)]
     documents = [f"<r>{'<a/>' * i}<b x='{i}'/></r>" for i in range(4)]
     pairs = [(query, query) for query in queries]

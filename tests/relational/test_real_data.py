@@ -78,12 +78,13 @@ QUERIES = [
 SANE = b"<sane x='1'/>"
 
 
-def among_neighbours(bombs: list[bytes]) -> None:
+def among_neighbours(bombs: list[bytes], refused: float = 0.25) -> None:
     """Bombs in one batch with sane messages are refused as the automaton refuses them; the others match."""
     pairs = [(query, query) for query in QUERIES]
     messages = [message for bomb in bombs for message in (bomb, SANE)]
     expected = automaton(pairs, messages)
-    assert sum(isinstance(answer, str) for answer in expected) > len(bombs) // 4
+    told = sum(isinstance(answer, str) for answer in expected)
+    assert told > len(bombs) * refused if refused else not told
     with RelationalMatcher() as matcher:
         matcher.add_many(pairs)
         for message, one, other in zip(messages, answers(matcher, messages), expected, strict=True):
@@ -97,9 +98,9 @@ def test_bombs_harm_no_neighbour() -> None:
 
 
 def test_messages_that_only_lxml_refuses_harm_no_neighbour() -> None:
-    """It is stricter than the reader about some things, and is asked late, about some queries only."""
+    """It is stricter than the reader about some things, is asked late, and reads them with recovery."""
     declared = [b"<a xmlns:n='x y'><b/></a>", b"<r xmlns:n='%zz'><a/></r>"]
-    among_neighbours([*declared, b"<a xml:id='1 2'/>"])
+    among_neighbours([*declared, b"<a xml:id='1 2'/>"], refused=0)
 
 
 def test_the_bombs_of_others_harm_no_neighbour(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from sapwood import Delivery, Failure, MessageError
 from sapwood.cli.console import report, write_line
 from sapwood.engine.encoding import decoded
+
+if TYPE_CHECKING:  # a command that only matches delivers nothing, and loads no joins for it
+    from sapwood import Delivery, Failure, MessageError
 
 
 def refuse(name: str, error: MessageError, raw: bool) -> None:
