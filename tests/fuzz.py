@@ -1,6 +1,6 @@
 """Explores with fresh seeds what the tests look at with fixed ones: `make fuzz`, or
 
-    python -m tests.fuzz [match|transform|join|tables …] [--seconds 300] [--answers 2000000]
+    python -m tests.fuzz [match|reading|transform|join|tables …] [--seconds 300] [--answers 2000000]
     python -m tests.fuzz match --seed 1234 --rounds 1       a round that failed, again
 
 A round draws queries and messages from its seed alone and compares every answer with the oracle's: lxml,
@@ -23,7 +23,8 @@ from time import monotonic
 from typing import NamedTuple
 
 from sapwood import Matcher
-from tests import oracle, test_against_lxml
+from tests import oracle, test_against_lxml, test_disagreements
+from tests.disagreements import random_disagreement
 from tests.join import test_against_oracle
 from tests.join_strategies import random_history, random_likes
 from tests.transform_strategies import random_document, random_family
@@ -52,6 +53,14 @@ def match(rng: Random) -> Tally:
             wanted = [test_against_lxml.answer_of(tree, query) for query in queries]
             test_against_lxml.compare_answers(matcher, tuning, message, queries, wanted, tally)
     return Tally(tally.answers, tally.positive)
+
+
+def reading(rng: Random) -> Tally:
+    """Messages that expat and libxml2 read otherwise: refined queries against native ones."""
+    with test_disagreements.asked() as matcher:
+        messages = [random_disagreement(rng) for _ in range(100)]
+        accepted = sum(test_disagreements.is_answered_alike(matcher, message) for message in messages)
+    return Tally(accepted * len(test_disagreements.TWINS), accepted)
 
 
 def transform(rng: Random) -> Tally:
@@ -88,7 +97,7 @@ def tables(rng: Random) -> Tally:
 
 
 TARGETS: dict[str, Callable[[Random], Tally]] = {
-    "match": match, "transform": transform, "join": join, "tables": tables,
+    "match": match, "reading": reading, "transform": transform, "join": join, "tables": tables,
 }  # fmt: skip
 
 
