@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from sapwood.broker import Broker
-    from sapwood.deliveries import Deliveries, Delivery
+    from sapwood.broker.delivery import Deliveries, Delivery
     from sapwood.engine import Explanation, Failure, FailureKind, Limits, Matcher, Matches, Node, Tuning, Why
     from sapwood.errors import LateMessage, MessageError, QueryError, SapwoodError
     from sapwood.join.explain import JoinExplanation
@@ -42,8 +42,8 @@ __all__ = [
 # Each name is imported when it is first asked for, so that whoever only matches does not load joins.
 _HOMES = {
     "Broker": "sapwood.broker",
-    "Deliveries": "sapwood.deliveries",
-    "Delivery": "sapwood.deliveries",
+    "Deliveries": "sapwood.broker.delivery",
+    "Delivery": "sapwood.broker.delivery",
     "JoinExplanation": "sapwood.join.explain",
     "Meeting": "sapwood.join.meetings",
     "PlanExplanation": "sapwood.transform.explain",

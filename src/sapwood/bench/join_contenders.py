@@ -19,7 +19,7 @@ from sapwood import Broker, Tuning
 from sapwood.bench.join_setting import WINDOW
 from sapwood.bench.report import Role
 from sapwood.bench.timing import clock
-from sapwood.deliveries import Answer
+from sapwood.broker.delivery import Answer
 from sapwood.engine.reader import Message
 from sapwood.join.meetings import Meetings
 from sapwood.workload import JoinSchema

@@ -23,7 +23,7 @@ _COMMANDS = {
     "join": "joining",
     "explain": "matching",
     "run": "running",
-    "report": "reporting",
+    "report": "report",
     "subscriptions": "subscriptions",
     "relational": "relational",
     "generate": "generating",

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from sapwood.broker import Broker
-from sapwood.deliveries import Delivery
+from sapwood.broker.delivery import Delivery
 from sapwood.engine.failures import Failure
 from sapwood.join.meetings import Meetings
 from sapwood.join.network import Joins

@@ -24,7 +24,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from sapwood.deliveries import Published, id_of_copy
+from sapwood.broker.delivery import Published, id_of_copy
 from sapwood.engine.reader import Message
 from sapwood.join.past import Record
 from sapwood.join.testimony import Kept

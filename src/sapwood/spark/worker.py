@@ -13,7 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sapwood.broker import Broker
-from sapwood.deliveries import Answer
+from sapwood.broker.delivery import Answer
 from sapwood.errors import MessageError
 from sapwood.join.testimony import Partners
 from sapwood.spark.edition import Edition

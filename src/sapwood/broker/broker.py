@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sapwood.deliveries import Answer, Deliveries, Delivery, Published, id_of_copy
+from sapwood.broker.delivery import Answer, Deliveries, Delivery, Published, id_of_copy
+from sapwood.broker.why import why_joined, why_made
 from sapwood.engine.evaluate import Evaluator
 from sapwood.engine.explain import Explanation
 from sapwood.engine.failures import Failure, FailureKind, Problem, defect
@@ -42,7 +43,6 @@ from sapwood.lang.fwr import compile_transformation
 from sapwood.lang.namespaces import Namespaces
 from sapwood.lang.pattern import written_with
 from sapwood.lang.xscl import compile_join, is_join
-from sapwood.tracing import why_joined, why_made
 from sapwood.transform.conditions import ElementGraph
 from sapwood.transform.explain import PlanExplanation, explain
 from sapwood.transform.groups import TooManyGroups
