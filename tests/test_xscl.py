@@ -17,8 +17,9 @@ from sapwood.lang.fwr import compile_transformation
 from sapwood.lang.joining import Join, Link
 from sapwood.lang.parser import parse
 from sapwood.lang.query import compile_query
+from sapwood.lang.recognition import is_join
 from sapwood.lang.transformation import Hole
-from sapwood.lang.xscl import compile_join, is_join
+from sapwood.lang.xscl import compile_join
 from sapwood.lang.xscl_chain import read_chain
 from sapwood.lang.xscl_plain import plain_chain
 from tests import test_language, test_transform_errors, test_xpath_syntax

@@ -7,7 +7,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sapwood import QueryError
-from sapwood.lang.xscl import compile_join, is_join
+from sapwood.lang.recognition import is_join
+from sapwood.lang.xscl import compile_join
 from tests.test_xscl import BLOCKS, JOINS, OUTPUT, PUSHED, SPELLINGS
 
 NAMESPACES = {"p": "urn:p"}

@@ -20,7 +20,8 @@ from pyspark.sql import SparkSession
 from sapwood import Broker, Delivery
 from sapwood.engine.reader import Message as Source
 from sapwood.join.past import Record
-from sapwood.lang.xscl import compile_join, is_join
+from sapwood.lang.recognition import is_join
+from sapwood.lang.xscl import compile_join
 from sapwood.store import NewSubscription, SubscriptionStore
 from tests.join_queries import NAMESPACES, written
 from tests.join_strategies import random_message, random_query

@@ -42,7 +42,8 @@ from sapwood.lang.flwor import is_flwor
 from sapwood.lang.fwr import compile_transformation
 from sapwood.lang.namespaces import Namespaces
 from sapwood.lang.pattern import written_with
-from sapwood.lang.xscl import compile_join, is_join
+from sapwood.lang.recognition import is_join
+from sapwood.lang.xscl import compile_join
 from sapwood.transform.conditions import ElementGraph
 from sapwood.transform.explain import PlanExplanation, explain
 from sapwood.transform.groups import TooManyGroups

@@ -9,8 +9,7 @@ from sapwood.cli.console import warn
 from sapwood.errors import QueryError
 from sapwood.lang.pattern import written_with
 from sapwood.lang.query import compile_query
-from sapwood.lang.recognition import is_flwor
-from sapwood.lang.xscl_text import is_join
+from sapwood.lang.recognition import is_flwor, is_join
 
 if TYPE_CHECKING:
     from sapwood.engine.lint import Compiled

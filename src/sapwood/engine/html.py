@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from html import escape
 
 _CELL = "text-align: left; vertical-align: top"
 
@@ -24,6 +23,12 @@ def table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     cells = ["".join(f'<td style="{_CELL}">{code(cell)}</td>' for cell in row) for row in rows]
     body = "".join(f"<tr>{each}</tr>" for each in cells)
     return f"<table><tr>{head}</tr>{body}</table>"
+
+
+def escape(text: str) -> str:
+    from html import escape as escaped  # here, because it loads all entities of HTML
+
+    return escaped(text)
 
 
 def code(text: str) -> str:

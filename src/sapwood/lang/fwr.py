@@ -18,9 +18,9 @@ from sapwood.lang.flwor import Flwor, Prefixes, is_document, is_flwor, parse_flw
 from sapwood.lang.holes import HoleCompiler, from_context, spoken_of
 from sapwood.lang.pattern import TEXT, Condition, Has, all_of, any_of, narrowed
 from sapwood.lang.query import Query
+from sapwood.lang.recognition import is_join
 from sapwood.lang.transformation import DOCUMENT, Hole, Joint, Transformation, Variable
 from sapwood.lang.translate import Reason, Translator
-from sapwood.lang.xscl import is_join
 
 _DOCUMENT = "/"
 

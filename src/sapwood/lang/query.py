@@ -13,10 +13,9 @@ from sapwood.lang.names import ASCII_NAME
 from sapwood.lang.namespaces import match_in_any
 from sapwood.lang.parser import parse
 from sapwood.lang.pattern import ANY_NAMESPACE, Axis, Condition, Has, Path, all_of, plain_step, spelling
-from sapwood.lang.recognition import is_flwor
+from sapwood.lang.recognition import is_flwor, is_join
 from sapwood.lang.rooted import rooted
 from sapwood.lang.translate import Reason, Translator
-from sapwood.lang.xscl_text import is_join
 
 # Plain paths, by far the most frequent queries, skip the parser: /a//b/*
 _PLAIN = re.compile(rf"(?:/{{1,2}}(?:\*|{ASCII_NAME}))+")

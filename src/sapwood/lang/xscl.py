@@ -35,7 +35,6 @@ from sapwood.lang.xscl_text import (
     WORD,
     as_written,
     found_instead,
-    is_join,
     keyword,
     lacks_select,
     primes_marked,
@@ -43,8 +42,6 @@ from sapwood.lang.xscl_text import (
     with_letters,
     with_primes,
 )
-
-__all__ = ["compile_join", "is_join"]
 
 _NAME = re.compile(rf"\s*({WORD}){END}")
 _VARIABLE = re.compile(rf"\$((?:{NAME}:)?{NAME})")

@@ -32,7 +32,6 @@ _BEFORE = NO_NAME_BEFORE
 
 # -- is it XSCL? -----------------------------------------------------------------------------------------
 
-_MAY_BE = re.compile(r"->|\{|\b(?:select|from|join|followed|publish|as)\b", re.IGNORECASE)
 _STRING = re.compile(r"\"[^\"]*\"|'[^']*'")
 _STARTS = re.compile(
     rf"""\s*(?:
@@ -58,14 +57,8 @@ _SIGN = re.compile(
 _SELECTED = re.compile(rf"(?:</{WORD}(?::{WORD})?\s*|/)>\s*from{END}", re.IGNORECASE)
 
 
-def is_join(text: str) -> bool:
-    """Whether a text is meant as a join: no XPath 1.0 or for-where-return query is.
-
-    But for two oddities, which XPath reads as a comparison with an element called `a-`, and as a product:
-    `a->b`, and `SELECT * FROM //a`. A join whose SELECT was forgotten is one, too, if a wrong one.
-    """
-    if _MAY_BE.search(text) is None:
-        return False
+def has_signs_of_join(text: str) -> bool:
+    """Whether a text that may be a join is one; see `recognition.is_join`."""
     if is_flwor(text):
         return lacks_select(text)
     if _STARTS.match(text) is not None:

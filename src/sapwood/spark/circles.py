@@ -12,7 +12,8 @@ from typing import NamedTuple
 from sapwood.errors import QueryError
 from sapwood.join.streams import Streams, told
 from sapwood.lang.joining import Join
-from sapwood.lang.xscl import compile_join, is_join
+from sapwood.lang.recognition import is_join
+from sapwood.lang.xscl import compile_join
 
 
 class Begun(NamedTuple):

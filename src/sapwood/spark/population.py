@@ -10,7 +10,7 @@ from sapwood.broker import Broker
 from sapwood.engine import Limits
 from sapwood.errors import QueryError, StoreError
 from sapwood.files import LineError, read_queries
-from sapwood.lang.xscl import is_join
+from sapwood.lang.recognition import is_join
 from sapwood.spark.circles import Begun, Circles
 from sapwood.spark.edition import Carrier, Change, Edition, Population
 from sapwood.spark.settings import SettingsError

@@ -8,7 +8,8 @@ from sapwood.errors import StoreError
 from sapwood.lang.flwor import is_flwor
 from sapwood.lang.fwr import compile_transformation
 from sapwood.lang.query import compile_query
-from sapwood.lang.xscl import compile_join, is_join
+from sapwood.lang.recognition import is_join
+from sapwood.lang.xscl import compile_join
 
 XPATH, FOR_WHERE_RETURN, XSCL = "xpath", "for-where-return", "xscl"
 LANGUAGES: Mapping[str, Callable[[str, Mapping[str, str]], object]] = {
