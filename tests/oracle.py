@@ -61,8 +61,8 @@ _DOCTYPES = [
     "<!DOCTYPE a>",
     "<!DOCTYPE a [<!ENTITY e 'v'><!ENTITY f '<b>&e;</b>'>]>",
     "<!DOCTYPE a [<!ATTLIST a x CDATA '1' y CDATA #IMPLIED><!ATTLIST b z CDATA 'x'>]>",
-    "<!DOCTYPE a [<!ATTLIST p:a p:x CDATA '2'><!-- note --><?pi data?>]>",
-]
+    "<!DOCTYPE a [<!ATTLIST p:a p:x CDATA '2'>]>",
+]  # without comments and processing instructions, which libxml2 takes for nodes of the document
 
 
 def random_message(rng: random.Random, document: str) -> bytes:

@@ -575,6 +575,7 @@ class Broker:
 
     # -- packed ----------------------------------------------------------------------------------------
 
+    @synchronized
     def pack(self) -> bytes:
         """The compiled subscriptions as bytes, for another process or another day."""
         return pack(self)
@@ -601,6 +602,8 @@ class Broker:
     def close(self) -> None:
         """Lets the processes that evaluate queries with lxml go; the last broker to do so ends them."""
         self._matcher.close()
+        if isinstance(self._network, PlanPerQuery):
+            self._network.close()
 
     def __enter__(self) -> Broker:
         return self

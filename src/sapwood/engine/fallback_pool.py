@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from fcntl import F_DUPFD_CLOEXEC, fcntl
 from mmap import mmap
 from threading import RLock
 from typing import NamedTuple
@@ -71,15 +72,21 @@ class Process:
             file.write(IDLE.to_bytes(LENGTH, sys.byteorder, signed=True))
             file.flush()
             self._progress = mmap(file.fileno(), LENGTH)
-            self._popen = subprocess.Popen(
-                # not from the script's folder (-P), where modules are named like some of the standard library
-                [sys.executable, "-S", "-P", fallback_process.__file__, str(file.fileno())],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                pass_fds=(file.fileno(),),
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-                bufsize=0,
-            )
+            # Where this process has no standard input, the file's number is 0, which the child's pipe takes.
+            shared = fcntl(file.fileno(), F_DUPFD_CLOEXEC, 3)
+            try:
+                self._popen = subprocess.Popen(
+                    # not from the script's folder (-P), where modules are named like standard ones
+                    [sys.executable, "-S", "-P", fallback_process.__file__, str(shared)],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    pass_fds=(shared,),
+                    env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+                    bufsize=0,
+                    process_group=0,  # so that Ctrl-C is for the parent alone, which may finish what it is at
+                )
+            finally:
+                os.close(shared)
         assert self._popen.stdin is not None and self._popen.stdout is not None
         self._requests, self._replies = self._popen.stdin, self._popen.stdout
         self._poll = select.poll()
@@ -194,7 +201,12 @@ class Pool:
         answers: dict[int, Result | Ended] = {}
         pending = list(range(len(queries)))
         while pending:
-            process = self._take()
+            try:
+                process = self._take()
+            except OSError as error:  # too many processes or files, say
+                reason = f"the process that evaluates it with lxml cannot be started: {error}"
+                answers.update(dict.fromkeys(pending, Ended(False, reason, by_query=False)))
+                break
             fresh = not process.messages
             try:
                 results = process.run(data, [queries[i] for i in pending], budget)

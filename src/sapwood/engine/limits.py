@@ -17,9 +17,9 @@ class Limits:
     name_length: int = 1_000
     """in characters, with the namespace"""
     entity_expansion: int = 100_000
-    """characters that all references to entities of the internal subset may expand to"""
+    """characters that all references to entities of the internal subset, and default attributes, come to"""
     result: int = 16 * 1024 * 1024
-    """bytes that one transformation may make of it; one that makes more makes nothing, and fails"""
+    """bytes that one query may make of it, or characters that it may select; one that exceeds it fails"""
     query_seconds: float = 1.0
     """CPU time that a query may take which only lxml can evaluate; 0: no limit"""
     query_memory: int = 2 * 1024 * 1024 * 1024

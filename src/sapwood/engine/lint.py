@@ -17,7 +17,20 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from sapwood.engine.leaves import plan
-from sapwood.lang.pattern import TEXT, And, Axis, Condition, Has, Named, Not, Or, Path, is_wildcard, shown
+from sapwood.lang.pattern import (
+    ANY_NAMESPACE,
+    TEXT,
+    And,
+    Axis,
+    Condition,
+    Has,
+    Named,
+    Not,
+    Or,
+    Path,
+    is_wildcard,
+    shown,
+)
 from sapwood.lang.query import Query
 
 if TYPE_CHECKING:
@@ -42,7 +55,7 @@ def warnings(compiled: Compiled) -> list[str]:
 
 def uses_prefixes(compiled: Compiled) -> bool:
     """Whether a query names any namespace."""
-    return any("}" in test and not test.startswith("\0") for test in _tests(_paths(compiled)))
+    return any("}" in test and not test.startswith(ANY_NAMESPACE) for test in _tests(_paths(compiled)))
 
 
 # -- what can never be -------------------------------------------------------------------------------------

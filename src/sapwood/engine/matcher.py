@@ -135,6 +135,8 @@ class Matcher:
         suspended."""
         subscription = self._subscriptions[id]
         compiled = compile_query(query, self._namespaces)
+        if not compiled.exact and compiled.key not in self._slot_of:
+            self._index.refiner.check(compiled)  # which may fail, and then nothing has changed
         self.freeze_unread()
         self._withdraw(subscription)
         self._enrol(id, compiled, subscription.number)
@@ -334,6 +336,7 @@ class Matcher:
 
     # -- packed ----------------------------------------------------------------------------------------
 
+    @synchronized
     def pack(self) -> bytes:
         """The compiled subscriptions as bytes, for another process or another day."""
         return pack(self)

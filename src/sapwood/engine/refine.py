@@ -143,9 +143,8 @@ class Refiner:
     def _overrun(self, slot: int, query: bytes) -> None:
         self._overruns[slot] = self._overruns.get(slot, 0) + 1
         if self.is_suspended(slot):
-            _log.warning(
-                "a query went over its budget too often, and is suspended: %.300s", marshal.loads(query)
-            )
+            text = marshal.loads(query)[1]
+            _log.warning("a query went over its budget too often, and is suspended: %.300s", text)
 
     def _forgive(self, slot: int) -> None:
         left = self._overruns[slot] - 1 / _FORGIVEN

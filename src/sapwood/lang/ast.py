@@ -136,6 +136,12 @@ RETURN_TYPES: dict[str, ExprType] = {
 }
 
 
+OF_CONTEXT = frozenset(
+    {"string", "number", "name", "local-name", "namespace-uri", "string-length", "normalize-space"}
+)
+"""the functions that without an argument speak of the context node"""
+
+
 def type_of(expr: Expr) -> ExprType:
     """The static type of an expression: XPath 1.0 always has one where variables are node-sets."""
     match expr:

@@ -20,9 +20,6 @@ from sapwood.lang.transformation import Standing
 
 _SPACE = re.compile(r"\s*")
 _XQUERY = re.compile(rf"({NAME})\s*[({{$\"']|({NAME})\s+{NAME}\s*\{{|\(:")
-_OF_CONTEXT = frozenset(
-    {"string", "number", "name", "local-name", "namespace-uri", "string-length", "normalize-space"}
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +122,7 @@ def refuse_context(expr: ast.Expr, text: str, path_starts: str) -> None:
             case ast.Call(name="position" | "last" as name):
                 reason = f"{name}() counts in a predicate, and there is none here"
                 raise QueryError(reason, text, part.start)
-            case ast.Call(name=name, args=args) if name == "lang" or (not args and name in _OF_CONTEXT):
+            case ast.Call(name=name, args=args) if name == "lang" or (not args and name in ast.OF_CONTEXT):
                 reason = f"{name}() of what? There is no context node here"
                 raise QueryError(reason, text, part.start)
         parts += reversed(ast.operands(part))

@@ -31,6 +31,7 @@ _UNKNOWN_CHARACTER_HINTS = {
     "!": "write not(…) or != instead of '!'",
     "{": "names are written with a prefix from the namespace map, not as {uri}name",
     "%": "write 'mod' instead of '%'",
+    ":": "names are written p:name, or *:name in any namespace; p:* and * are any names",
     ";": "drop the ;",
     "#": "XPath has no '#': write [@id='…']",
     "‘": "use straight quotes ' or \"",

@@ -29,6 +29,8 @@ from types import MappingProxyType
 from typing import Any, ClassVar, TypeVar
 from weakref import WeakValueDictionary
 
+from sapwood.lang.namespaces import bound_prefixes
+
 T = TypeVar("T", bound="Interned")
 TEXT = "text()"
 ANY_NAMESPACE = "\0"
@@ -322,7 +324,7 @@ def written_with(namespaces: Mapping[str, str]) -> Iterator[None]:
     """In this block, names of these namespaces are written with their prefixes; for people only, since
     patterns are told apart and put in order by how they are written."""
     prefixes: dict[str, str] = {}
-    for prefix, uri in namespaces.items():
+    for prefix, uri in bound_prefixes(namespaces).items():
         prefixes.setdefault(uri, prefix)
     token = _PREFIXES.set(prefixes)
     try:

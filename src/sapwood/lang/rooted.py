@@ -14,10 +14,6 @@ from sapwood.lang import ast
 from sapwood.lang.lexer import Token, is_name_test, tokenize
 from sapwood.lang.namespaces import match_in_any
 
-_OF_CONTEXT = frozenset(
-    {"string", "number", "name", "local-name", "namespace-uri", "string-length", "normalize-space"}
-)
-
 
 def rooted(text: str, expr: ast.Expr, namespaces: Mapping[str, str]) -> str:
     """The query with every path outside predicates absolute, and names in any namespace written out."""
@@ -63,7 +59,7 @@ def _rootings(expr: ast.Expr) -> dict[int, str]:
                 parts += (left, right)
             case ast.Negate(operand=operand):
                 parts.append(operand)
-            case ast.Call(name=name, args=(), end=end) if name in _OF_CONTEXT:
+            case ast.Call(name=name, args=(), end=end) if name in ast.OF_CONTEXT:
                 insertions[end - 1] = "/"
             case ast.Call(args=args):
                 parts += args

@@ -74,6 +74,10 @@ class PlanPerQuery:
         """Lets lxml evaluate a plan again, if it was suspended."""
         self._refiner.resume(number)
 
+    def close(self) -> None:
+        """Lets the processes go that evaluate with lxml."""
+        self._refiner.close()
+
     def claimed(self, slots: Ints) -> NDArray[np.bool_]:
         """None of them: plans are not found by the index."""
         return np.zeros(len(slots), np.bool_)
