@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
-from itertools import pairwise
 
 import pytest
 
@@ -13,6 +11,7 @@ from sapwood.engine.leaves import MOST_LEVELS
 from sapwood.lang.query import compile_query
 from sapwood.relational.form import relational_form
 from tests import oracle
+from tests.growth import assert_linear, cpu_seconds
 
 SIZES = (100, 1_000)
 
@@ -55,30 +54,20 @@ OTHERS: dict[str, Callable[[int], str]] = {
 
 @pytest.mark.parametrize("make", [*FILTERS.values(), *OTHERS.values()], ids=[*FILTERS, *OTHERS])
 def test_compiling_is_linear(make: Callable[[int], str]) -> None:
-    took: list[float] = []
-    for size in SIZES:
-        broker = Broker()
-        query = make(size)
-        started = time.process_time()
-        broker.subscribe("q", query)
-        took.append(time.process_time() - started)
-    check(took)
+    def took(size: int) -> float:
+        broker, query = Broker(), make(size)
+        return cpu_seconds(lambda: broker.subscribe("q", query))
+
+    assert_linear(took, SIZES)
 
 
 @pytest.mark.parametrize("make", FILTERS.values(), ids=FILTERS.keys())
 def test_rules_of_tables_are_made_in_linear_time(make: Callable[[int], str]) -> None:
-    took: list[float] = []
-    for size in SIZES:
+    def took(size: int) -> float:
         query = compile_query(make(size), {})
-        started = time.process_time()
-        relational_form(query)
-        took.append(time.process_time() - started)
-    check(took)
+        return cpu_seconds(lambda: relational_form(query))
 
-
-def check(took: list[float]) -> None:
-    for smaller, larger in pairwise(took):
-        assert larger < 40 * max(smaller, 0.01)  # ten times as long; a hundred times would be quadratic
+    assert_linear(took, SIZES)
 
 
 @pytest.mark.parametrize("depth", [5, MOST_LEVELS - 1, MOST_LEVELS, MOST_LEVELS + 1, 300])
