@@ -9,7 +9,7 @@ JAVA := $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,java)
 .PHONY: help java setup demo test test-full fuzz lint format bench clean
 
 help:
-	@echo "make demo    a whole pipeline on Spark: made-up news for 10,000 subscriptions, and a report; about a minute (needs Java 17)"
+	@echo "make demo    a whole pipeline on Spark: made-up news for 10,000 subscriptions, and a report; one to two minutes (needs Java 17)"
 	@echo "make test    lint, types, import layers and all tests"
 	@echo "make test-full   the same with the longest tests at full size, and two million answers from fresh seeds"
 	@echo "make fuzz    random queries and messages from fresh seeds against the oracles (FUZZ_SECONDS=300)"

@@ -23,7 +23,7 @@ def test_the_demo_delivers_changes_checks_and_reports(tmp_path: Path) -> None:
     assert "20 subscriptions added, 20 replaced, 10 removed; version 3 serves the next batch" in text
     assert "versions 1 to 3" in text
     assert "messages went to exactly those subscriptions" in text
-    assert text.index("takes about a minute") < text.index("Made up")
+    assert text.index("takes one to two minutes") < text.index("Made up")
     speed = re.search(
         r"Without Spark: (\d+) messages × (\d+) filters in one process: ([\d,]+) messages", text
     )

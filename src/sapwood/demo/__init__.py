@@ -56,7 +56,7 @@ def run(console: Console, out: Path, size: Size | None = None) -> int:
     size = size or Size()
     _clean(out)
     console.print(
-        "A pipeline from beginning to end. This takes about a minute on two cores.", highlight=False
+        "A pipeline from beginning to end. This takes one to two minutes on two cores.", highlight=False
     )
     with console.status("making up messages and subscriptions"):
         made = write_inbox(out / "inbox", size.files, size.messages)
