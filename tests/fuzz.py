@@ -23,11 +23,12 @@ from time import monotonic
 from typing import NamedTuple
 
 from sapwood import Matcher
-from tests import oracle, test_against_lxml, test_disagreements
-from tests.disagreements import random_disagreement
+from tests.engine import test_against_lxml, test_disagreements
 from tests.join import test_against_oracle
-from tests.join_strategies import random_history, random_likes
-from tests.transform_strategies import random_document, random_family
+from tests.support import lxml_oracle as oracle
+from tests.support.disagreements import random_disagreement
+from tests.support.join_strategies import random_history, random_likes
+from tests.support.transform_strategies import random_document, random_family
 
 
 class Tally(NamedTuple):
@@ -65,7 +66,7 @@ def reading(rng: Random) -> Tally:
 
 def transform(rng: Random) -> Tally:
     """For-where-return queries against Saxon, in all tunings."""
-    from tests import test_transform_saxon as saxon
+    from tests.transform import test_against_saxon as saxon
 
     families = [random_family(rng, rng.randint(1, 3), rng.random() < 0.5) for _ in range(3)]
     tally = saxon.Tally()
@@ -88,7 +89,7 @@ def join(rng: Random) -> Tally:
 
 def tables(rng: Random) -> Tally:
     """Subscriptions in tables against the automaton, for all plans."""
-    from tests.relational.alike import assert_alike
+    from tests.support.relational_agreement import assert_alike
 
     queries = list(dict.fromkeys(oracle.random_query(rng, rng.random() < 0.7) for _ in range(80)))
     messages: list[str | bytes] = [oracle.random_document(rng) for _ in range(10)]

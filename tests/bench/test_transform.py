@@ -24,8 +24,8 @@ from sapwood.bench.sources import BenchError
 from sapwood.bench.transform import EXPERIMENTS, Options, run
 from sapwood.bench.transform_setting import FULL, Kind, TransformSetting, bibliography, book, compiled
 from sapwood.bench.writing import asked_for, write
-from sapwood.engine.reader import Message
-from sapwood.transform.network import Network
+from sapwood.engine.message.message_reader import Message
+from sapwood.transform.shared_plan import Network
 from tests.bench.support import TINY_TRANSFORM, assert_written, nitf_folder, shown
 
 CHARTS = {"sharing", "predicates", "returns", "descendant", "growth"}

@@ -7,8 +7,8 @@ import pickle
 import pytest
 
 from sapwood import Broker, LateMessage, Limits, MessageError
-from sapwood.join.entries import Entry
-from sapwood.join.filing import Filing
+from sapwood.join.catalog_entries import Entry
+from sapwood.join.join_catalog import Filing
 
 PAIR = "S/a->x JOIN{x = y, INF} S/c->y"
 

@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sapwood.relational import Plan, RelationalMatcher
-from tests import oracle
-from tests.relational.alike import Answer, about, answers, assert_alike, automaton
-from tests.relational.test_form import QUERIES
+from tests.relational.test_rule_form import QUERIES
+from tests.support import lxml_oracle as oracle
+from tests.support.relational_agreement import Answer, about, answers, assert_alike, automaton
 
 # -- at random -------------------------------------------------------------------------------------------
 

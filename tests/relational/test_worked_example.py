@@ -8,13 +8,13 @@ import pyarrow as pa
 import pytest
 
 from sapwood import Limits
-from sapwood.engine.reader import Message
+from sapwood.engine.message.message_reader import Message
 from sapwood.relational import Plan, RelationalMatcher
-from sapwood.relational.batch import match_rules
-from sapwood.relational.ops import EQUAL_TEXT
-from sapwood.relational.population import extents
-from sapwood.relational.tables import Connection
-from sapwood.relational.values import ValueReader
+from sapwood.relational.executor import match_rules
+from sapwood.relational.rules.comparisons import EQUAL_TEXT
+from sapwood.relational.shredder import ValueReader
+from sapwood.relational.storage.duckdb_database import Connection
+from sapwood.relational.subscription_catalog import extents
 
 SUBSCRIPTION = '/a//b[.//c/d/text()="v1" and p//q/text()="v2"]/x[@y="v3"]//z/text()="v4"'
 """as the paper has it, but that in XPath a path inside brackets must not start with a slash"""

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from pyspark.sql import Row, SparkSession
 
-from sapwood.spark.delivery_columns import Subscribers, text_of
-from sapwood.spark.pipeline import Pipeline
-from sapwood.spark.settings import SettingsError, settings
+from sapwood.spark.io.delivery_columns import Subscribers, text_of
+from sapwood.spark.pipeline.config import SettingsError, settings
+from sapwood.spark.pipeline.pipeline import Pipeline
 from sapwood.store import NewSubscription, SubscriptionStore
 
 MESSAGES = {

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import pytest
 from rich.console import Console
 
-from sapwood.spark.display import JsonLines, LiveDisplay, PlainLines, sparkline, summary_table
-from sapwood.spark.interrupts import Interrupts
-from sapwood.spark.tally import Tally, duration
-from tests.spark.outcomes import outcome
+from sapwood.spark.monitoring.display import JsonLines, LiveDisplay, PlainLines, sparkline, summary_table
+from sapwood.spark.monitoring.totals import Tally, duration
+from sapwood.spark.pipeline.signals import Interrupts
+from tests.support.outcomes import outcome
 
 
 @dataclass

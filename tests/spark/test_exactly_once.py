@@ -11,14 +11,14 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from sapwood import Broker
-from sapwood.spark.edition import Population
-from sapwood.spark.ledger import Ledger
-from sapwood.spark.pipeline import Pipeline
-from sapwood.spark.serving import Outcome, Server
-from sapwood.spark.settings import read_settings
-from sapwood.spark.sinks import Sink
-from tests.spark.crashes import Crash, after
-from tests.spark.stream import MADE, Stream
+from sapwood.spark.distribution.index_snapshot import Population
+from sapwood.spark.io.sinks import Sink
+from sapwood.spark.pipeline.batch import Outcome, Server
+from sapwood.spark.pipeline.batch_log import Ledger
+from sapwood.spark.pipeline.config import read_settings
+from sapwood.spark.pipeline.pipeline import Pipeline
+from tests.support.crashes import Crash, after
+from tests.support.spark_stream import MADE, Stream
 
 
 def _run(spark: SparkSession, stream: Stream, on_batch: Callable[[Outcome], None] | None = None) -> Pipeline:

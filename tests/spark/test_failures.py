@@ -14,11 +14,11 @@ from pyspark.sql import SparkSession
 from sapwood import Limits
 from sapwood.relational import RelationalMatcher
 from sapwood.spark import match
-from sapwood.spark.pipeline import Pipeline
-from sapwood.spark.relational import Place, match_relational
-from sapwood.spark.serving import Outcome
-from sapwood.spark.settings import read_settings
-from tests.test_budgets import MESSAGE, STALLING, TIGHT
+from sapwood.spark.pipeline.batch import Outcome
+from sapwood.spark.pipeline.config import read_settings
+from sapwood.spark.pipeline.pipeline import Pipeline
+from sapwood.spark.relational.relational_match import Place, match_relational
+from tests.engine.test_budgets import MESSAGE, STALLING, TIGHT
 
 SLOW = STALLING["nested counts"]
 FILTERS = {"fine": "//b", "refined": "count(//b) * 1 = 300", "slow": SLOW}

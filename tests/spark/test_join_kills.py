@@ -13,16 +13,16 @@ from random import Random
 import pytest
 from pyspark.sql import SparkSession
 
-from sapwood.spark.pipeline import Pipeline
-from sapwood.spark.settings import read_settings
-from tests.spark.joined import PUBLISHING, START, JoinedStreams, goes_on, random_population
+from sapwood.spark.pipeline.config import read_settings
+from sapwood.spark.pipeline.pipeline import Pipeline
+from tests.support.spark_joins import PUBLISHING, START, JoinedStreams, goes_on, random_population
 
 _PATIENCE = 150
 _ROOT = Path(__file__).parents[2]
 
 
 def _start(streams: JoinedStreams) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "tests.spark.driver", str(streams.settings), "local[2]"]
+    command = [sys.executable, "-m", "tests.support.spark_driver", str(streams.settings), "local[2]"]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=_ROOT, start_new_session=True)
 
 

@@ -13,14 +13,15 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from sapwood.spark import match, stateful
-from sapwood.spark.ledger import Ledger
-from sapwood.spark.onward import Onward
-from sapwood.spark.pipeline import Pipeline
-from sapwood.spark.serving import Outcome, Server
-from sapwood.spark.settings import SettingsError, read_settings, settings
-from tests.spark.crashes import Crash, after
-from tests.spark.joined import PUBLISHING, START, JoinedStreams, Told, goes_on, random_population
+from sapwood.spark import match
+from sapwood.spark.joins import join_plan as stateful
+from sapwood.spark.joins.feedback import Onward
+from sapwood.spark.pipeline.batch import Outcome, Server
+from sapwood.spark.pipeline.batch_log import Ledger
+from sapwood.spark.pipeline.config import SettingsError, read_settings, settings
+from sapwood.spark.pipeline.pipeline import Pipeline
+from tests.support.crashes import Crash, after
+from tests.support.spark_joins import PUBLISHING, START, JoinedStreams, Told, goes_on, random_population
 
 PAIR = "S//a->x[.//b->p] JOIN{p = q, 5 s} T//*->z[.//b->q]"
 THREE = f"{PAIR} JOIN{{q = r, 1 s}} S//*->y[.//b->r]"

@@ -7,11 +7,11 @@ import tracemalloc
 
 import pytest
 
-from sapwood.join.past import Record
-from sapwood.join.testimony import Kept
-from sapwood.join.testimony import Testimony as Said
-from sapwood.spark import meeting
-from sapwood.spark.joining import packed
+from sapwood.join.state.message_state import Record
+from sapwood.join.state.portable_state import Kept
+from sapwood.join.state.portable_state import Testimony as Said
+from sapwood.spark.joins import join_emitter as meeting
+from sapwood.spark.joins.witness_extraction import packed
 
 ROOM = 300_000
 

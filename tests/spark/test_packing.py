@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from sapwood import Broker, Delivery, Limits, Matcher, MessageError, QueryError
-from sapwood.engine.pack import PackError
-from tests import oracle, transform_strategies
+from sapwood.engine.serialization import PackError
+from tests.support import lxml_oracle as oracle
+from tests.support import transform_strategies
 
 
 def answers(matcher: Matcher, messages: list[bytes]) -> list[list[object]]:

@@ -9,17 +9,18 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from sapwood import Matcher, MessageError
-from sapwood.relational import Plan, RelationalMatcher, export
-from sapwood.relational.export import Copied
-from sapwood.relational.sync import held
-from sapwood.spark.copies import Copies
-from sapwood.spark.pipeline import Pipeline
-from sapwood.spark.relational import RelationalMatching, match_relational
-from sapwood.spark.serving import Outcome, Server
-from sapwood.spark.settings import read_settings
+from sapwood.relational import Plan, RelationalMatcher
+from sapwood.relational.storage import table_snapshot as export
+from sapwood.relational.storage.store_sync import held
+from sapwood.relational.storage.table_snapshot import Copied
+from sapwood.spark.pipeline.batch import Outcome, Server
+from sapwood.spark.pipeline.config import read_settings
+from sapwood.spark.pipeline.pipeline import Pipeline
+from sapwood.spark.relational.parquet_snapshot import Copies
+from sapwood.spark.relational.relational_match import RelationalMatching, match_relational
 from sapwood.store import NewSubscription
-from tests.spark.crashes import Crash, after
-from tests.spark.stream import Stream
+from tests.support.crashes import Crash, after
+from tests.support.spark_stream import Stream
 
 QUERIES = {
     "equal": "/a[b = '1']",

@@ -17,12 +17,12 @@ import pytest
 
 from sapwood import Broker, Limits, SapwoodError
 from sapwood.cli import main
-from sapwood.cli.running import first_words, log_beside
-from sapwood.spark.checkpoint_lock import locked
-from sapwood.spark.population import FixedPopulation, compile_file
-from sapwood.spark.preflight import check_master
-from sapwood.spark.settings import SettingsError
-from tests.spark.stream import delivered_by
+from sapwood.cli.run import first_words, log_beside
+from sapwood.spark.distribution.pipeline_subscriptions import FixedPopulation, compile_file
+from sapwood.spark.pipeline.checkpoint_lock import locked
+from sapwood.spark.pipeline.config import SettingsError
+from sapwood.spark.pipeline.preflight import check_master
+from tests.support.spark_stream import delivered_by
 
 QUERIES = {
     "1": "//a",
@@ -250,7 +250,7 @@ def test_a_checkpoint_that_another_run_is_using(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     program = (
-        "import sys, time; from sapwood.spark.checkpoint_lock import locked\n"
+        "import sys, time; from sapwood.spark.pipeline.checkpoint_lock import locked\n"
         "with locked(sys.argv[1]):\n    print('locked', flush=True); time.sleep(600)"
     )
     command = [sys.executable, "-c", program, str(folder / "checkpoint")]

@@ -15,13 +15,15 @@ from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
 from sapwood import Broker, Limits, Matcher, MessageError, QueryError
-from sapwood.spark import match, worker
-from sapwood.spark.edition import Population
+from sapwood.spark import match
+from sapwood.spark.distribution import match_worker as worker
+from sapwood.spark.distribution.index_snapshot import Population
 from sapwood.workload import MessageGenerator, QueryGenerator, TransformationGenerator, load_dtd
-from tests import oracle, transform_strategies
-from tests.spark.stream import delivered_by
-from tests.spark.test_edition import Context
+from tests.spark.test_index_snapshot import Context
 from tests.spark.test_matching import BROKEN, frame
+from tests.support import lxml_oracle as oracle
+from tests.support import transform_strategies
+from tests.support.spark_stream import delivered_by
 
 Body = bytes | str | None
 Triple = tuple[str, str, str | None]

@@ -15,10 +15,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sapwood.spark import read_messages
-from sapwood.spark.pipeline import Pipeline
-from sapwood.spark.serving import Outcome
-from sapwood.spark.settings import read_settings
-from sapwood.spark.unread_files import EMPTY, GONE, overlooked
+from sapwood.spark.io.unread_files import EMPTY, GONE, overlooked
+from sapwood.spark.pipeline.batch import Outcome
+from sapwood.spark.pipeline.config import read_settings
+from sapwood.spark.pipeline.pipeline import Pipeline
 
 DAY = 86_400
 AGES = {"new": 0, "week": 8 * DAY, "decade": 3_650 * DAY, "newer": -DAY, "epoch": 70 * 365 * DAY}

@@ -11,8 +11,8 @@ import pytest
 
 from sapwood.errors import StoreError
 from sapwood.store import SubscriptionStore
-from sapwood.store.location import locate, shown
-from tests.store.postgres import Server
+from sapwood.store.store_location import locate, shown
+from tests.support.postgres import Server
 
 
 def refusal(location: str, create: bool = True) -> str:

@@ -11,12 +11,12 @@ from collections.abc import Iterator
 import pytest
 
 from sapwood import Broker, Tuning
-from sapwood.engine.evaluate import Evaluator
-from sapwood.engine.reader import Message
-from sapwood.lang.fwr import compile_transformation
-from sapwood.transform import walk
-from sapwood.transform.fragments import Fragments
-from sapwood.transform.templates import Template, Writer
+from sapwood.engine.message.message_reader import Message
+from sapwood.engine.pattern_evaluator import Evaluator
+from sapwood.lang.fwr.compiler import compile_transformation
+from sapwood.transform import nested_loops as walk
+from sapwood.transform.result_writer import Template, Writer
+from sapwood.transform.source_fragments import Fragments
 from sapwood.workload import MessageGenerator, TransformationGenerator, load_dtd
 
 QUERIES, MESSAGES = (10_000 if os.environ.get("SAPWOOD_TESTS") == "full" else 2_000), 200

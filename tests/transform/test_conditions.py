@@ -7,12 +7,12 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 
-from sapwood.transform.conditions import conforms, ordered_on, unique_on_last, unique_on_pair
-from sapwood.transform.streams import Streams
+from sapwood.transform.per_query.path_streams import Streams
+from sapwood.transform.per_query.stream_conditions import conforms, ordered_on, unique_on_last, unique_on_pair
 from sapwood.workload import Dtd, load_dtd
-from tests.transform import strategies
-from tests.transform.strategies import RANDOMS
-from tests.transform.support import brute_tuples, graph, graph_of, is_ordered, path, read
+from tests.support import path_strategies as strategies
+from tests.support.path_strategies import RANDOMS
+from tests.support.transforms import brute_tuples, graph, graph_of, is_ordered, path, read
 
 SECTIONS = graph("book", "book section", "section section", "section figure", "section title", "figure title")
 

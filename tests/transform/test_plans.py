@@ -10,17 +10,17 @@ import pytest
 from hypothesis import given, settings
 from lxml import etree
 
-from sapwood.engine.document import ContextNode
-from sapwood.engine.evaluate import Evaluator
-from sapwood.transform import walk
-from sapwood.transform.conditions import conforms
-from sapwood.transform.groups import Group
-from sapwood.transform.plan import plan
-from sapwood.transform.streams import Streams, TooManyTuples
+from sapwood.engine.message.document import ContextNode
+from sapwood.engine.pattern_evaluator import Evaluator
+from sapwood.transform import nested_loops as walk
+from sapwood.transform.per_query.operator_plan import plan
+from sapwood.transform.per_query.path_streams import Streams, TooManyTuples
+from sapwood.transform.per_query.stream_conditions import conforms
+from sapwood.transform.result_groups import Group
 from sapwood.workload import MessageGenerator, TransformationGenerator, load_dtd
-from tests.transform import strategies
-from tests.transform.strategies import RANDOMS
-from tests.transform.support import (
+from tests.support import path_strategies as strategies
+from tests.support.path_strategies import RANDOMS
+from tests.support.transforms import (
     D1,
     SHARINGS,
     answers,

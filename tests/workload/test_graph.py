@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sapwood.workload import graph
+from sapwood.workload.dtd import element_graph as graph
 
 Edges = dict[str, tuple[str, ...]]
 

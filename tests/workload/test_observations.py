@@ -14,7 +14,8 @@ from lxml import etree
 from sapwood import Matcher
 from sapwood.lang.pattern import And, Condition, Has, Step
 from sapwood.lang.query import compile_query
-from sapwood.workload import ObservationWorkload, load_dtd, observations
+from sapwood.workload import ObservationWorkload, load_dtd
+from sapwood.workload.studies import observation_workload as observations
 from tests.workload.support import SHIPPED
 
 PREDICATE = re.compile(r""" (=|!=|<=?|>=?) ('[^']*'|"[^"]*"|-?[\d.]+)""")

@@ -5,8 +5,8 @@ from random import Random
 
 import pytest
 
-from sapwood.workload.dtd import Attribute, Default
-from sapwood.workload.values import Distribution, Pool, Values, zipf
+from sapwood.workload.dtd.model import Attribute, Default
+from sapwood.workload.messages.value_distributions import Distribution, Pool, Values, zipf
 
 
 def frequencies(distribution: Distribution, draws: int = 20_000) -> list[float]:

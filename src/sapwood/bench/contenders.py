@@ -14,15 +14,15 @@ from dataclasses import dataclass
 from sapwood import Matcher
 from sapwood.bench.report import Role
 from sapwood.bench.timing import clock
+from sapwood.engine.bulk_load import collection_paused
 from sapwood.engine.index import Found, Index
-from sapwood.engine.loading import collection_paused
-from sapwood.engine.reader import Message
-from sapwood.lang.transformation import Transformation
-from sapwood.transform.conditions import ElementGraph
-from sapwood.transform.groups import Group
-from sapwood.transform.network import Network
-from sapwood.transform.plan import Optimise, Sharing
-from sapwood.transform.unshared import PlanPerQuery
+from sapwood.engine.message.message_reader import Message
+from sapwood.lang.fwr.model import Transformation
+from sapwood.transform.per_query.operator_plan import Optimise, Sharing
+from sapwood.transform.per_query.plan_per_query import PlanPerQuery
+from sapwood.transform.per_query.stream_conditions import ElementGraph
+from sapwood.transform.result_groups import Group
+from sapwood.transform.shared_plan import Network
 
 SHARED = "shared network"
 OPTIMISED: dict[Optimise, str] = {

@@ -20,8 +20,8 @@ from sapwood.bench.join_setting import WINDOW
 from sapwood.bench.report import Role
 from sapwood.bench.timing import clock
 from sapwood.broker.delivery import Answer
-from sapwood.engine.reader import Message
-from sapwood.join.meetings import Meetings
+from sapwood.engine.message.message_reader import Message
+from sapwood.join.results import Meetings
 from sapwood.workload import JoinSchema
 
 STREAM = "S"

@@ -9,7 +9,7 @@ from sapwood import Matcher
 from sapwood.bench.memory import peak, resident
 from sapwood.bench.relational_findings import Served, digest
 from sapwood.bench.relational_news import news_messages, news_queries
-from sapwood.workload.stocks import StockWorkload
+from sapwood.workload.studies.stock_workload import StockWorkload
 
 
 def stocks_by_automaton(

@@ -10,8 +10,8 @@ from sapwood.bench.relational_findings import Loaded
 from sapwood.bench.relational_run import measure, told
 from sapwood.bench.relational_work import load_news, load_stocks
 from sapwood.bench.setting import Notebook
-from sapwood.workload.observations import DOCUMENTS
-from sapwood.workload.stocks import SYMBOLS
+from sapwood.workload.studies.observation_workload import DOCUMENTS
+from sapwood.workload.studies.stock_workload import SYMBOLS
 
 
 @dataclass(frozen=True, slots=True)

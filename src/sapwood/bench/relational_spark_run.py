@@ -15,8 +15,8 @@ from sapwood.bench.relational_findings import Matched, digest
 from sapwood.bench.relational_work import COMPARED, MEMORY
 from sapwood.relational import Plan, RelationalMatcher
 from sapwood.spark import session
-from sapwood.spark.relational import Place, match_relational
-from sapwood.workload.stocks import StockWorkload
+from sapwood.spark.relational.relational_match import Place, match_relational
+from sapwood.workload.studies.stock_workload import StockWorkload
 
 _FILES = 8
 PLACES: dict[str, Place] = {"spark": "spark", "duckdb": "duckdb"}

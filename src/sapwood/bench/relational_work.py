@@ -16,11 +16,11 @@ from time import perf_counter
 from sapwood.bench.memory import peak, resident
 from sapwood.bench.relational_findings import Grown, Loaded, Matched, Served, digest
 from sapwood.bench.relational_news import news_messages, news_queries
-from sapwood.engine.reader import Message
+from sapwood.engine.message.message_reader import Message
 from sapwood.relational import Plan, RelationalMatcher
-from sapwood.relational.matcher import CHUNK
-from sapwood.workload.observations import ObservationWorkload
-from sapwood.workload.stocks import StockWorkload
+from sapwood.relational.relational_matcher import CHUNK
+from sapwood.workload.studies.observation_workload import ObservationWorkload
+from sapwood.workload.studies.stock_workload import StockWorkload
 
 MEMORY = "512MB"
 """what DuckDB may use, as much as the whole machine of the paper had"""

@@ -26,7 +26,7 @@ from sapwood.bench.report import Chart, Detail, Report, Role
 from sapwood.bench.setting import Bar, Experiment, Notebook
 from sapwood.bench.sources import Source, source
 from sapwood.bench.spark_run import measure
-from sapwood.spark.session import check_java
+from sapwood.spark.spark_session import check_java
 from sapwood.store import NewSubscription, SubscriptionStore
 from sapwood.workload import MessageGenerator, load_dtd
 

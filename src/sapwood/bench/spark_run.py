@@ -23,9 +23,9 @@ from pyspark.sql import functions as F
 from sapwood import Matcher
 from sapwood.bench.memory import resident
 from sapwood.spark import match, session
-from sapwood.spark.pipeline import Pipeline
-from sapwood.spark.serving import Outcome
-from sapwood.spark.settings import settings
+from sapwood.spark.pipeline.batch import Outcome
+from sapwood.spark.pipeline.config import settings
+from sapwood.spark.pipeline.pipeline import Pipeline
 from sapwood.store import SubscriptionStore
 
 

@@ -29,10 +29,10 @@ from sapwood.bench.transform_setting import (
     compiled,
 )
 from sapwood.engine.index import Index
-from sapwood.engine.reader import Message
-from sapwood.lang.transformation import Transformation
-from sapwood.transform.plan import Optimise, Plan
-from sapwood.transform.unshared import PlanPerQuery
+from sapwood.engine.message.message_reader import Message
+from sapwood.lang.fwr.model import Transformation
+from sapwood.transform.per_query.operator_plan import Optimise, Plan
+from sapwood.transform.per_query.plan_per_query import PlanPerQuery
 
 _KINDS = {
     "Matching": "matching",

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from sapwood.bench import sources
 from sapwood.bench.setting import Notebook
 from sapwood.bench.sources import Source
-from sapwood.engine.loading import collection_paused
-from sapwood.lang.fwr import compile_transformation
-from sapwood.lang.transformation import Transformation
+from sapwood.engine.bulk_load import collection_paused
+from sapwood.lang.fwr.compiler import compile_transformation
+from sapwood.lang.fwr.model import Transformation
 from sapwood.workload import Dtd, load_dtd
 
 MANY_VALUES = 100

@@ -10,13 +10,13 @@ from collections.abc import Sequence
 
 from sapwood.bench.contenders import Contender
 from sapwood.bench.timing import clock
-from sapwood.engine.document import ContextNode, Document
 from sapwood.engine.index import Found, Index
-from sapwood.engine.reader import Message
-from sapwood.transform.fragments import Fragments
-from sapwood.transform.groups import Group
-from sapwood.transform.network import Network, SharedTemplate
-from sapwood.transform.templates import Writer
+from sapwood.engine.message.document import ContextNode, Document
+from sapwood.engine.message.message_reader import Message
+from sapwood.transform.result_groups import Group
+from sapwood.transform.result_writer import Writer
+from sapwood.transform.shared_plan import Network, SharedTemplate
+from sapwood.transform.source_fragments import Fragments
 
 Bound = tuple[ContextNode, ...]
 Asked = dict[tuple[int, tuple[Bound, ...]], list[Group]]

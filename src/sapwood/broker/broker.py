@@ -18,37 +18,37 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sapwood.broker.delivery import Answer, Deliveries, Delivery, Published, id_of_copy
-from sapwood.broker.why import why_joined, why_made
-from sapwood.engine.evaluate import Evaluator
-from sapwood.engine.explain import Explanation
+from sapwood.broker.delivery_why import why_joined, why_made
+from sapwood.engine.bulk_load import OnError, add_all
+from sapwood.engine.diagnostics.explain import Explanation
+from sapwood.engine.diagnostics.why import Why
 from sapwood.engine.failures import Failure, FailureKind, Problem, defect
 from sapwood.engine.index import Found
 from sapwood.engine.limits import Limits, Tuning
-from sapwood.engine.loading import OnError, add_all
 from sapwood.engine.matcher import Matcher, Source
 from sapwood.engine.matches import Matches
-from sapwood.engine.pack import pack, unpack
-from sapwood.engine.reader import Message
+from sapwood.engine.message.message_reader import Message
+from sapwood.engine.pattern_evaluator import Evaluator
+from sapwood.engine.serialization import pack, unpack
 from sapwood.engine.synchronization import synchronized
-from sapwood.engine.why import Why
 from sapwood.errors import LateMessage, MessageError
 from sapwood.join.explain import JoinExplanation
-from sapwood.join.meetings import Meeting, Meetings
-from sapwood.join.network import Joins
-from sapwood.join.past import Record
-from sapwood.join.state import State
-from sapwood.join.times import Moment, TimePath, duration, seconds
-from sapwood.lang.flwor import is_flwor
-from sapwood.lang.fwr import compile_transformation
+from sapwood.join.join_engine import Joins
+from sapwood.join.results import Meeting, Meetings
+from sapwood.join.state.event_time import Moment, TimePath, duration, seconds
+from sapwood.join.state.message_state import Record
+from sapwood.join.state.state_stats import State
+from sapwood.lang.fwr.compiler import compile_transformation
+from sapwood.lang.fwr.parser import is_flwor
+from sapwood.lang.language_detection import is_join
 from sapwood.lang.namespaces import Namespaces
 from sapwood.lang.pattern import written_with
-from sapwood.lang.recognition import is_join
-from sapwood.lang.xscl import compile_join
-from sapwood.transform.conditions import ElementGraph
+from sapwood.lang.xscl.compiler import compile_join
 from sapwood.transform.explain import PlanExplanation, explain
-from sapwood.transform.groups import TooManyGroups
-from sapwood.transform.network import Network
-from sapwood.transform.unshared import PlanPerQuery
+from sapwood.transform.per_query.plan_per_query import PlanPerQuery
+from sapwood.transform.per_query.stream_conditions import ElementGraph
+from sapwood.transform.result_groups import TooManyGroups
+from sapwood.transform.shared_plan import Network
 
 _NUMBER = itemgetter(0)
 _log = logging.getLogger(__name__)

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from sapwood.engine.failures import Failure, Problem
 from sapwood.engine.matches import Matches
-from sapwood.engine.reader import Message
-from sapwood.join.meetings import Meeting, Meetings
+from sapwood.engine.message.message_reader import Message
+from sapwood.join.results import Meeting, Meetings
 
 
 class Delivery(NamedTuple):

@@ -20,17 +20,17 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.markup import escape
 
-from sapwood.demo.checks import differences
-from sapwood.demo.speed import measure
-from sapwood.demo.workload import NAME, Changes, write_inbox, write_settings, write_subscriptions
-from sapwood.spark.display import Display, LiveDisplay, PlainLines
-from sapwood.spark.interrupts import Interrupts
-from sapwood.spark.pipeline import Pipeline
-from sapwood.spark.report import write_report
-from sapwood.spark.report_data import read_checkpoint
-from sapwood.spark.serving import Outcome
-from sapwood.spark.session import session
-from sapwood.spark.settings import read_settings
+from sapwood.demo.demo_workload import NAME, Changes, write_inbox, write_settings, write_subscriptions
+from sapwood.demo.matcher_speed import measure
+from sapwood.demo.verification import differences
+from sapwood.spark.monitoring.display import Display, LiveDisplay, PlainLines
+from sapwood.spark.monitoring.report import write_report
+from sapwood.spark.monitoring.report_data import read_checkpoint
+from sapwood.spark.pipeline.batch import Outcome
+from sapwood.spark.pipeline.config import read_settings
+from sapwood.spark.pipeline.pipeline import Pipeline
+from sapwood.spark.pipeline.signals import Interrupts
+from sapwood.spark.spark_session import session
 from sapwood.store import SubscriptionStore
 
 _OURS = ("inbox", "deliveries", "rejects", "checkpoint")

@@ -19,22 +19,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sapwood.engine.ancestry import Ancestry
-from sapwood.engine.document import Document
-from sapwood.engine.evaluate import Evaluator
+from sapwood.engine.automaton.dataguide import Machine, Place, Stop
+from sapwood.engine.automaton.path_trie import DEEP, PathTree
+from sapwood.engine.automaton.predicate_index import NOTHING, Ints, TestByTest, ValueIndex
+from sapwood.engine.automaton.query_paths import ELEMENT, VALUE, Bundle, Leaf, Plan, binding_plan, plan
+from sapwood.engine.automaton.relative_paths import Groups, Reached
+from sapwood.engine.automaton.twig_join import BundleJoin
 from sapwood.engine.failures import FailureKind, Problem
-from sapwood.engine.groups import Groups, Reached
-from sapwood.engine.join import BundleJoin
-from sapwood.engine.leaves import ELEMENT, VALUE, Bundle, Leaf, Plan, binding_plan, plan
+from sapwood.engine.fallback.xpath_fallback import Refiner
 from sapwood.engine.limits import Limits, Tuning
-from sapwood.engine.machine import Machine, Place, Stop
-from sapwood.engine.nfa import DEEP, PathTree
-from sapwood.engine.reader import Message, read_document, read_structure
-from sapwood.engine.refine import Refiner
-from sapwood.engine.values import NOTHING, Ints, TestByTest, ValueIndex
+from sapwood.engine.message.ancestry import Ancestry
+from sapwood.engine.message.document import Document
+from sapwood.engine.message.message_reader import Message, read_document, read_structure
+from sapwood.engine.pattern_evaluator import Evaluator
+from sapwood.lang.language_detection import is_flwor
 from sapwood.lang.pattern import TEXT, Axis, Has, Path
 from sapwood.lang.query import Query, compile_query
-from sapwood.lang.recognition import is_flwor
 
 BY_LEAVES, BY_PATTERN, BY_XPATH = 0, 1, 2
 
@@ -358,7 +358,9 @@ class Index:
     def _compiled(self, text: str) -> Query:
         if not is_flwor(text):
             return compile_query(text, self._namespaces)
-        from sapwood.lang.fwr import filter_of  # here, because those who only filter need no constructors
+        from sapwood.lang.fwr.compiler import (
+            filter_of,  # here, because those who only filter need no constructors
+        )
 
         return filter_of(text, self._namespaces)
 

@@ -13,21 +13,21 @@ from weakref import WeakSet
 import numpy as np
 from numpy.typing import NDArray
 
-from sapwood.engine.explain import Explanation, explain
+from sapwood.engine.automaton.dataguide import Place
+from sapwood.engine.automaton.predicate_index import Ints
+from sapwood.engine.automaton.ragged_array import Rows
+from sapwood.engine.bulk_load import OnError, add_all
+from sapwood.engine.diagnostics.explain import Explanation, explain
+from sapwood.engine.diagnostics.why import Why, why
 from sapwood.engine.failures import FailureKind, Problem
 from sapwood.engine.index import Index
 from sapwood.engine.limits import Limits, Tuning
-from sapwood.engine.loading import OnError, add_all
-from sapwood.engine.machine import Place
 from sapwood.engine.matches import Matches, Node, Selected, failures
-from sapwood.engine.pack import pack, unpack
-from sapwood.engine.reader import Message
-from sapwood.engine.rows import Rows
-from sapwood.engine.select import Selection
-from sapwood.engine.source import Source as Source
+from sapwood.engine.message.message_reader import Message
+from sapwood.engine.message.message_source import Source as Source
+from sapwood.engine.selection import Selection
+from sapwood.engine.serialization import pack, unpack
 from sapwood.engine.synchronization import synchronized
-from sapwood.engine.values import Ints
-from sapwood.engine.why import Why, why
 from sapwood.lang.namespaces import Namespaces, declare
 from sapwood.lang.pattern import written_with
 from sapwood.lang.query import Query, compile_query

@@ -11,11 +11,11 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from sapwood.engine import html
+from sapwood.engine.automaton.dataguide import Place
+from sapwood.engine.automaton.predicate_index import Ints
+from sapwood.engine.diagnostics import notebook_html as html
 from sapwood.engine.failures import Failure, Problem
-from sapwood.engine.machine import Place
 from sapwood.engine.synchronization import synchronized
-from sapwood.engine.values import Ints
 
 _SHOWN = 20
 """ids that a notebook shows"""

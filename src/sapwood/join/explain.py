@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import isinf
 
-from sapwood.engine import html
-from sapwood.join.entries import Entry, Filed, Prefix
-from sapwood.join.witnesses import Witnesses
-from sapwood.lang.joining import MESSAGE, Join, Link
+from sapwood.engine.diagnostics import notebook_html as html
+from sapwood.join.catalog_entries import Entry, Filed, Prefix
+from sapwood.join.evaluation.witnesses import Witnesses
+from sapwood.lang.xscl.model import MESSAGE, Join, Link
 
 
 @dataclass(frozen=True, slots=True)

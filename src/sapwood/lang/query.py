@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 
 from sapwood.errors import QueryError
-from sapwood.lang.ast import ExprType, type_of
+from sapwood.lang.language_detection import is_flwor, is_join
 from sapwood.lang.names import ASCII_NAME
 from sapwood.lang.namespaces import match_in_any
-from sapwood.lang.parser import parse
 from sapwood.lang.pattern import ANY_NAMESPACE, Axis, Condition, Has, Path, all_of, plain_step, spelling
-from sapwood.lang.recognition import is_flwor, is_join
-from sapwood.lang.rooted import rooted
-from sapwood.lang.translate import Reason, Translator
+from sapwood.lang.xpath.absolute_paths import rooted
+from sapwood.lang.xpath.ast import ExprType, type_of
+from sapwood.lang.xpath.parser import parse
+from sapwood.lang.xpath.translator import Reason, Translator
 
 # Plain paths, by far the most frequent queries, skip the parser: /a//b/*
 _PLAIN = re.compile(rf"(?:/{{1,2}}(?:\*|{ASCII_NAME}))+")

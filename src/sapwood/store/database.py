@@ -13,8 +13,8 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, func, inse
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from sapwood.errors import StoreError
-from sapwood.store import tables
-from sapwood.store.location import locate, shown
+from sapwood.store import store_schema as tables
+from sapwood.store.store_location import locate, shown
 
 _PATIENCE = 60
 """seconds that a writer waits for another one to finish, which takes an import's chunk at most"""

@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, Connection, and_, delete, insert, or_, sel
 from sqlalchemy import func as sql
 
 from sapwood.errors import StoreError
-from sapwood.store import tables
+from sapwood.store import store_schema as tables
 from sapwood.store.database import Database
 from sapwood.store.subscription import Changes, Subscription
 

@@ -9,11 +9,10 @@ from types import TracebackType
 from sqlalchemy import Connection
 
 from sapwood.errors import StoreError
+from sapwood.lang.languages import check_query
 from sapwood.lang.namespaces import Namespaces, declare, prefixes_of
 from sapwood.store import history
-from sapwood.store.database import Database
-from sapwood.store.history import Change, changing
-from sapwood.store.importing import (
+from sapwood.store.bulk_import import (
     Import,
     OnChecked,
     OnError,
@@ -24,9 +23,10 @@ from sapwood.store.importing import (
     exists_already,
     renewed,
 )
-from sapwood.store.languages import check_query
+from sapwood.store.database import Database
+from sapwood.store.history import Change, changing
 from sapwood.store.subscription import Changes, ImportReport, NewSubscription, Subscription
-from sapwood.store.texts import check_namespaces, check_text, could_be_id
+from sapwood.store.text_checks import check_namespaces, check_text, could_be_id
 
 
 class SubscriptionStore:

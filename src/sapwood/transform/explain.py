@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sapwood.engine import html
+from sapwood.engine.diagnostics import notebook_html as html
+from sapwood.lang.fwr.model import DOCUMENT, Hole, Transformation
 from sapwood.lang.pattern import relative
-from sapwood.lang.transformation import DOCUMENT, Hole, Transformation
-from sapwood.transform.conditions import ElementGraph
-from sapwood.transform.network import SELF, Network
-from sapwood.transform.plan import plan
+from sapwood.transform.per_query.operator_plan import plan
+from sapwood.transform.per_query.stream_conditions import ElementGraph
+from sapwood.transform.shared_plan import SELF, Network
 
 
 @dataclass(frozen=True, slots=True)
