@@ -18,9 +18,9 @@ from sapwood.cli.common.interruption import gently_interrupted
 from sapwood.cli.common.relational_options import MEMORY, PlanName
 from sapwood.cli.relational_match import id_of, stored_id
 from sapwood.relational import Plan, RelationalMatcher
-from sapwood.relational.storage import store_sync as sync
+from sapwood.relational.storage import store_sync
 from sapwood.relational.storage.duckdb_database import MEMORY as DEFAULT_MEMORY
-from sapwood.relational.subscription_catalog import Population
+from sapwood.relational.subscription_catalog import SubscriptionCatalog
 from sapwood.workload import MessageGenerator, QueryGenerator, load_dtd
 from tests.support.in_process import Run, Sapwood
 from tests.support.in_process import sapwood as run_here
@@ -121,14 +121,14 @@ def test_ids_come_back_as_they_were(id: int | str) -> None:
 
 def test_the_filters_of_a_store(sapwood: Sapwood, messages: str, monkeypatch: pytest.MonkeyPatch) -> None:
     emptied = 0
-    empty = sync.empty
+    empty = store_sync.clear_tables
 
     def counted(matcher: RelationalMatcher, note: dict[str, str | None]) -> None:
         nonlocal emptied
         emptied += 1
         empty(matcher, note)
 
-    monkeypatch.setattr(sync, "empty", counted)
+    monkeypatch.setattr(store_sync, "clear_tables", counted)
     subscriptions = partial(sapwood, "subscriptions")
     match = partial(sapwood, "match", "--store", "subscriptions.db", messages)
     subscriptions("import", "-", stdin="//title\n//body\n/news\n//title[@lang='en']\n")
@@ -194,8 +194,8 @@ def test_names_that_are_written_twice_are_the_same() -> None:
 
 def test_ctrl_c_finishes_the_chunk(sapwood: Sapwood, monkeypatch: pytest.MonkeyPatch, messages: str) -> None:
     sapwood("subscriptions", "import", "-", stdin="//body\n" * 50)
-    monkeypatch.setattr(sync, "bring_to", partial(sync.bring_to, chunk=10))
-    change = Population.change
+    monkeypatch.setattr(store_sync, "synchronize", partial(store_sync.synchronize, chunk=10))
+    change = SubscriptionCatalog.change
     chunks = 0
 
     def interrupted(*given: object, **named: object) -> None:
@@ -205,7 +205,7 @@ def test_ctrl_c_finishes_the_chunk(sapwood: Sapwood, monkeypatch: pytest.MonkeyP
             os.kill(os.getpid(), signal.SIGINT)
         change(*given, **named)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Population, "change", interrupted)
+    monkeypatch.setattr(SubscriptionCatalog, "change", interrupted)
     run = sapwood("relational", "load")
     assert run.returncode == 130
     assert run.stderr.endswith("20 subscriptions are in the tables; the next run goes on from there\n")

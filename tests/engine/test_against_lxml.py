@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from sapwood import Matcher, Node, Tuning
-from tests.support import lxml_oracle as oracle
+from tests.support import lxml_oracle
 
 FEWEST_ANSWERS = 20_000
 QUERIES, DOCUMENTS = 12, 20  # in one example; the queries share a Matcher
@@ -52,12 +52,12 @@ def test_match_and_select_answer_as_lxml_does(native: bool) -> None:
     @given(SEEDS)
     def compare(seed: int) -> None:
         rng = random.Random(seed)
-        queries = [oracle.random_query(rng, native) for _ in range(QUERIES)]
-        documents = [oracle.random_document(rng) for _ in range(DOCUMENTS)]
-        trees = [oracle.parse(document) for document in documents]
+        queries = [lxml_oracle.random_query(rng, native) for _ in range(QUERIES)]
+        documents = [lxml_oracle.random_document(rng) for _ in range(DOCUMENTS)]
+        trees = [lxml_oracle.parse(document) for document in documents]
         wanted = [[answer_of(tree, query) for query in queries] for tree in trees]
         for name, tuning in TUNINGS.items():
-            with Matcher(oracle.NAMESPACES, tuning=tuning) as matcher:
+            with Matcher(lxml_oracle.NAMESPACES, tuning=tuning) as matcher:
                 matcher.add_many(enumerate(queries))
                 for document, answers in zip(documents, wanted, strict=True):
                     compare_answers(matcher, name, document, queries, answers, tallies[name])
@@ -74,10 +74,10 @@ def test_match_and_select_answer_as_lxml_does(native: bool) -> None:
 @given(rng=st.randoms(use_true_random=False))
 def test_one_query_and_document(native: bool, rng: random.Random) -> None:
     """Few comparisons, but every choice is hypothesis's: what fails here shrinks."""
-    query, document = oracle.random_query(rng, native), oracle.random_document(rng, budget=10)
-    with Matcher(oracle.NAMESPACES) as matcher:
+    query, document = lxml_oracle.random_query(rng, native), lxml_oracle.random_document(rng, budget=10)
+    with Matcher(lxml_oracle.NAMESPACES) as matcher:
         matcher.add(0, query)
-        answer = answer_of(oracle.parse(document), query)
+        answer = answer_of(lxml_oracle.parse(document), query)
         compare_answers(matcher, "everything on", document, [query], [answer], Tally())
 
 
@@ -90,12 +90,12 @@ def test_a_crowd_of_queries_in_one_matcher(native: bool) -> None:
     @given(SEEDS)
     def compare(seed: int) -> None:
         rng = random.Random(seed)
-        queries = [oracle.random_query(rng, native) for _ in range(400)]
-        with Matcher(oracle.NAMESPACES) as matcher:
+        queries = [lxml_oracle.random_query(rng, native) for _ in range(400)]
+        with Matcher(lxml_oracle.NAMESPACES) as matcher:
             matcher.add_many(enumerate(queries))
             for _ in range(5):
-                document = oracle.random_document(rng, depth=8, budget=80)
-                tree = oracle.parse(document)
+                document = lxml_oracle.random_document(rng, depth=8, budget=80)
+                tree = lxml_oracle.parse(document)
                 answers = [answer_of(tree, query) for query in queries]
                 compare_answers(matcher, "everything on", document, queries, answers, tally)
 
@@ -113,18 +113,18 @@ def test_messages_with_prologs_doctypes_and_encodings(native: bool) -> None:
     @given(SEEDS)
     def compare(seed: int) -> None:
         rng = random.Random(seed)
-        queries = [oracle.random_query(rng, native) for _ in range(30)]
+        queries = [lxml_oracle.random_query(rng, native) for _ in range(30)]
         queries += [
             "/comment()",
             "/processing-instruction('pi')",
             "//comment()[. = ' around ']/..",
             "//p:*/@*",
         ]
-        with Matcher(oracle.NAMESPACES) as matcher:
+        with Matcher(lxml_oracle.NAMESPACES) as matcher:
             matcher.add_many(enumerate(queries))
             for _ in range(5):
-                message = oracle.random_message(rng, oracle.random_document(rng, budget=20))
-                tree = oracle.parse(message, defaults=True)
+                message = lxml_oracle.random_message(rng, lxml_oracle.random_document(rng, budget=20))
+                tree = lxml_oracle.parse(message, defaults=True)
                 answers = [answer_of(tree, query) for query in queries]
                 compare_answers(matcher, "everything on", message, queries, answers, tally)
 
@@ -133,12 +133,12 @@ def test_messages_with_prologs_doctypes_and_encodings(native: bool) -> None:
     assert tally.positive >= tally.answers * 0.05
 
 
-Answer = list[oracle.Described] | None
+Answer = list[lxml_oracle.Described] | None
 """the nodes that lxml selects; None: the document does not match"""
 
 
 def answer_of(tree: Any, query: str) -> Answer:
-    return oracle.selected(tree, query) if oracle.matches(tree, query) else None
+    return lxml_oracle.selected(tree, query) if lxml_oracle.matches(tree, query) else None
 
 
 def compare_answers(
@@ -162,7 +162,7 @@ def compare_answers(
         tally.answers += 1
 
 
-def _described(nodes: list[Node]) -> Iterator[oracle.Described]:
+def _described(nodes: list[Node]) -> Iterator[lxml_oracle.Described]:
     """Nodes as the oracle tells them, which leaves out the document node and what scalars are."""
     for node in nodes:
         if node.kind != "document":
@@ -184,7 +184,7 @@ class LiveChanges(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.matcher = Matcher(oracle.NAMESPACES, tuning=self.tuning)
+        self.matcher = Matcher(lxml_oracle.NAMESPACES, tuning=self.tuning)
         self.model: dict[int, str] = {}  # in the order added
         self.next_id = 0
         self.history: list[str] = []
@@ -194,13 +194,13 @@ class LiveChanges(RuleBasedStateMachine):
     @initialize(seed=SEEDS)
     def pools(self, seed: int) -> None:
         rng = random.Random(seed)
-        self.queries = [oracle.random_query(rng, native=rng.random() < 0.8) for _ in range(12)]
+        self.queries = [lxml_oracle.random_query(rng, native=rng.random() < 0.8) for _ in range(12)]
         self.queries += [
             rng.choice(["/", "//"]) + rng.choice("abc*") + rng.choice(["/", "//"]) + rng.choice("abc*")
             for _ in range(8)
         ]
-        documents = [oracle.random_document(rng, budget=15) for _ in range(4)]
-        self.documents = [(document, oracle.parse(document)) for document in documents]
+        documents = [lxml_oracle.random_document(rng, budget=15) for _ in range(4)]
+        self.documents = [(document, lxml_oracle.parse(document)) for document in documents]
 
     @rule(which=st.integers(0, 19))
     def add(self, which: int) -> None:
@@ -237,7 +237,7 @@ class LiveChanges(RuleBasedStateMachine):
     def match(self, which: int) -> None:
         document, tree = self.documents[which]
         self._did(f"match({document!r})")
-        wanted = [id for id, query in self.model.items() if oracle.matches(tree, query)]
+        wanted = [id for id, query in self.model.items() if lxml_oracle.matches(tree, query)]
         assert list(self.matcher.match(document)) == wanted, self._story()
 
     @invariant()
@@ -296,4 +296,4 @@ def test_a_star_stands_for_elements_and_names_are_taken_literally(query: str) ->
     document = '<a x="1">t<b x="2"/><c/></a>'
     with Matcher() as matcher:
         matcher.add("s", query)
-        assert ("s" in matcher.match(document)) == bool(oracle.parse(document).xpath(query))
+        assert ("s" in matcher.match(document)) == bool(lxml_oracle.parse(document).xpath(query))

@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from sapwood import Broker, Failure, FailureKind, Limits, Matcher, MessageError, QueryError
-from sapwood.engine.fallback import process_pool as fallback_pool
-from sapwood.engine.fallback import xpath_fallback as refine
+from sapwood.engine.fallback import process_pool, xpath_fallback
 from sapwood.engine.fallback.process_pool import POOL, Budget, Process
 
 TIGHT = Limits(query_seconds=0.05)
@@ -72,7 +71,7 @@ def test_replacing_a_suspended_query_resumes_it() -> None:
 
 
 def test_messages_within_the_budget_make_up_for_one_beyond(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(refine, "_FORGIVEN", 2)
+    monkeypatch.setattr(xpath_fallback, "_FORGIVEN", 2)
     matcher = population(STALLING["nested counts"])
     for _ in range(4):
         assert [failure.kind for failure in matcher.match(MESSAGE).undecided] == [OVER]
@@ -282,7 +281,7 @@ def test_several_culprits_and_what_comes_between_them() -> None:
 
 
 def test_a_process_that_says_nothing_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fallback_pool, "_PATIENCE", 0.2)
+    monkeypatch.setattr(process_pool, "_PATIENCE", 0.2)
     monkeypatch.setattr(POOL, "_idle", [])
     start: Callable[[], Process] = POOL._take
 
@@ -293,4 +292,4 @@ def test_a_process_that_says_nothing_is_not_waited_for(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(POOL, "_take", stopped)
     (found,) = POOL.evaluate(b"<a/>", [b""], Budget(0.001, 0, 100))
-    assert isinstance(found, fallback_pool.Ended) and found.over_time
+    assert isinstance(found, process_pool.Ended) and found.over_time

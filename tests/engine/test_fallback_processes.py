@@ -10,7 +10,7 @@ from threading import Thread
 import pytest
 
 from sapwood import Broker, Matcher, QueryError, Tuning
-from sapwood.engine.fallback import process_pool as fallback_pool
+from sapwood.engine.fallback import process_pool
 from sapwood.engine.fallback.process_pool import POOL, Process
 
 REFINED = "count(//a) * 1 > 0"
@@ -29,7 +29,7 @@ def test_a_process_that_cannot_be_started_fails_its_queries_alone(monkeypatch: p
         raise OSError(24, "Too many open files")
 
     monkeypatch.setattr(POOL, "_idle", [])
-    monkeypatch.setattr(fallback_pool, "Process", refuse)
+    monkeypatch.setattr(process_pool, "Process", refuse)
     matcher = Matcher()
     matcher.add_many([("native", "//a"), ("refined", REFINED)])
     matches = matcher.match("<a/>")

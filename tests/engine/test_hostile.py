@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from sapwood import Limits, Matcher, MessageError
-from sapwood.engine.fallback import process_pool as fallback_pool
+from sapwood.engine.fallback import process_pool
 from tests.support.shared_data import DATA
 
 QUERIES = ["//a", "//*[@x = 'v' or . = 'v']", "//a[b][c]/d", "//*[not(*)]", "count(//a/..) * 1 > 3"]
@@ -258,14 +258,14 @@ def test_bombs_leave_nothing_behind() -> None:
 def test_names_of_strangers_do_not_stay_with_lxml(monkeypatch: pytest.MonkeyPatch) -> None:
     """lxml keeps every name it ever saw: the process in which it works has to go now and then."""
     processes: list[int] = []
-    run = fallback_pool.Process.run
+    run = process_pool.Process.run
 
-    def watched(process: fallback_pool.Process, *args: Any) -> Any:
+    def watched(process: process_pool.Process, *args: Any) -> Any:
         processes.append(process.pid)
         return run(process, *args)
 
-    monkeypatch.setattr(fallback_pool.Process, "run", watched)
-    monkeypatch.setattr(fallback_pool, "MESSAGES_PER_PROCESS", 5)
+    monkeypatch.setattr(process_pool.Process, "run", watched)
+    monkeypatch.setattr(process_pool, "MESSAGES_PER_PROCESS", 5)
     with population(["//b/.."]) as matcher:
         for i in range(23):
             assert 0 in matcher.match(f"<n{i}><b/></n{i}>")

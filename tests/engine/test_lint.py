@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 
 from sapwood.cli.common.query_warnings import _compiled
-from sapwood.engine.diagnostics.lint import uses_prefixes, warnings
-from sapwood.lang.pattern import written_with
+from sapwood.engine.diagnostics.lint import find_warnings, uses_prefixes
+from sapwood.lang.pattern import use_prefixes
 from tests.cli.test_match import records, sapwood
 
 NAMESPACES = {"p": "urn:p", "q": "urn:q"}
 
 
 def found(query: str) -> list[str]:
-    with written_with(NAMESPACES):
-        return warnings(_compiled(query, NAMESPACES))
+    with use_prefixes(NAMESPACES):
+        return find_warnings(_compiled(query, NAMESPACES))
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 
 from sapwood import Matcher, QueryError, Tuning
 from sapwood.lang.pattern import Interned
-from tests.support import lxml_oracle as oracle
+from tests.support import lxml_oracle
 from tests.support.memory import held_by
 
 # -- add, remove, replace --------------------------------------------------------------------------------
@@ -156,12 +156,12 @@ def test_a_query_that_comes_late_finds_what_was_there_before(
     early: list[str], late: str, tuning: Tuning
 ) -> None:
     message = "<a><b><d x='2' y=''>v</d></b><c><d/></c></a>"
-    tree = oracle.parse(message)
-    matcher = Matcher(oracle.NAMESPACES, tuning=tuning)
+    tree = lxml_oracle.parse(message)
+    matcher = Matcher(lxml_oracle.NAMESPACES, tuning=tuning)
     matcher.add_many(enumerate(early))
-    wanted = [i for i, query in enumerate(early) if oracle.matches(tree, query)]
+    wanted = [i for i, query in enumerate(early) if lxml_oracle.matches(tree, query)]
     assert list(matcher.match(message)) == wanted
-    assert oracle.matches(tree, late)
+    assert lxml_oracle.matches(tree, late)
     for _ in range(3):
         matcher.add("late", late)
         assert list(matcher.match(message)) == [*wanted, "late"]
@@ -273,9 +273,9 @@ def test_matches_can_be_asked_many_things() -> None:
 def test_reading_matches_late_gives_what_reading_them_at_once_gives() -> None:
     """The cache may be dropped in between."""
     rng = random.Random(3)
-    queries = [oracle.random_query(rng) for _ in range(40)]
-    documents = [oracle.random_document(rng) for _ in range(30)]
-    matcher = Matcher(oracle.NAMESPACES, tuning=Tuning(cache=500))
+    queries = [lxml_oracle.random_query(rng) for _ in range(40)]
+    documents = [lxml_oracle.random_document(rng) for _ in range(30)]
+    matcher = Matcher(lxml_oracle.NAMESPACES, tuning=Tuning(cache=500))
     matcher.add_many(enumerate(queries))
     at_once = [list(matcher.match(document)) for document in documents]
     later = list(matcher.match_many(documents))
@@ -425,9 +425,9 @@ def test_deep_recursive_data_stays_within_the_budget_and_is_matched_right(budget
     machine = matcher._index.machine
     for _ in range(40):
         message = random_tree(rng, 10)
-        tree = oracle.parse(message)
+        tree = lxml_oracle.parse(message)
         found = list(matcher.match(message))
-        assert found == [i for i, q in enumerate(DEEP_QUERIES) if oracle.matches(tree, q)], message
+        assert found == [i for i, q in enumerate(DEEP_QUERIES) if lxml_oracle.matches(tree, q)], message
         assert len(machine) * 33 <= budget + 33  # so many cells the smallest place takes
     matcher.close()
 

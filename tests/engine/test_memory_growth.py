@@ -9,9 +9,9 @@ from collections.abc import Callable
 import pytest
 
 from sapwood import Broker, Matcher
-from sapwood.engine.automaton import dataguide as machine
-from sapwood.join import output as writing
-from sapwood.join.state.message_state import Record
+from sapwood.engine.automaton import dataguide
+from sapwood.join import output
+from sapwood.join.state.message_state import StoredMessage
 from tests.support.memory import held_by
 
 ROOM = 250_000
@@ -31,7 +31,7 @@ SHAPES: dict[str, Callable[[int], str]] = {
 def test_trees_of_joined_messages_take_no_more_than_their_room(
     shape: Callable[[int], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writing, "_ROOM", ROOM)
+    monkeypatch.setattr(output, "_ROOM", ROOM)
     broker = Broker(lateness=1e9)
     broker.subscribe("q", JOIN)
     for i in range(120):
@@ -62,7 +62,7 @@ def test_what_is_found_out_about_a_tree_counts_as_well() -> None:
         )
     broker.publish("<a><k>1</k>" + "<b>x</b>" * 50 + "</a>", 1, stream="A", time=1)
     library = broker.network_of_joins._library
-    record = Record(1, "A", 1.0, 0, b"<a><k>1</k>" + b"<b>x</b>" * 50 + b"</a>", None)
+    record = StoredMessage(1, "A", 1.0, 0, b"<a><k>1</k>" + b"<b>x</b>" * 50 + b"</a>", None)
     before = library.load(record).bytes
     [loaded] = library._loaded.values()
     for delivery in broker.publish("<a><k>1</k></a>", 2, stream="B", time=1):
@@ -90,7 +90,7 @@ NAMES: dict[str, tuple[str, Callable[[int], str]]] = {
 def test_ever_new_names_take_no_memory(
     query: str, message: Callable[[int], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(machine, "_MOST_OTHERS", 200)
+    monkeypatch.setattr(dataguide, "_MOST_OTHERS", 200)
     broker = Broker()
     broker.subscribe("q", query)
     for i in range(500):
@@ -103,7 +103,7 @@ def test_ever_new_names_take_no_memory(
 
 def test_names_that_were_dropped_are_known_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also if a query mentions them by then."""
-    monkeypatch.setattr(machine, "_MOST_OTHERS", 3)
+    monkeypatch.setattr(dataguide, "_MOST_OTHERS", 3)
     matcher = Matcher()
     matcher.add_many([("b", "//b"), ("k", "//*[@k = 1]"), ("any", "//*[@* = 2]")])
     for i in (*range(10), *range(10)):

@@ -13,7 +13,7 @@ from pathlib import Path
 from lxml import etree
 
 from sapwood import Matcher, MessageError
-from tests.support import lxml_oracle as oracle
+from tests.support import lxml_oracle
 from tests.support.shared_data import folder
 
 
@@ -37,12 +37,12 @@ def compare(
     """Asserts that all queries, in one matcher, get lxml's answers and nodes for every message."""
     namespaces = namespaces or {}
     queries = list(queries)
-    truths = [oracle.compiled(f"boolean({query})", namespaces) for query in queries]
+    truths = [lxml_oracle.compiled(f"boolean({query})", namespaces) for query in queries]
     compared = Compared()
     with Matcher(namespaces) as matcher:
         matcher.add_many(enumerate(queries))
         for message in messages:
-            tree = oracle.parse(message)
+            tree = lxml_oracle.parse(message)
             wanted = [i for i, truth in enumerate(truths) if truth(tree)]
             assert list(matcher.match(message)) == wanted
             selected = matcher.select(message)
@@ -50,7 +50,7 @@ def compare(
             for i in wanted:
                 found = [(node.index, node.kind, node.value) for node in selected[i]]
                 if selected[i][0].kind not in ("boolean", "number", "string"):
-                    assert found == oracle.selected(tree, queries[i], namespaces), queries[i]
+                    assert found == lxml_oracle.selected(tree, queries[i], namespaces), queries[i]
                 compared.nodes += len(found)
             compared.answers += len(queries)
             compared.positive += len(wanted)
@@ -112,7 +112,7 @@ def test_slices_of_news_are_the_elements() -> None:
     with Matcher() as matcher:
         matcher.add("q", "//*[@id]")
         for message in news(3):
-            elements = oracle.compiled("//*[@id]")(oracle.parse(message))
+            elements = lxml_oracle.compiled("//*[@id]")(lxml_oracle.parse(message))
             found = matcher.select(message)["q"]
             assert isinstance(elements, list)
             assert len(found) == len(elements) > 0

@@ -10,13 +10,12 @@ import tracemalloc
 import pytest
 
 from sapwood import Matcher, Tuning
-from sapwood.engine.automaton import predicate_index as values
-from sapwood.engine.message import document, string_values
-from sapwood.engine.message import message_reader as reader
+from sapwood.engine.automaton import predicate_index
+from sapwood.engine.message import document, message_reader, string_values
 from sapwood.engine.message.string_values import Occurrences, StringValues
 from sapwood.lang.literals.numbers import to_number
 from sapwood.lang.pattern import Test as Comparison
-from tests.support import lxml_oracle as oracle
+from tests.support import lxml_oracle
 from tests.support.growth import assert_linear, cpu_seconds
 
 DEPTH = 499
@@ -123,15 +122,18 @@ def test_ranges_pass_what_their_copies_pass() -> None:
             start = rng.randrange(len(text) + 1)
             end = rng.randrange(start, len(text) + 1)
             for test in TESTS:
-                assert found.passes(test, start, end) == values.passes(text[start:end], test), (text, test)
+                assert found.passes(test, start, end) == predicate_index.passes(text[start:end], test), (
+                    text,
+                    test,
+                )
 
 
 @pytest.fixture
 def ranges_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """No string-value is short, and none is copied to be probed."""
-    for module in (string_values, document, values, reader):
+    for module in (string_values, document, predicate_index, message_reader):
         monkeypatch.setattr(module, "LONG", 0)
-    monkeypatch.setattr(reader, "_MOST_COPIES", 0)
+    monkeypatch.setattr(message_reader, "_MOST_COPIES", 0)
 
 
 @pytest.mark.usefixtures("ranges_only")
@@ -140,13 +142,13 @@ def test_ranges_answer_as_lxml_does(tuning: Tuning) -> None:
     rng = random.Random(5)
     asked = 0
     for _ in range(25):
-        queries = [oracle.random_query(rng) for _ in range(60)]
-        matcher = Matcher(oracle.NAMESPACES, tuning=tuning)
+        queries = [lxml_oracle.random_query(rng) for _ in range(60)]
+        matcher = Matcher(lxml_oracle.NAMESPACES, tuning=tuning)
         matcher.add_many(enumerate(queries))
         for _ in range(4):
-            message = oracle.random_document(rng)
-            tree = oracle.parse(message)
-            expected = [i for i, q in enumerate(queries) if oracle.matches(tree, q)]
+            message = lxml_oracle.random_document(rng)
+            tree = lxml_oracle.parse(message)
+            expected = [i for i, q in enumerate(queries) if lxml_oracle.matches(tree, q)]
             assert list(matcher.match(message)) == expected, (message, queries)
             asked += len(queries)
     assert asked == 6_000

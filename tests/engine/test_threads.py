@@ -12,7 +12,7 @@ import pytest
 from sapwood import Broker, Matcher
 from sapwood.lang import pattern
 from sapwood.workload import MessageGenerator, QueryGenerator, load_dtd
-from tests.support import lxml_oracle as oracle
+from tests.support import lxml_oracle
 
 THREADS = 4
 
@@ -151,12 +151,12 @@ def test_equal_patterns_are_one_object_whoever_makes_them() -> None:
 
 
 def test_matchers_of_several_threads_do_not_disturb_one_another() -> None:
-    documents = [oracle.random_document(random.Random(seed)) for seed in range(6)]
-    queries = [oracle.random_query(random.Random(seed)) for seed in range(80)]
-    wanted = [[oracle.matches(oracle.parse(d), q) for q in queries] for d in documents]
+    documents = [lxml_oracle.random_document(random.Random(seed)) for seed in range(6)]
+    queries = [lxml_oracle.random_query(random.Random(seed)) for seed in range(80)]
+    wanted = [[lxml_oracle.matches(lxml_oracle.parse(d), q) for q in queries] for d in documents]
 
     def match(number: int) -> None:
-        matcher = Matcher(oracle.NAMESPACES)
+        matcher = Matcher(lxml_oracle.NAMESPACES)
         matcher.add_many(enumerate(queries))
         for document, answers in zip(documents, wanted, strict=True):
             matches = matcher.match(document)

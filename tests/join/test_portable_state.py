@@ -9,8 +9,8 @@ from random import Random
 
 from sapwood import Broker, Delivery
 from sapwood.engine.message.message_reader import Message
-from sapwood.join.state.message_state import Record
-from sapwood.join.state.portable_state import Kept
+from sapwood.join.state.message_state import StoredMessage
+from sapwood.join.state.portable_state import PortableMessage
 from tests.support.join_queries import NAMESPACES, written
 from tests.support.join_strategies import random_message, random_query
 
@@ -27,9 +27,9 @@ class Keeper:
     def publish(self, body: str, id: int, stream: str, time: float) -> Iterator[Told]:
         joins, message = self._broker.network_of_joins, Message(body)
         testimony, alone = joins.testify(self._broker.filters.index.find(message), stream)
-        record = Record(id, stream, time, 0, message.data, message.encoding)
+        record = StoredMessage(id, stream, time, 0, message.data, message.encoding)
         yield from map(told, self._broker.deliveries(joins.single(alone, record), id, []))
-        arrived = [Kept((record,), [testimony])]
+        arrived = [PortableMessage((record,), [testimony])]
         while arrived:
             now = arrived.pop(0)
             meetings = joins.meet(now, [pickle.loads(kept) for kept in self._kept])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sapwood.lang.literals.durations import read_duration
+from sapwood.lang.literals.durations import parse_duration
 
 
 @pytest.mark.parametrize(
@@ -12,11 +12,11 @@ from sapwood.lang.literals.durations import read_duration
     [("0", 0), (" 0 s ", 0), ("0.0 ms", 0), ("000min", 0), ("10 min", 600), ("1.5h", 5_400), ("200 ms", 0.2)],
 )
 def test_lengths_of_time(text: str, seconds: float) -> None:
-    assert read_duration(text) == pytest.approx(seconds)
+    assert parse_duration(text) == pytest.approx(seconds)
 
 
 @pytest.mark.parametrize("text", ["", "10", "0 m", "0 elephants", "0 s s", "INF", "-1 s", "5 s ago", "0 0"])
 def test_what_is_none(text: str) -> None:
     with pytest.raises(ValueError) as caught:
-        read_duration(text)
+        parse_duration(text)
     assert str(caught.value)

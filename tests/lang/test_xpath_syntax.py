@@ -10,9 +10,9 @@ import pytest
 from lxml import etree
 
 from sapwood import Matcher, QueryError
-from sapwood.engine.automaton import query_paths as leaves
+from sapwood.engine.automaton import query_paths
 from sapwood.lang.query import compile_query
-from tests.support import lxml_oracle as oracle
+from tests.support import lxml_oracle
 
 NAMESPACES = {"p": "urn:p", "q": "urn:q"}
 DOCUMENT = (
@@ -127,7 +127,7 @@ def test_the_list_of_constructs_is_long() -> None:
 def test_every_construct_is_accepted_and_means_what_it_means_to_lxml(query: str, everything: Matcher) -> None:
     # lxml's context node is the root element, ours the document, which has neither a parent nor a name.
     expected = query not in ("..", "name()", "local-name()")
-    expected = expected and oracle.matches(oracle.parse(DOCUMENT), query, NAMESPACES)
+    expected = expected and lxml_oracle.matches(lxml_oracle.parse(DOCUMENT), query, NAMESPACES)
     assert (query in everything.match(DOCUMENT)) is expected
     alone = Matcher(NAMESPACES)
     alone.add("q", query)
@@ -163,7 +163,7 @@ def test_what_is_no_xpath_is_refused(query: str) -> None:
     assert len(matcher) == 0
     # lxml refuses it as well: some when it compiles, some only when it evaluates.
     with pytest.raises((etree.XPathError, ValueError)):
-        oracle.compiled(query, NAMESPACES)(oracle.parse(DOCUMENT))
+        lxml_oracle.compiled(query, NAMESPACES)(lxml_oracle.parse(DOCUMENT))
 
 
 @pytest.mark.parametrize(
@@ -265,12 +265,12 @@ def test_a_long_conjunction_is_matched() -> None:
 
 def test_planning_a_conjunction_takes_time_in_proportion(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = [0]
-    shared = leaves._shared
+    shared = query_paths._shared
 
     def counted(one: tuple[int, ...], other: tuple[int, ...]) -> int:
         calls[0] += 1
         return shared(one, other)
 
-    monkeypatch.setattr(leaves, "_shared", counted)
-    leaves.plan(compile_query("/a[" + " and ".join(f"@x{i}" for i in range(400)) + "]").condition)
+    monkeypatch.setattr(query_paths, "_shared", counted)
+    query_paths.plan_index(compile_query("/a[" + " and ".join(f"@x{i}" for i in range(400)) + "]").condition)
     assert calls[0] <= 40 * 400

@@ -13,19 +13,17 @@ from hypothesis import strategies as st
 
 from sapwood import QueryError
 from sapwood.lang.fwr.compiler import compile_transformation
-from sapwood.lang.fwr.model import Hole
-from sapwood.lang.fwr.parser import is_flwor
-from sapwood.lang.language_detection import is_join
+from sapwood.lang.fwr.model import TemplateHole
+from sapwood.lang.language_detection import is_join, is_transformation
 from sapwood.lang.query import compile_query
 from sapwood.lang.xpath.parser import parse
 from sapwood.lang.xscl.compiler import compile_join
 from sapwood.lang.xscl.fast_path import plain_chain
 from sapwood.lang.xscl.links import read_chain
 from sapwood.lang.xscl.model import Join, Link
-from tests.lang import test_patterns as test_language
-from tests.lang import test_xpath_syntax
+from tests.lang import test_patterns, test_xpath_syntax
 from tests.support.transform_cases import CASES
-from tests.transform import test_errors as test_transform_errors
+from tests.transform import test_errors
 
 NAMESPACES = {"p": "urn:p"}
 BOOK = "S//book->x1[.//author->x2][.//title->x3]"
@@ -77,7 +75,7 @@ def template(text: str) -> list[str]:
     """The template: holes as `kind standing origin paths`."""
     return [
         f"{part.kind} {part.standing} {part.origin}{' '.join(map(str, part.paths))}"
-        if isinstance(part, Hole)
+        if isinstance(part, TemplateHole)
         else part
         for part in compiled(text).template or ()
     ]
@@ -399,8 +397,8 @@ def test_the_fast_lane_takes_the_papers_queries() -> None:
 OTHERS = [
     *test_xpath_syntax.accepted(),
     *test_xpath_syntax.listed(test_xpath_syntax.REFUSED),
-    *(text for group in test_language.SPELLINGS for text in group),
-    *(text for text, *_ in test_transform_errors.WRONG + test_transform_errors.XQUERY),
+    *(text for group in test_patterns.SPELLINGS for text in group),
+    *(text for text, *_ in test_errors.WRONG + test_errors.XQUERY),
     *(case.query for case in CASES),
     "blog", "blog//a", "//a[. = 'S//a->x JOIN{x=y, 1 s} S//b->y']", '//a[@b="->x"]', "//a[b > -1]",
     "a- > b", "SELECT", "FROM", "from//a", "SELECT//FROM", "FROM and a", "SELECT and FROM", "SELECT * a",
@@ -428,7 +426,7 @@ JOINS = [
 @pytest.mark.parametrize("text", JOINS)
 def test_joins_are_told_by_their_text(text: str) -> None:
     assert is_join(text)
-    assert not is_flwor(text)
+    assert not is_transformation(text)
 
 
 ODD = re.compile(r"[\w.-]->|^\s*select\s*\*\s*from", re.IGNORECASE)

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sapwood import Matcher, Tuning
-from sapwood.engine.automaton import predicate_index as values
+from sapwood.engine.automaton import predicate_index
 from sapwood.engine.message import document
 from sapwood.lang import pattern
 from sapwood.lang.literals import numbers
-from tests.support import lxml_oracle as oracle
+from tests.support import lxml_oracle
 
 MANY, SOME = 100_000, 8_000
 
@@ -24,7 +24,7 @@ class Calls:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.tests = self.conversions = 0
-        passes, to_number = values.passes, numbers.to_number
+        passes, to_number = predicate_index.passes, numbers.to_number
 
         def counted_passes(value: str, test: pattern.Test) -> bool:
             self.tests += 1
@@ -34,9 +34,9 @@ class Calls:
             self.conversions += 1
             return to_number(value)
 
-        for module in (values, document):
+        for module in (predicate_index, document):
             monkeypatch.setattr(module, "passes", counted_passes)
-        monkeypatch.setattr(values, "to_number", counted_to_number)
+        monkeypatch.setattr(predicate_index, "to_number", counted_to_number)
 
 
 PRICES = [
@@ -53,7 +53,7 @@ PRICES = [
 
 @pytest.mark.parametrize(("price", "matching"), PRICES)
 def test_100000_ranges_are_decided_without_100000_tests(
-    price: str, matching: int, index: values.ValueIndex, monkeypatch: pytest.MonkeyPatch
+    price: str, matching: int, index: predicate_index.ValueIndex, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls = Calls(monkeypatch)
     assert hits(index, price) == (list(range(matching)), [])
@@ -62,9 +62,9 @@ def test_100000_ranges_are_decided_without_100000_tests(
 
 
 @pytest.fixture(scope="module")
-def index() -> values.ValueIndex:
+def index() -> predicate_index.ValueIndex:
     """`> k` for a hundred thousand k."""
-    index = values.ValueIndex()
+    index = predicate_index.ValueIndex()
     for k in range(MANY):
         index.add(pattern.Test(">", float(k)), "slots", k)
     return index
@@ -188,7 +188,7 @@ def test_the_index_finds_what_trying_every_test_finds(
     marks: list[tuple[pattern.Test | None, str]], probes: list[str], rng: random.Random
 ) -> None:
     """Through additions and removals in any order; in the end nothing is left."""
-    index, twin = values.ValueIndex(), values.TestByTest()
+    index, twin = predicate_index.ValueIndex(), predicate_index.TestByTest()
     numbered = list(enumerate(marks))
     for number, (test, kind) in numbered:
         index.add(test, kind, number)
@@ -209,8 +209,8 @@ def test_the_index_finds_what_trying_every_test_finds(
 
 
 def compare(
-    index: values.ValueIndex,
-    twin: values.TestByTest,
+    index: predicate_index.ValueIndex,
+    twin: predicate_index.TestByTest,
     probes: list[str],
     marks: list[tuple[pattern.Test | None, str]],
 ) -> None:
@@ -219,11 +219,11 @@ def compare(
         assert found == hits(twin, value), value
         for number in found[0] + found[1]:
             test = marks[number][0]
-            assert test is None or values.passes(value, test)
+            assert test is None or predicate_index.passes(value, test)
 
 
-def hits(index: values.ValueIndex, value: str) -> tuple[list[int], list[int]]:
-    gathered = values.Gathered()
+def hits(index: predicate_index.ValueIndex, value: str) -> tuple[list[int], list[int]]:
+    gathered = predicate_index.Gathered()
     index.collect(value, gathered)
     found = gathered.hits()
     return (sorted(found.slots.tolist()), sorted(found.anchors.tolist())) if found is not None else ([], [])
@@ -271,8 +271,8 @@ def test_a_string_is_the_number_that_libxml2_takes_it_for(value: str) -> None:
     matcher = Matcher()
     matcher.add_many((query, query) for query in queries)
     message = f'<a x="{value}"/>'
-    tree = oracle.parse(message)
-    assert list(matcher.match(message)) == [query for query in queries if oracle.matches(tree, query)]
+    tree = lxml_oracle.parse(message)
+    assert list(matcher.match(message)) == [query for query in queries if lxml_oracle.matches(tree, query)]
 
 
 def test_random_decimals_compare_as_lxml_compares_them() -> None:
@@ -288,7 +288,7 @@ def test_random_decimals_compare_as_lxml_compares_them() -> None:
     matcher.add_many(enumerate(queries))
     for value in [*constants, *(decimal() for _ in range(60))]:
         message = f"<a x='{value}'/>"
-        tree = oracle.parse(message)
+        tree = lxml_oracle.parse(message)
         assert list(matcher.match(message)) == [
-            i for i, q in enumerate(queries) if oracle.matches(tree, q)
+            i for i, q in enumerate(queries) if lxml_oracle.matches(tree, q)
         ], value

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from sapwood import Matcher
-from sapwood.engine.fallback import process_pool as fallback_pool
+from sapwood.engine.fallback import process_pool
 from sapwood.relational import Plan, RelationalMatcher
-from sapwood.relational.paths import tag_paths as tags
-from sapwood.relational.rules import rule_compiler as compiling
+from sapwood.relational.paths import tag_paths
+from sapwood.relational.rules import rule_compiler
 from tests.engine.test_live_changes import LATE, SIBLINGS
 from tests.relational.test_rule_form import QUERIES
-from tests.support import lxml_oracle as oracle
+from tests.support import lxml_oracle
 from tests.support.relational_agreement import Answer, about, answers, automaton
 from tests.support.table_structures import assert_consistent, assert_empty
 
@@ -45,7 +45,7 @@ class Edits(RuleBasedStateMachine):
         self.history: list[str] = []
 
     def _opened(self, plan: Plan | None) -> RelationalMatcher:
-        return RelationalMatcher(self.folder / "tables", oracle.NAMESPACES, plan=plan, threads=1)
+        return RelationalMatcher(self.folder / "tables", lxml_oracle.NAMESPACES, plan=plan, threads=1)
 
     @initialize(seed=st.integers(0, 2**32))
     def pools(self, seed: int) -> None:
@@ -53,7 +53,7 @@ class Edits(RuleBasedStateMachine):
         self.queries = [kind(rng) for kind in QUERIES.values() for _ in range(8)]
         self.queries += [f"//a[@x = {i} and @y > {i}]/b" for i in range(3)]
         self.queries += [f"//b[@x > {i}][. != 'x']" for i in range(3)]
-        self.documents = [oracle.random_document(rng, budget=25) for _ in range(8)]
+        self.documents = [lxml_oracle.random_document(rng, budget=25) for _ in range(8)]
 
     def _fresh(self, which: list[int]) -> list[tuple[str, str]]:
         pairs = [(f"s{self.next_id + i}", self.queries[w]) for i, w in enumerate(which)]
@@ -87,7 +87,7 @@ class Edits(RuleBasedStateMachine):
     @rule()
     def match(self) -> None:
         self.history.append(f"match_many({self.documents!r})")
-        expected = automaton(self.model.items(), self.documents, oracle.NAMESPACES)
+        expected = automaton(self.model.items(), self.documents, lxml_oracle.NAMESPACES)
         found = answers(self.matcher, self.documents)
         for document, one, other in zip(self.documents, found, expected, strict=True):
             assert one == other, "\n".join([*self.history, about(self.matcher.plan, document, one, other)])
@@ -195,7 +195,7 @@ def test_the_same_query_is_stored_once_however_it_comes() -> None:
 
 
 def test_no_more_skeletons_are_kept_than_was_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiling, "_MOST_KEPT", 6)
+    monkeypatch.setattr(rule_compiler, "_MOST_KEPT", 6)
     with RelationalMatcher(threads=1) as matcher:
         for i in range(40):
             matcher.add(f"s{i}", f"/a{i % 7}[b = {i}][c > {i}]")
@@ -209,9 +209,9 @@ def test_queries_that_come_late_find_what_was_there_before() -> None:
     """Each finds tag paths that earlier messages left, and of which nobody wanted as much as it does."""
     message = "<a><b><d x='2' y=''>v</d></b><c><d/></c></a>"
     early = list(dict.fromkeys(query for queries, _ in LATE for query in queries))
-    with RelationalMatcher(namespaces=oracle.NAMESPACES, threads=1) as matcher:
+    with RelationalMatcher(namespaces=lxml_oracle.NAMESPACES, threads=1) as matcher:
         matcher.add_many((query, query) for query in early)
-        here = [query for query in early if oracle.matches(oracle.parse(message), query)]
+        here = [query for query in early if lxml_oracle.matches(lxml_oracle.parse(message), query)]
         late = [query for _, query in LATE if query not in early]
         for start in range(0, len(late), 6):
             assert list(matcher.match(message)) == here
@@ -305,7 +305,7 @@ def test_what_the_tables_answer_about_themselves(tmp_path: Path) -> None:
 
 def test_data_with_ever_new_names_empties_the_cache_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is forgotten in the middle of a batch, or between two, is found out again."""
-    monkeypatch.setattr(tags, "MOST_TAGS", 40)
+    monkeypatch.setattr(tag_paths, "MOST_TAGS", 40)
     queries = ["/a/b", "//x", "//b[@x > 1]", "/a[b][@y = 1]", "//*[@x][not(z)]", "/*/@y"]
     pairs = [(query, query) for query in queries]
     old = ["<a><b/></a>", "<a y='1'><b x='2'/></a>", "<a><b x='1'/></a>"]
@@ -350,7 +350,7 @@ def test_one_thread_changes_what_others_match(tmp_path: Path, monkeypatch: pytes
 
     Each state has a marker of its own besides queries that come and go with it; all are asked at once.
     """
-    monkeypatch.setattr(fallback_pool, "MESSAGES_PER_PROCESS", 5)  # lxml's process is replaced all the time
+    monkeypatch.setattr(process_pool, "MESSAGES_PER_PROCESS", 5)  # lxml's process is replaced all the time
     rounds = 6
     message = "<a x='1'><b><c>5</c></b></a>"
     kinds = [
@@ -411,7 +411,7 @@ def test_one_thread_changes_what_others_match(tmp_path: Path, monkeypatch: pytes
 
 def test_many_threads_match_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also what only lxml can decide, whose process is replaced now and then: here, all the time."""
-    monkeypatch.setattr(fallback_pool, "MESSAGES_PER_PROCESS", 2)
+    monkeypatch.setattr(process_pool, "MESSAGES_PER_PROCESS", 2)
     queries = [f"count(//a) = {i}" for i in range(4)] + [f"//b[not(@x = {i})]/.." for i in range(4)]
     documents = [f"<r>{'<a/>' * i}<b x='{i}'/></r>" for i in range(4)]
     pairs = [(query, query) for query in queries]

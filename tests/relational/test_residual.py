@@ -10,11 +10,9 @@ from sapwood import Failure
 from sapwood.engine import Limits
 from sapwood.engine.fallback.process_pool import POOL
 from sapwood.engine.message.message_reader import Message
-from sapwood.relational import RelationalMatcher
-from sapwood.relational import executor as batch
-from sapwood.relational import residual as deciding
-from sapwood.relational.residual import Decider
-from sapwood.relational.storage.store_sync import empty
+from sapwood.relational import RelationalMatcher, executor, residual
+from sapwood.relational.residual import ResidualEvaluator
+from sapwood.relational.storage.store_sync import clear_tables
 from tests.engine.test_budgets import MESSAGE, OVER, STALLING, TIGHT
 from tests.support.relational_agreement import answers, automaton
 
@@ -47,9 +45,9 @@ def test_what_cannot_be_decided_is_told_for_that_query_alone() -> None:
 
 
 def test_no_more_is_kept_than_was_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deciding, "_MOST_KEPT", 3)
-    monkeypatch.setattr(deciding, "_AT_ONCE", 2)
-    decider = Decider(Limits())
+    monkeypatch.setattr(residual, "_MOST_KEPT", 3)
+    monkeypatch.setattr(residual, "_AT_ONCE", 2)
+    decider = ResidualEvaluator(Limits())
     message = Message("<a><b/><b/></a>")
     queries = [f"count(//b) > {i}" for i in range(7)]
     for _ in range(3):
@@ -65,14 +63,14 @@ def test_a_prefix_that_has_another_meaning_now() -> None:
     with RelationalMatcher(threads=1, namespaces={"p": "urn:one"}) as matcher:
         matcher.add("s", "/p:a[not(p:b)]")
         assert list(matcher.match(message)) == []
-        empty(matcher)
+        clear_tables(matcher)
         matcher.declare({"p": "urn:two"})
         matcher.add("s", "/p:a[not(p:b)]")
         assert list(matcher.match(message)) == ["s"]
 
 
 def test_more_left_open_than_is_evaluated_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batch, "_MOST_UNDECIDED", 10)
+    monkeypatch.setattr(executor, "_MOST_UNDECIDED", 10)
     pairs = [(f"s{i}", f"/a[not(b = {i})]") for i in range(8)]
     messages = [f"<a><b>{i % 5}</b></a>" for i in range(20)]
     with RelationalMatcher(threads=1) as matcher:

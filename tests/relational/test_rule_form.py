@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from sapwood import Matcher
 from sapwood.lang.query import compile_query
-from sapwood.relational.rules.rule_form import MOST_BRANCHES, MOST_RULES, Form, Rule, relational_form
-from tests.support import lxml_oracle as oracle
-from tests.support import naive_tables as naive
+from sapwood.relational.rules.rule_form import MOST_BRANCHES, MOST_RULES, Rule, RuleForm, relational_form
+from tests.support import lxml_oracle, naive_tables
 
 WORKED = '/a//b[.//c/d/text()="v1" and p//q/text()="v2"]/x[@y="v3"]//z/text()="v4"'
 MESSAGE = (
@@ -22,11 +21,11 @@ MESSAGE = (
 )
 
 
-def form_of(query: str) -> Form:
-    return relational_form(compile_query(query, oracle.NAMESPACES))
+def form_of(query: str) -> RuleForm:
+    return relational_form(compile_query(query, lxml_oracle.NAMESPACES))
 
 
-def told(form: Form) -> list[list[str]]:
+def told(form: RuleForm) -> list[list[str]]:
     """Each rule's branches as text: path, test, and, as `(1@2)`, that branching point 1 is step 2."""
     return [[_told(rule, i) for i in range(len(rule.branches))] for rule in form.rules]
 
@@ -55,10 +54,10 @@ def test_the_worked_example() -> None:
 
 def test_the_worked_example_on_its_message() -> None:
     [rule] = form_of(WORKED).rules
-    met = naive.met_at(rule, naive.values(MESSAGE))
+    met = naive_tables.met_at(rule, naive_tables.values(MESSAGE))
     assert met == [{1: ("element", 2), 2: ("element", 8)}]  # 2 and 10 where text nodes are numbered, too
     exchanged = MESSAGE.replace('"v3"', '"?"').replace('"v4"', '"v3"').replace('"?"', '"v4"')
-    assert naive.met_at(rule, naive.values(exchanged)) == []
+    assert naive_tables.met_at(rule, naive_tables.values(exchanged)) == []
 
 
 # -- branches and branching points -------------------------------------------------------------------------
@@ -182,7 +181,7 @@ def test_the_first_of_one_is_any() -> None:
 
 
 def test_what_cannot_match_is_not_weakened() -> None:
-    assert form_of("/a[self::b and not(c)]") == Form((), ())
+    assert form_of("/a[self::b and not(c)]") == RuleForm((), ())
 
 
 def test_as_many_rules_as_there_may_be() -> None:
@@ -268,8 +267,8 @@ def _twigs(rng: random.Random) -> str:
 
 QUERIES: dict[str, Callable[[random.Random], str]] = {
     "twigs": _twigs,
-    "the native language": oracle.random_query,
-    "all of XPath": lambda rng: oracle.random_query(rng, native=False),
+    "the native language": lxml_oracle.random_query,
+    "all of XPath": lambda rng: lxml_oracle.random_query(rng, native=False),
 }
 
 
@@ -285,14 +284,14 @@ def test_rules_answer_as_the_engine_does(language: str) -> None:
         rng = random.Random(seed)
         queries = [QUERIES[language](rng) for _ in range(30)]
         forms = [form_of(query) for query in queries]
-        with Matcher(oracle.NAMESPACES) as matcher:
+        with Matcher(lxml_oracle.NAMESPACES) as matcher:
             matcher.add_many(enumerate(queries))
             for _ in range(5):
-                document = oracle.random_document(rng, depth=5, budget=15)
+                document = lxml_oracle.random_document(rng, depth=5, budget=15)
                 matched = set(matcher.match(document))
-                message = naive.values(document)
+                message = naive_tables.values(document)
                 for id, (query, form) in enumerate(zip(queries, forms, strict=True)):
-                    found = naive.holds(form, message)
+                    found = naive_tables.holds(form, message)
                     about = f"{query} on {document}: {told(form)}, weakened {form.weakened}"
                     assert found or id not in matched, about
                     if form.exact:

@@ -12,8 +12,8 @@ import pytest
 from sapwood import Matcher, QueryError
 from sapwood.errors import StoreError, TablesError
 from sapwood.relational import RelationalMatcher
-from sapwood.relational.storage import store_sync as sync
-from sapwood.relational.storage.store_sync import Held, NoFilter, bring_to, held
+from sapwood.relational.storage import store_sync
+from sapwood.relational.storage.store_sync import SyncState, UnsupportedLanguage, read_sync_state, synchronize
 from sapwood.store import NewSubscription, SubscriptionStore
 
 FOR = "for $x in //a return <r>{$x}</r>"
@@ -36,13 +36,13 @@ def tables() -> Iterator[RelationalMatcher]:
 def emptied(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Has an entry for each time that tables were emptied."""
     times: list[int] = []
-    empty = sync.empty
+    empty = store_sync.clear_tables
 
     def counted(matcher: RelationalMatcher, note: dict[str, str | None] | None = None) -> None:
         times.append(len(matcher))
         empty(matcher, note)
 
-    monkeypatch.setattr(sync, "empty", counted)
+    monkeypatch.setattr(store_sync, "clear_tables", counted)
     return times
 
 
@@ -92,7 +92,7 @@ def test_tables_follow_a_store(
     random = Random(7)
     some = ["//a", "//b", "/r/b[. = 1]", "//a[b > 1]", "//a[not(b)]", FOR]
     fill(store, 6)
-    bring_to(tables, store)
+    synchronize(tables, store)
     for _ in range(8):
         for _ in range(random.randint(2, 5)):
             id = f"s{random.randrange(10)}"
@@ -112,7 +112,7 @@ def test_tables_follow_a_store(
                 case 4:  # it comes back as it was, behind the others
                     store.remove(id)
                     store.add(id, found.query)
-        assert bring_to(tables, store, chunk=4) == store.version
+        assert synchronize(tables, store, chunk=4) == store.version
         check(tables, store)
     assert emptied == [0]
 
@@ -121,7 +121,7 @@ def test_what_is_there_already_is_not_put_again(
     store: SubscriptionStore, tables: RelationalMatcher, monkeypatch: pytest.MonkeyPatch, emptied: list[int]
 ) -> None:
     fill(store, 20)
-    bring_to(tables, store)
+    synchronize(tables, store)
     put: list[str] = []
     change = tables.population.change
 
@@ -130,13 +130,13 @@ def test_what_is_there_already_is_not_put_again(
         change(removed, new, *rest, **named)  # type: ignore[arg-type]
 
     monkeypatch.setattr(tables.population, "change", recorded)
-    assert bring_to(tables, store) == 1
+    assert synchronize(tables, store) == 1
     store.replace("s3", "//c")
     store.replace("s4", "//b[. = 1]", subscriber="anna")  # the same query
     store.add("new", "//b")
-    assert bring_to(tables, store) == 4
+    assert synchronize(tables, store) == 4
     assert (put, emptied) == (["s3", "new"], [0])
-    assert held(tables) == Held(str(Path(store.name).resolve()), 4, False)
+    assert read_sync_state(tables) == SyncState(str(Path(store.name).resolve()), 4, False)
     assert ids(tables) == [*(f"s{n}" for n in range(20)), "new"]
 
 
@@ -146,30 +146,30 @@ def test_only_active_filters_go_in(store: SubscriptionStore, tables: RelationalM
     store.add("joined", "news/r->v[a->v1] FOLLOWED BY{v1=w1, INF} news/r->w[a->w1]")
     store.add("filter", "//a")
     told: dict[object, ValueError] = {}
-    bring_to(tables, store, on_error=told.__setitem__)
+    synchronize(tables, store, on_error=told.__setitem__)
     assert ids(tables) == ["filter"]
     assert {id: getattr(error, "language", None) for id, error in told.items()} == {
         "made": "for-where-return",
         "joined": "xscl",
     }
-    assert all(isinstance(error, NoFilter) for error in told.values())
+    assert all(isinstance(error, UnsupportedLanguage) for error in told.values())
     store.replace("filter", FOR)
     store.replace("made", "//b")
     store.activate("off")
-    bring_to(tables, store)  # nobody need be told
+    synchronize(tables, store)  # nobody need be told
     assert ids(tables) == ["off", "made"]
     store.replace("filter", "//c")
-    bring_to(tables, store)
+    synchronize(tables, store)
     assert ids(tables) == ["off", "made", "filter"]
 
 
 def test_namespaces_are_the_stores(store: SubscriptionStore, tables: RelationalMatcher) -> None:
     store.declare({"p": "urn:p"})
     store.add("one", "//p:a")
-    bring_to(tables, store)
+    synchronize(tables, store)
     store.declare({"q": "urn:q"})
     store.add("two", "//q:a")
-    bring_to(tables, store)
+    synchronize(tables, store)
     assert list(tables.match(b'<a xmlns="urn:q"/>')) == ["two"]
     assert tables.namespaces == {"p": "urn:p", "q": "urn:q"}
 
@@ -179,23 +179,23 @@ def test_any_version_can_be_had(
 ) -> None:
     for n in range(1, 6):
         store.add(f"s{n}", "//a")
-    assert bring_to(tables, store, 2) == 2
+    assert synchronize(tables, store, 2) == 2
     assert ids(tables) == ["s1", "s2"]
-    assert bring_to(tables, store, 4) == 4
+    assert synchronize(tables, store, 4) == 4
     assert (ids(tables), emptied) == (["s1", "s2", "s3", "s4"], [0])
-    bring_to(tables, store, 1)  # the way back is not known
+    synchronize(tables, store, 1)  # the way back is not known
     assert (ids(tables), emptied) == (["s1"], [0, 4])
     with pytest.raises(StoreError, match="no version 9 yet"):
-        bring_to(tables, store, 9)
+        synchronize(tables, store, 9)
     assert ids(tables) == ["s1"]
 
 
 def test_an_empty_store(store: SubscriptionStore, tables: RelationalMatcher) -> None:
-    assert bring_to(tables, store) == 0
-    assert held(tables).version == 0
+    assert synchronize(tables, store) == 0
+    assert read_sync_state(tables).version == 0
     fill(store, 2)
     store.remove("s0", "s1")
-    assert bring_to(tables, store) == 2
+    assert synchronize(tables, store) == 2
     assert len(tables) == 0
 
 
@@ -206,11 +206,11 @@ def test_a_version_that_was_pruned_is_no_beginning(
     store: SubscriptionStore, tables: RelationalMatcher, emptied: list[int]
 ) -> None:
     fill(store, 5)
-    bring_to(tables, store)
+    synchronize(tables, store)
     store.remove("s1")
     store.add("new", "//a")
     store.prune(2)
-    bring_to(tables, store)
+    synchronize(tables, store)
     check(tables, store)
     assert emptied == [0, 5]
 
@@ -218,11 +218,11 @@ def test_a_version_that_was_pruned_is_no_beginning(
 def test_another_store(store: SubscriptionStore, tables: RelationalMatcher, tmp_path: Path) -> None:
     store.declare({"p": "urn:p"})
     store.add("one", "//p:a")
-    bring_to(tables, store)
+    synchronize(tables, store)
     with SubscriptionStore(str(tmp_path / "other.db")) as other:
         other.declare({"p": "urn:other"})
         other.add("two", "//p:a")
-        bring_to(tables, other)
+        synchronize(tables, other)
     assert ids(tables) == ["two"]
     assert list(tables.match(b'<a xmlns="urn:other"/>')) == ["two"]
     assert list(tables.match(b'<a xmlns="urn:p"/>')) == []
@@ -235,7 +235,7 @@ def test_a_store_that_was_made_anew(tables: RelationalMatcher, tmp_path: Path) -
             file.unlink()
         with SubscriptionStore(str(tmp_path / "store.db")) as store:
             store.import_many(NewSubscription(f"s{n}", query) for n in range(10))
-            bring_to(tables, store)
+            synchronize(tables, store)
             check(tables, store)
 
 
@@ -245,7 +245,7 @@ def test_the_store_is_the_same_from_another_folder(
     for folder, path in ((tmp_path, "store.db"), (Path("/"), str(tmp_path / "store.db"))):
         monkeypatch.chdir(folder)
         with SubscriptionStore(path) as store:
-            bring_to(tables, store)
+            synchronize(tables, store)
     assert emptied == [0]
 
 
@@ -255,13 +255,13 @@ def test_subscriptions_from_elsewhere_are_not_lost(
     tables.add("mine", "//a")
     fill(store, 1)
     with pytest.raises(TablesError, match="1 subscriptions that come from no store"):
-        bring_to(tables, store)
+        synchronize(tables, store)
     assert ids(tables) == ["mine"]
 
 
 def test_what_is_the_stores_is_changed_there(store: SubscriptionStore, tables: RelationalMatcher) -> None:
     fill(store, 2)
-    bring_to(tables, store)
+    synchronize(tables, store)
     changes: list[Callable[[], None]] = [
         lambda: tables.add("mine", "//a"),
         lambda: tables.add_many([("mine", "//a")]),
@@ -283,32 +283,32 @@ def test_a_load_goes_on_where_it_was_interrupted(
     fill(store, 50)
     file = tmp_path / "tables"
     with RelationalMatcher(file) as tables, pytest.raises(Interrupted):
-        bring_to(tables, store, on_progress=interrupted_after(2), chunk=10)
+        synchronize(tables, store, on_progress=interrupted_after(2), chunk=10)
     store.remove("s2", "s45")
     store.add("new", "//a")
     done: list[int] = []
     with RelationalMatcher(file) as tables:
-        assert held(tables) == Held(str(Path(store.name).resolve()), None, True)
+        assert read_sync_state(tables) == SyncState(str(Path(store.name).resolve()), None, True)
         assert len(tables) == 20
-        bring_to(tables, store, on_progress=done.append, chunk=10)
+        synchronize(tables, store, on_progress=done.append, chunk=10)
         check(tables, store)
-        assert held(tables).version == 3
+        assert read_sync_state(tables).version == 3
     assert done == [30, 40, 50, 1]
     assert emptied == [0]
 
 
 def test_so_does_a_change(store: SubscriptionStore, tables: RelationalMatcher, emptied: list[int]) -> None:
     fill(store, 5)
-    bring_to(tables, store)
+    synchronize(tables, store)
     fill(store, 30, first=5)
     store.remove("s1")
     with pytest.raises(Interrupted):
-        bring_to(tables, store, on_progress=interrupted_after(1), chunk=10)
-    assert held(tables).unfinished
+        synchronize(tables, store, on_progress=interrupted_after(1), chunk=10)
+    assert read_sync_state(tables).unfinished
     store.remove("s7", "s33")
-    bring_to(tables, store, chunk=10)
+    synchronize(tables, store, chunk=10)
     check(tables, store)
-    assert (held(tables).version, emptied) == (4, [0])
+    assert (read_sync_state(tables).version, emptied) == (4, [0])
 
 
 @pytest.mark.parametrize("when", ["load", "change"])
@@ -317,13 +317,13 @@ def test_unfinished_and_pruned(
 ) -> None:
     fill(store, 30)
     if when == "change":
-        bring_to(tables, store)
+        synchronize(tables, store)
         fill(store, 30, first=30)
     with pytest.raises(Interrupted):
-        bring_to(tables, store, on_progress=interrupted_after(1), chunk=10)
+        synchronize(tables, store, on_progress=interrupted_after(1), chunk=10)
     store.remove("s2")
     store.prune(store.version)
-    bring_to(tables, store, chunk=10)
+    synchronize(tables, store, chunk=10)
     check(tables, store)
     assert len(emptied) == 2
 
@@ -332,7 +332,7 @@ def test_an_interruption_amid_a_chunk(
     store: SubscriptionStore, tables: RelationalMatcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(store, 5)
-    bring_to(tables, store)
+    synchronize(tables, store)
     store.add("new", "//a")
 
     def interrupt(*_: object, **named: object) -> None:
@@ -340,11 +340,11 @@ def test_an_interruption_amid_a_chunk(
 
     with monkeypatch.context() as patch, pytest.raises(Interrupted):
         patch.setattr(tables.population, "change", interrupt)
-        bring_to(tables, store)
+        synchronize(tables, store)
     assert "new" not in [id for message in MESSAGES for id in tables.match(message)]
     store.remove("new")
     store.replace("s1", "//c")
-    bring_to(tables, store)
+    synchronize(tables, store)
     check(tables, store)
 
 
@@ -362,16 +362,16 @@ def spoil(store: SubscriptionStore, id: str) -> None:
 
 def test_what_is_refused_is_told_and_gone(store: SubscriptionStore, tables: RelationalMatcher) -> None:
     fill(store, 3)
-    bring_to(tables, store)
+    synchronize(tables, store)
     store.replace("s1", "//c")
     spoil(store, "s1")
     with pytest.raises(QueryError):
-        bring_to(tables, store)
-    assert held(tables).version == 1
+        synchronize(tables, store)
+    assert read_sync_state(tables).version == 1
     told: list[object] = []
-    bring_to(tables, store, on_error=lambda id, error: told.append((id, type(error))))
+    synchronize(tables, store, on_error=lambda id, error: told.append((id, type(error))))
     assert told == [("s1", QueryError)]
     assert ids(tables) == ["s0", "s2"]
     store.replace("s1", "//a")
-    bring_to(tables, store)
+    synchronize(tables, store)
     check(tables, store)

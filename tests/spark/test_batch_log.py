@@ -10,8 +10,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from sapwood.cli.run import first_words
-from sapwood.spark.pipeline.batch_log import CheckpointError, Ledger
-from sapwood.spark.pipeline.config import read_settings
+from sapwood.spark.pipeline.batch_log import BatchLog, CheckpointError
+from sapwood.spark.pipeline.config import read_config
 from sapwood.spark.pipeline.pipeline import Pipeline
 from tests.support.spark_stream import Stream
 
@@ -20,7 +20,7 @@ DAMAGED = ["", "  \n", '{"version": 1', "[1]", "\0\0\0\0", "[" * 100_000]
 
 @pytest.mark.parametrize("text", DAMAGED)
 def test_a_damaged_record_is_named_with_what_to_do(spark: SparkSession, tmp_path: Path, text: str) -> None:
-    ledger = Ledger(spark, str(tmp_path))
+    ledger = BatchLog(spark, str(tmp_path))
     reads: list[tuple[str, str, Callable[[], object]]] = [
         ("planned/3", "remove it", lambda: ledger.plan(3, {"version": 1})),
         ("planned/3", "remove it", ledger.last_planned),
@@ -44,7 +44,7 @@ def test_a_pipeline_says_so_and_goes_on_once_that_is_done(spark: SparkSession, t
     stream.publish(1)
 
     def run() -> None:
-        Pipeline(spark, read_settings(stream.settings)).run()
+        Pipeline(spark, read_config(stream.settings)).run()
 
     planned = stream.folder / "checkpoint/sapwood/planned/0"
     planned.parent.mkdir(parents=True)

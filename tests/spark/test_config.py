@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sapwood import Limits
-from sapwood.spark.pipeline.config import Settings, SettingsError, read_settings, settings
+from sapwood.spark.pipeline.config import ConfigError, PipelineConfig, parse_config, read_config
 
 GOOD = """
 name = "orders"
@@ -24,15 +24,15 @@ checkpoint = "checkpoint"
 """
 
 
-def read(tmp_path: Path, text: str) -> Settings:
+def read(tmp_path: Path, text: str) -> PipelineConfig:
     path = tmp_path / "pipeline.toml"
     path.write_text(text, "utf-8")
-    return read_settings(path)
+    return read_config(path)
 
 
 def problems(tmp_path: Path, text: str) -> str:
     """What is said of a file, which names the file."""
-    with pytest.raises(SettingsError) as caught:
+    with pytest.raises(ConfigError) as caught:
         read(tmp_path, text)
     said = str(caught.value)
     assert "pipeline.toml" in said
@@ -62,7 +62,7 @@ def test_paths_are_relative_to_the_file(tmp_path: Path, monkeypatch: pytest.Monk
     (tmp_path / "there").mkdir()
     monkeypatch.chdir(tmp_path)
     (tmp_path / "there" / "pipeline.toml").write_text(GOOD)
-    given = read_settings("there/pipeline.toml")
+    given = read_config("there/pipeline.toml")
     there = tmp_path / "there"
     assert given.source.path == str(there / "inbox")
     assert given.subscriptions.store == str(there / "subscriptions.db")
@@ -148,7 +148,7 @@ def test_a_mapping_will_do(tmp_path: Path) -> None:
         "rejects": {"path": "r", "format": "json"},
         "run": {"checkpoint": "c", "partitions": 3},
     }
-    given = settings(content, folder=tmp_path)
+    given = parse_config(content, folder=tmp_path)
     assert given.source.path == str(tmp_path / "in")
     assert given.deliveries.path is None
     assert given.subscriptions.namespaces == {"p": "urn:p"}
@@ -269,15 +269,15 @@ def test_what_is_not_toml_is_told_where(tmp_path: Path, text: str) -> None:
 def test_what_is_not_utf_8_is_not_toml(tmp_path: Path) -> None:
     path = tmp_path / "pipeline.toml"
     path.write_bytes('name = "Bücher"'.encode("latin-1"))
-    with pytest.raises(SettingsError, match=r"pipeline.toml is not TOML: .*utf-8"):
-        read_settings(path)
+    with pytest.raises(ConfigError, match=r"pipeline.toml is not TOML: .*utf-8"):
+        read_config(path)
 
 
 def test_an_absent_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match=r"absent.toml cannot be read: No such file"):
-        read_settings(tmp_path / "absent.toml")
-    with pytest.raises(SettingsError, match="cannot be read: Is a directory"):
-        read_settings(tmp_path)
+    with pytest.raises(ConfigError, match=r"absent.toml cannot be read: No such file"):
+        read_config(tmp_path / "absent.toml")
+    with pytest.raises(ConfigError, match="cannot be read: Is a directory"):
+        read_config(tmp_path)
 
 
 def test_an_interval_is_one_for_spark(tmp_path: Path) -> None:

@@ -14,20 +14,19 @@ import pytest
 from pyspark import SparkContext
 
 from sapwood import Broker
-from sapwood.spark.distribution.index_snapshot import Change, Edition, Population
+from sapwood.spark.distribution.index_snapshot import IndexSnapshot, SnapshotDelta, SubscriptionSource
 from sapwood.spark.distribution.match_worker import LiveBroker, live_broker
-from tests.support import lxml_oracle as oracle
-from tests.support import transform_strategies
+from tests.support import lxml_oracle, transform_strategies
 from tests.support.spark_stream import delivered_by
 
 _RNG = random.Random(11)
 QUERIES = [
-    *(oracle.random_query(_RNG, native=i % 4 > 0) for i in range(80)),
+    *(lxml_oracle.random_query(_RNG, native=i % 4 > 0) for i in range(80)),
     *(transform_strategies.random_query(_RNG, beyond=i % 4 == 0).sapwood for i in range(40)),
 ]
 NAMESPACES = transform_strategies.NAMESPACES
 MESSAGES = [
-    *(oracle.random_document(_RNG) for _ in range(4)),
+    *(lxml_oracle.random_document(_RNG) for _ in range(4)),
     *(transform_strategies.random_document(_RNG) for _ in range(3)),
 ]
 
@@ -70,7 +69,7 @@ def collected() -> Iterator[None]:
     gc.unfreeze()
 
 
-def issue(population: Population, context: Context) -> Edition:
+def issue(population: SubscriptionSource, context: Context) -> IndexSnapshot:
     return population.issue(cast(SparkContext, context))
 
 
@@ -107,7 +106,7 @@ class Driver:
         self.next = size
         broker = Broker(NAMESPACES)
         broker.subscribe_many(self.queries.items())
-        self.population = Population(broker)
+        self.population = SubscriptionSource(broker)
         self.history = {0: dict(self.queries)}
 
     def change(self) -> None:
@@ -118,16 +117,18 @@ class Driver:
         for _ in range(rng.randint(0, 4)):
             put[f"s{self.next}"] = rng.choice(QUERIES)
             self.next += 1
-        self.advance(Change(self.population.version + rng.randint(1, 3), tuple(removed), tuple(put.items())))
+        self.advance(
+            SnapshotDelta(self.population.version + rng.randint(1, 3), tuple(removed), tuple(put.items()))
+        )
 
-    def advance(self, change: Change) -> None:
+    def advance(self, change: SnapshotDelta) -> None:
         self.population.advance(change)
         for id in change.removed:
             del self.queries[id]
         self.queries |= dict(change.put)
         self.history[change.version] = dict(self.queries)
 
-    def edition(self) -> Edition:
+    def edition(self) -> IndexSnapshot:
         return issue(self.population, self.context)
 
     def expected(self, version: int) -> Answers:
@@ -151,7 +152,7 @@ class Worker:
         self.live: LiveBroker | None = None
         self.unpacked = 0
 
-    def serve(self, edition: Edition) -> LiveBroker:
+    def serve(self, edition: IndexSnapshot) -> LiveBroker:
         if self.live is None or not self.live.leads_to(edition):
             self.live = LiveBroker(edition)
             self.unpacked += 1
@@ -237,10 +238,10 @@ def test_a_worker_unpacks_a_base_once() -> None:
 # -- single changes --------------------------------------------------------------------------------------
 
 
-def one_change(change: Change, queries: dict[str, str] | None = None) -> LiveBroker:
+def one_change(change: SnapshotDelta, queries: dict[str, str] | None = None) -> LiveBroker:
     broker = Broker()
     broker.subscribe_many((queries or {"a": "/a", "b": "/b"}).items())
-    population, context = Population(broker, 1), Context()
+    population, context = SubscriptionSource(broker, 1), Context()
     live = LiveBroker(issue(population, context))
     population.advance(change)
     edition = issue(population, context)
@@ -253,57 +254,57 @@ def one_change(change: Change, queries: dict[str, str] | None = None) -> LiveBro
 
 
 def test_changes_lead_on_only_to_newer_versions() -> None:
-    population = Population(Broker(), 5)
+    population = SubscriptionSource(Broker(), 5)
     for version in (4, 5):
         with pytest.raises(ValueError, match=f"version {version} does not follow version 5"):
-            population.advance(Change(version, put=(("a", "/a"),)))
+            population.advance(SnapshotDelta(version, put=(("a", "/a"),)))
     assert len(population.broker) == 0
 
 
 def test_removing_who_is_not_there_is_no_error() -> None:
-    live = one_change(Change(2, removed=("nobody", "a")))
+    live = one_change(SnapshotDelta(2, removed=("nobody", "a")))
     assert list(live.broker) == ["b"]
 
 
 def test_an_id_that_is_removed_and_put_has_its_new_query() -> None:
-    live = one_change(Change(2, removed=("a",), put=(("a", "/b"),)))
+    live = one_change(SnapshotDelta(2, removed=("a",), put=(("a", "/b"),)))
     assert matched(live.broker, "<b/>") == ["b", "a"]
     assert matched(live.broker, "<a/>") == []
 
 
 def test_new_prefixes_come_with_a_change() -> None:
-    live = one_change(Change(2, put=(("c", "/c:c"),), namespaces={"c": "urn:c"}))
+    live = one_change(SnapshotDelta(2, put=(("c", "/c:c"),), namespaces={"c": "urn:c"}))
     assert matched(live.broker, "<c xmlns='urn:c'/>") == ["c"]
 
 
 def test_a_query_that_cannot_be_compiled_is_left_out_and_told() -> None:
-    change = Change(2, put=(("bad", "/a["), ("good", "/a"), ("b", "]")))
+    change = SnapshotDelta(2, put=(("bad", "/a["), ("good", "/a"), ("b", "]")))
     live = one_change(change)
     assert matched(live.broker, "<a/>") == ["a", "good"]
     assert "b" not in live.broker  # its old query is not the one its subscriber wants
     told: dict[Hashable, str] = {}
-    Population(Broker(), 1).advance(change, lambda id, error: told.update({id: str(error)}))
+    SubscriptionSource(Broker(), 1).advance(change, lambda id, error: told.update({id: str(error)}))
     assert list(told) == ["bad", "b"] and "/a[" in told["bad"]
 
 
 def test_a_subscription_may_become_one_of_the_other_kind_and_back() -> None:
     made = "for $b in //b return <made>{$b}</made>"
-    live = one_change(Change(2, put=(("a", made), ("b", "//b["))))
+    live = one_change(SnapshotDelta(2, put=(("a", made), ("b", "//b["))))
     assert delivered_by(live.broker, "<b/>") == [("a", "<made><b/></made>")]
-    live = one_change(Change(2, put=(("a", "/b"),)), {"a": made})
+    live = one_change(SnapshotDelta(2, put=(("a", "/b"),)), {"a": made})
     assert delivered_by(live.broker, "<b/>") == [("a", None)]
 
 
 def test_an_edition_says_whether_it_has_transformations() -> None:
-    population, context = Population(Broker()), Context()
+    population, context = SubscriptionSource(Broker()), Context()
     said = [issue(population, context).transforming]
     for version, change in enumerate(
         (
-            Change(1, put=(("a", "/a"), ("bad", "for $a in //a return <a>"))),
-            Change(2, put=(("b", "for $a in //a return <b/>"),)),
-            Change(3, put=(("a", "for $a in //a return <b/>"),)),
-            Change(4, put=(("b", "//b"),)),
-            Change(5, removed=("a",)),
+            SnapshotDelta(1, put=(("a", "/a"), ("bad", "for $a in //a return <a>"))),
+            SnapshotDelta(2, put=(("b", "for $a in //a return <b/>"),)),
+            SnapshotDelta(3, put=(("a", "for $a in //a return <b/>"),)),
+            SnapshotDelta(4, put=(("b", "//b"),)),
+            SnapshotDelta(5, removed=("a",)),
         ),
         1,
     ):
@@ -315,7 +316,7 @@ def test_an_edition_says_whether_it_has_transformations() -> None:
 
 
 def test_a_population_can_become_empty_and_grow_again() -> None:
-    live = one_change(Change(2, removed=("a", "b")))
+    live = one_change(SnapshotDelta(2, removed=("a", "b")))
     assert matched(live.broker, "<a/>") == []
     assert len(live.ids) == 0
 
@@ -354,13 +355,13 @@ def test_editions_stay_small_however_long_subscriptions_change(
     monkeypatch.setattr("sapwood.spark.distribution.index_snapshot._FEW", 50)
     broker = Broker()
     broker.subscribe_many((f"s{i}", f"/a{i}") for i in range(20))
-    population, context = Population(broker), Context()
+    population, context = SubscriptionSource(broker), Context()
     sizes = []
     for version in range(1, 2_001):
         edition = issue(population, context)
         sizes.append(len(pickle.dumps(edition.changes)))
         put: Any = () if empty else ((f"s{version % 20}", f"/b{version % 7}"),)
-        population.advance(Change(version, put=put))
+        population.advance(SnapshotDelta(version, put=put))
     assert len(edition.changes) < 150
     assert max(sizes[1_000:]) <= 1.2 * max(sizes[200:400])
     assert len(context.made) > 5

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from sapwood.spark.pipeline.config import read_settings
+from sapwood.spark.pipeline.config import read_config
 from sapwood.spark.pipeline.pipeline import Pipeline
 from tests.support.spark_stream import Stream
 
@@ -48,7 +48,7 @@ def test_a_driver_killed_at_random_moments(tmp_path: Path, spark: SparkSession) 
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate(timeout=_PATIENCE)
         stream.change_subscriptions(round)
-    Pipeline(spark, read_settings(stream.settings)).run()
+    Pipeline(spark, read_config(stream.settings)).run()
     stream.assert_exact(spark)
 
 

@@ -16,8 +16,8 @@ from sapwood.spark.io.storage import remove_file
 from sapwood.spark.monitoring.delivery_counts import MatchedSubscriptions, most_frequent
 from sapwood.spark.monitoring.report_data import read_checkpoint
 from sapwood.spark.pipeline.batch import Outcome
-from sapwood.spark.pipeline.batch_log import Ledger
-from sapwood.spark.pipeline.config import read_settings
+from sapwood.spark.pipeline.batch_log import BatchLog
+from sapwood.spark.pipeline.config import read_config
 from sapwood.spark.pipeline.pipeline import Pipeline
 from sapwood.store import NewSubscription, SubscriptionStore
 from tests.support.outcomes import outcome
@@ -81,7 +81,7 @@ def test_a_report_from_a_checkpoint_while_it_runs_and_after(
     assert "has no batch on record yet" in " ".join(capsys.readouterr().err.split())
     put(tmp_path, "1", "<a><b>1</b></a>", "<a>", "<a><b>3</b></a>")
     put(tmp_path, "2", "<a><b>1</b></a>", "<a><b>2</b></a>")
-    settings = read_settings(tmp_path / "pipeline.toml")
+    settings = read_config(tmp_path / "pipeline.toml")
     seen: list[int] = []
 
     def while_it_runs(done: Outcome) -> None:
@@ -119,7 +119,7 @@ def test_a_report_from_a_checkpoint_while_it_runs_and_after(
 
 
 def test_subscriptions_that_have_matched_are_kept_in_few_files(spark: SparkSession, tmp_path: Path) -> None:
-    ledger = Ledger(spark, str(tmp_path))
+    ledger = BatchLog(spark, str(tmp_path))
     matched = ledger.matched()
     assert (matched.ids, matched.since) == (set(), None)
     for batch in range(5, 205):

@@ -15,14 +15,18 @@ from pyspark.sql import SparkSession
 from sapwood.relational import Plan, RelationalMatcher
 from sapwood.spark.relational.relational_match import match_relational
 from tests.engine.test_real_data import AUCTIONS, NITF_QUERIES, auctions, news, sampled
-from tests.relational import test_against_automaton as hard
+from tests.relational import test_against_automaton
 from tests.relational.test_rule_form import QUERIES
-from tests.support import lxml_oracle as oracle
+from tests.support import lxml_oracle
 from tests.support.relational_agreement import about, automaton
 from tests.support.shared_data import folder
 
 FULL = os.environ.get("SAPWOOD_TESTS") == "full"
-FEW_CASES = [hard.names, hard.numbers, hard.nothing_to_go_by]
+FEW_CASES = [
+    test_against_automaton.names,
+    test_against_automaton.numbers,
+    test_against_automaton.nothing_to_go_by,
+]
 PLANS = list(Plan) if FULL else [Plan.UNROLLED]
 only_in_full = pytest.mark.skipif(not FULL, reason="make test-full")
 
@@ -59,10 +63,10 @@ def assert_alike(
 
 @pytest.mark.parametrize("plan", PLANS)
 def test_hard_cases(spark: SparkSession, plan: Plan) -> None:
-    told = [cases() for cases in (hard.CASES if FULL else FEW_CASES)]
+    told = [cases() for cases in (test_against_automaton.CASES if FULL else FEW_CASES)]
     queries = [query for asked, _ in told for query in asked]
     documents = [document for _, documents in told for document in documents]
-    assert assert_alike(spark, plan, queries, documents, hard.NAMESPACES) > 500
+    assert assert_alike(spark, plan, queries, documents, test_against_automaton.NAMESPACES) > 500
 
 
 @only_in_full
@@ -71,11 +75,13 @@ def test_random_queries(spark: SparkSession, plan: Plan) -> None:
     rng = Random(plan)
     queries = [kind(rng) for kind in QUERIES.values() for _ in range(60)]
     messages: list[str | bytes] = [
-        oracle.random_document(rng, depth=rng.choice([4, 6, 9]), budget=rng.choice([8, 20, 60]))
+        lxml_oracle.random_document(rng, depth=rng.choice([4, 6, 9]), budget=rng.choice([8, 20, 60]))
         for _ in range(60)
     ]
-    messages += [oracle.random_message(rng, oracle.random_document(rng, budget=20)) for _ in range(20)]
-    assert assert_alike(spark, plan, queries, messages, oracle.NAMESPACES) > 500
+    messages += [
+        lxml_oracle.random_message(rng, lxml_oracle.random_document(rng, budget=20)) for _ in range(20)
+    ]
+    assert assert_alike(spark, plan, queries, messages, lxml_oracle.NAMESPACES) > 500
 
 
 @only_in_full

@@ -15,15 +15,15 @@ import pytest
 
 from sapwood.errors import QueryError, TablesError
 from sapwood.relational import Plan, RelationalMatcher
-from sapwood.relational.storage import table_snapshot as exporting
-from sapwood.relational.storage.table_snapshot import SUBSCRIPTION, copied
+from sapwood.relational.storage import table_snapshot
+from sapwood.relational.storage.table_snapshot import SUBSCRIPTION, snapshot_tables
 from sapwood.spark.distribution.pipeline_subscriptions import (
     FixedPopulation,
     StoredPopulation,
     Subscribed,
-    is_no_filter,
+    is_not_filter,
 )
-from sapwood.spark.pipeline.config import Settings, SettingsError, settings
+from sapwood.spark.pipeline.config import ConfigError, PipelineConfig, parse_config
 from sapwood.spark.relational.parquet_snapshot import Copies
 from sapwood.spark.relational.table_subscriptions import TabledPopulation, in_tables
 from sapwood.store import SubscriptionStore
@@ -52,15 +52,15 @@ class Carrier:
 
 
 @contextmanager
-def population(given: Settings) -> Iterator[TabledPopulation]:
+def population(given: PipelineConfig) -> Iterator[TabledPopulation]:
     """The subscriptions of a pipeline, as it has them."""
     limits = given.matcher_limits()
     others: Subscribed
     if given.subscriptions.store is not None:
-        others = StoredPopulation(given.subscriptions.store, limits, serves=is_no_filter)
+        others = StoredPopulation(given.subscriptions.store, limits, serves=is_not_filter)
     else:
         assert given.subscriptions.file is not None
-        others = FixedPopulation(given.subscriptions.file, {}, limits, is_no_filter)
+        others = FixedPopulation(given.subscriptions.file, {}, limits, is_not_filter)
     tabled = in_tables(others, given)
     try:
         yield tabled
@@ -68,7 +68,7 @@ def population(given: Settings) -> Iterator[TabledPopulation]:
         tabled.close()
 
 
-def ids_in(given: Settings) -> set[str]:
+def ids_in(given: PipelineConfig) -> set[str]:
     """Whose filters are in the tables."""
     with RelationalMatcher(given.tables) as tables:
         return {id for (id,) in tables.connection.rows("SELECT id FROM subscription")}
@@ -78,7 +78,7 @@ def ids_in(given: Settings) -> set[str]:
 
 
 def test_filters_are_in_tables_and_others_are_not(tmp_path: Path) -> None:
-    given = settings(BASIC, folder=tmp_path)
+    given = parse_config(BASIC, folder=tmp_path)
     with SubscriptionStore(str(tmp_path / "subscriptions.db")) as store:
         store.add("filter", "//a")
         store.add("made", "for $a in //a return <b/>")
@@ -103,7 +103,7 @@ def test_filters_are_in_tables_and_others_are_not(tmp_path: Path) -> None:
 def test_a_query_that_is_refused_is_left_out_as_long_as_it_is_there(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    given = settings(BASIC, folder=tmp_path)
+    given = parse_config(BASIC, folder=tmp_path)
     file = tmp_path / "subscriptions.db"
     with SubscriptionStore(str(file)) as store:
         store.add("good", "//a")
@@ -130,7 +130,7 @@ def test_a_query_that_is_refused_is_left_out_as_long_as_it_is_there(
 
 
 def test_a_file_of_queries_is_read_again_only_if_it_has_changed(tmp_path: Path) -> None:
-    given = settings(BASIC | {"subscriptions": {"file": "queries.txt"}}, folder=tmp_path)
+    given = parse_config(BASIC | {"subscriptions": {"file": "queries.txt"}}, folder=tmp_path)
     file = tmp_path / "queries.txt"
     file.write_text("//a\n//b\nfor $a in //a return <b/>\n")
     with population(given) as subscribed:
@@ -156,11 +156,11 @@ def test_tables_that_are_somebody_elses_are_left_alone(tmp_path: Path) -> None:
     with RelationalMatcher(tmp_path / "own.duckdb") as tables:
         tables.add("mine", "//a")
     (tmp_path / "queries.txt").write_text("//a\n")
-    given = settings(BASIC | table | {"subscriptions": {"file": "queries.txt"}}, folder=tmp_path)
+    given = parse_config(BASIC | table | {"subscriptions": {"file": "queries.txt"}}, folder=tmp_path)
     with pytest.raises(TablesError, match="holds subscriptions that come from elsewhere"), population(given):
         pass
     SubscriptionStore(str(tmp_path / "subscriptions.db")).close()
-    given = settings(BASIC | table, folder=tmp_path)
+    given = parse_config(BASIC | table, folder=tmp_path)
     with population(given) as subscribed, pytest.raises(TablesError, match="come from no store"):
         subscribed.edition(Carrier(), 0)
     assert ids_in(given) == {"mine"}
@@ -184,7 +184,7 @@ class Copied:
         assert plan is not None
         name = self.copies.bring(connection, plan)
         assert name.split() == sorted(path.name for path in (self.folder / "copies").iterdir())
-        for table in copied(plan):
+        for table in snapshot_tables(plan):
             assert rows(connection.arrow(table.sql())) <= rows(self._read(name, table.name))
         there = rows(self._read(name.split()[0], SUBSCRIPTION.name))
         since = self.copies._since
@@ -221,9 +221,9 @@ QUERIES = [
 
 @pytest.mark.parametrize("plan", [Plan.SHARED, Plan.UNROLLED])
 def test_copies_are_kept_in_step(tmp_path: Path, plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exporting, "STRETCH", 3)
-    monkeypatch.setattr(exporting, "_FEW", 15)
-    monkeypatch.setattr(exporting, "_PART", 5)
+    monkeypatch.setattr(table_snapshot, "STRETCH", 3)
+    monkeypatch.setattr(table_snapshot, "_FEW", 15)
+    monkeypatch.setattr(table_snapshot, "_PART", 5)
     copied = Copied(tmp_path, plan)
     random = Random(plan.value)
     bases = set()
@@ -270,11 +270,11 @@ def test_what_is_filed_anew_is_copied_anew(tmp_path: Path) -> None:
 
 
 def test_where_tables_are(tmp_path: Path) -> None:
-    assert settings(BASIC, folder=tmp_path).tables == tmp_path / "checkpoint" / "relational.duckdb"
+    assert parse_config(BASIC, folder=tmp_path).tables == tmp_path / "checkpoint" / "relational.duckdb"
     local = {"run": {"checkpoint": "file:///data/checkpoint"}}
-    assert settings(BASIC | local).tables == Path("/data/checkpoint/relational.duckdb")
+    assert parse_config(BASIC | local).tables == Path("/data/checkpoint/relational.duckdb")
     given = {"run": {"checkpoint": "s3a://there/c"}, "relational": {"tables": "t.duckdb", "on": "spark"}}
-    assert settings(BASIC | given, folder=tmp_path).tables == tmp_path / "t.duckdb"
+    assert parse_config(BASIC | given, folder=tmp_path).tables == tmp_path / "t.duckdb"
 
 
 @pytest.mark.parametrize(
@@ -294,13 +294,13 @@ def test_where_tables_are(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_wrong_is_named(wrong: dict[str, Any], said: str) -> None:
-    with pytest.raises(SettingsError) as caught:
-        settings(BASIC | wrong)
+    with pytest.raises(ConfigError) as caught:
+        parse_config(BASIC | wrong)
     assert said in str(caught.value)
 
 
 def test_what_to_install_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sapwood.spark.pipeline.config.find_spec", lambda name: None)
-    with pytest.raises(SettingsError, match="needs duckdb, which is missing: in a clone of Sapwood, pip"):
-        settings(BASIC)
-    settings({key: value for key, value in BASIC.items() if key != "engine"})
+    with pytest.raises(ConfigError, match="needs duckdb, which is missing: in a clone of Sapwood, pip"):
+        parse_config(BASIC)
+    parse_config({key: value for key, value in BASIC.items() if key != "engine"})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sapwood import Matcher
-from tests.support import lxml_oracle as oracle
+from tests.support import lxml_oracle
 
 NAMESPACES = {"p": "urn:p", "q": "urn:q"}
 
@@ -22,6 +22,6 @@ def answers(message: bytes | str, *queries: str) -> list[bool]:
 
 
 def as_lxml_says(message: bytes | str, *queries: str) -> None:
-    tree = oracle.parse(message, defaults=True)
-    expected = [oracle.matches(tree, query, NAMESPACES) for query in queries]
+    tree = lxml_oracle.parse(message, defaults=True)
+    expected = [lxml_oracle.matches(tree, query, NAMESPACES) for query in queries]
     assert answers(message, *queries) == expected

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sapwood.spark.pipeline.config import read_settings
+from sapwood.spark.pipeline.config import read_config
 
 ROOT = Path(__file__).parents[2]
 PAGES = ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
@@ -144,7 +144,7 @@ class Reader:
             name = re.match(r"# (\S+\.toml)\n", block.text)
             if name is not None:
                 (self._folder / name[1]).write_text(block.text)
-                read_settings(self._folder / name[1])
+                read_config(self._folder / name[1])
 
     def _type(self, command: str, shown: str, block: Block) -> None:
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"

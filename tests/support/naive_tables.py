@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from sapwood import Limits
-from sapwood.engine.automaton.dataguide import Machine
-from sapwood.engine.automaton.path_trie import PathTree
+from sapwood.engine.automaton.dataguide import Dataguide
+from sapwood.engine.automaton.path_trie import PathTrie
 from sapwood.engine.automaton.predicate_index import passes
 from sapwood.engine.message.message_reader import Message, read_document
 from sapwood.lang.pattern import ANY_NAMESPACE, TEXT, Axis
 from sapwood.relational.paths.linear_path import LinearPath, TagPath, element_tag
-from sapwood.relational.rules.rule_form import Branch, Form, Rule
+from sapwood.relational.rules.rule_form import Branch, Rule, RuleForm
 
 NodeId = tuple[str, int]
 Points = dict[int, NodeId]
@@ -56,7 +56,7 @@ class Value:
 
 def values(message: str) -> list[Value]:
     """All elements, attributes and text nodes of a message."""
-    document = read_document(Message(message), Limits(), Machine(PathTree(), 0).root, with_text=True)
+    document = read_document(Message(message), Limits(), Dataguide(PathTrie(), 0).root, with_text=True)
     elements = [Value((), (), "")]
     found: list[Value] = []
     for element in range(1, len(document)):
@@ -75,7 +75,7 @@ def values(message: str) -> list[Value]:
     return found
 
 
-def holds(form: Form, message: list[Value]) -> bool:
+def holds(form: RuleForm, message: list[Value]) -> bool:
     """Whether some rule holds of the message."""
     return any(met_at(rule, message) for rule in form.rules)
 

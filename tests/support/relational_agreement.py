@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from sapwood import Limits, Matcher, MessageError
 from sapwood.relational import Plan, RelationalMatcher
-from tests.support import lxml_oracle as oracle
+from tests.support import lxml_oracle
 
 Answer = list[str] | str
 """the ids that match, or why the message is refused"""
@@ -78,9 +78,9 @@ def _assert_lxml_agrees(
     expected: Sequence[Answer],
     namespaces: Mapping[str, str],
 ) -> None:
-    truths = [oracle.compiled(f"boolean({query})", dict(namespaces)) for query in queries]
+    truths = [lxml_oracle.compiled(f"boolean({query})", dict(namespaces)) for query in queries]
     for message, answer in zip(messages, expected, strict=True):
         if isinstance(answer, list):
-            tree = oracle.parse(message, defaults=True)
+            tree = lxml_oracle.parse(message, defaults=True)
             said = [f"0 {query}" for query, truth in zip(queries, truths, strict=True) if truth(tree)]
             assert said == [id for id in answer if id.startswith("0 ")], message

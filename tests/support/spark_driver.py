@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 
-from sapwood.spark.pipeline.config import read_settings
+from sapwood.spark.pipeline.config import read_config
 from sapwood.spark.pipeline.pipeline import Pipeline
 from sapwood.spark.spark_session import session
 
 
 def main() -> None:
-    settings = read_settings(sys.argv[1])
+    settings = read_config(sys.argv[1])
     config = {key: str(value) for key, value in settings.spark.items()}
     spark = session(sys.argv[2], config=config, log=f"{settings.run.checkpoint}/../spark.log")
     pipeline = Pipeline(spark, settings, lambda outcome: print(outcome.batch, outcome.version, flush=True))

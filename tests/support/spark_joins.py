@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 
 from sapwood import Broker, Delivery
 from sapwood.engine.message.message_reader import Message as Source
-from sapwood.join.state.message_state import Record
+from sapwood.join.state.message_state import StoredMessage
 from sapwood.lang.language_detection import is_join
 from sapwood.lang.xscl.compiler import compile_join
 from sapwood.store import NewSubscription, SubscriptionStore
@@ -298,7 +298,7 @@ def _alone(broker: Broker, stream: str, id: str, body: str) -> Iterator[Delivery
     """What single blocks get of a message, whatever its time; and others, of what these pass on."""
     joins, data = broker.network_of_joins, body.encode()
     _, alone = joins.testify(broker.filters.index.find(Source(data)), stream)
-    meetings = joins.single(alone, Record(id, stream, 0.0, 0, data, None))
+    meetings = joins.single(alone, StoredMessage(id, stream, 0.0, 0, data, None))
     yield from broker.deliveries(meetings, id, [])
     for made in broker.published(meetings):
         yield from broker.publish(made.message.data, made.id, stream=made.stream, time=made.time)

@@ -10,15 +10,15 @@ from sapwood.engine.index import Index
 from sapwood.engine.limits import Limits, Tuning
 from sapwood.engine.message.document import Document
 from sapwood.engine.message.message_reader import Message
-from sapwood.engine.pattern_evaluator import Evaluator
+from sapwood.engine.pattern_evaluator import PatternEvaluator
 from sapwood.lang.fwr.compiler import compile_transformation
 from sapwood.lang.fwr.model import Transformation
 from sapwood.lang.pattern import Axis, Path
 from sapwood.lang.query import compile_query
-from sapwood.transform.per_query.operator_plan import Optimise, Plan, Sharing, plan
-from sapwood.transform.per_query.path_streams import Streams
+from sapwood.transform.per_query.operator_plan import OperatorPlan, Optimise, Sharing, plan
+from sapwood.transform.per_query.path_streams import PathStreams
 from sapwood.transform.result_groups import Group
-from sapwood.workload.dtd import element_graph as graphs
+from sapwood.workload.dtd import element_graph
 
 SHARINGS: tuple[Sharing, ...] = ("F", "FW", "FWR")
 OPTIMISES: tuple[Optimise, ...] = ("none", "query", "dtd")
@@ -38,7 +38,7 @@ class Graph:
 
     @property
     def cycles(self) -> tuple[frozenset[str], ...]:
-        return graphs.cycles(self.children)
+        return element_graph.cycles(self.children)
 
 
 def graph(root: str, *edges: str) -> Graph:
@@ -78,9 +78,9 @@ def fwr(text: str) -> Transformation:
     return compiled
 
 
-def run(query_plan: Plan, message: str | Document, conforming: bool = False) -> list[Group]:
+def run(query_plan: OperatorPlan, message: str | Document, conforming: bool = False) -> list[Group]:
     document = read(message) if isinstance(message, str) else message
-    return query_plan.run(Streams(document), Evaluator(document), conforming)
+    return query_plan.run(PathStreams(document), PatternEvaluator(document), conforming)
 
 
 def answers(transformation: Transformation, message: str | Document) -> list[Group]:
@@ -92,14 +92,14 @@ def answers(transformation: Transformation, message: str | Document) -> list[Gro
     return first
 
 
-def plans(transformation: Transformation, element_graph: Graph) -> list[Plan]:
+def plans(transformation: Transformation, element_graph: Graph) -> list[OperatorPlan]:
     """All nine."""
     return [
         plan(transformation, s, o, element_graph if o == "dtd" else None) for s in SHARINGS for o in OPTIMISES
     ]
 
 
-def kinds(query_plan: Plan) -> list[tuple[str, str]]:
+def kinds(query_plan: OperatorPlan) -> list[tuple[str, str]]:
     return [(operator.kind, operator.implementation) for operator in query_plan.operators]
 
 

@@ -14,15 +14,15 @@ from dataclasses import dataclass
 from sapwood import Matcher
 from sapwood.bench.report import Role
 from sapwood.bench.timing import clock
-from sapwood.engine.bulk_load import collection_paused
-from sapwood.engine.index import Found, Index
+from sapwood.engine.bulk_load import pause_garbage_collection
+from sapwood.engine.index import Index, IndexMatches
 from sapwood.engine.message.message_reader import Message
 from sapwood.lang.fwr.model import Transformation
 from sapwood.transform.per_query.operator_plan import Optimise, Sharing
 from sapwood.transform.per_query.plan_per_query import PlanPerQuery
 from sapwood.transform.per_query.stream_conditions import ElementGraph
 from sapwood.transform.result_groups import Group
-from sapwood.transform.shared_plan import Network
+from sapwood.transform.shared_plan import SharedPlan
 
 SHARED = "shared network"
 OPTIMISED: dict[Optimise, str] = {
@@ -40,12 +40,12 @@ class Contender:
     label: str
     role: Role
     index: Index
-    plans: Network | PlanPerQuery
-    groups: Callable[[Message, Found], Iterator[tuple[int, list[Group]]]]
+    plans: SharedPlan | PlanPerQuery
+    groups: Callable[[Message, IndexMatches], Iterator[tuple[int, list[Group]]]]
 
     def load(self, transformations: Iterable[Transformation]) -> None:
         self.index.machine.forget()  # made anew for many queries at once, as brokers do it
-        with collection_paused(lambda: False):
+        with pause_garbage_collection(lambda: False):
             for transformation in transformations:
                 self.plans.add(transformation)
 
@@ -77,7 +77,7 @@ class Contender:
 def shared() -> Contender:
     """All queries in one network."""
     matcher = Matcher()
-    network = Network(matcher.index, matcher.namespaces)
+    network = SharedPlan(matcher.index, matcher.namespaces)
     return Contender(SHARED, Role.SAPWOOD, matcher.index, network, network.groups)
 
 

@@ -19,7 +19,7 @@ from sapwood import Broker, Tuning
 from sapwood.bench.join_setting import WINDOW
 from sapwood.bench.report import Role
 from sapwood.bench.timing import clock
-from sapwood.broker.delivery import Answer
+from sapwood.broker.delivery import PublishResult
 from sapwood.engine.message.message_reader import Message
 from sapwood.join.results import Meetings
 from sapwood.workload import JoinSchema
@@ -45,7 +45,7 @@ ALONE = Way("one query at a time", Role.BASELINE, Tuning(share_joins=False))
 WAYS = (SHARED, APART, ALONE)
 
 
-def joined(answer: Answer) -> Meetings:
+def joined(answer: PublishResult) -> Meetings:
     """What a message meets, where there are joins."""
     assert answer.joined is not None
     return answer.joined

@@ -55,11 +55,11 @@ def in_process(folder: Path, queries: int, items: int, batches: int) -> dict[str
 def on_spark(folder: Path, queries: int, items: int, batches: int) -> dict[str, Any]:
     """A pipeline at local[2]: seconds of each batch, deliveries, and rows kept in each partition."""
     from sapwood.spark import session
-    from sapwood.spark.pipeline.config import settings
+    from sapwood.spark.pipeline.config import parse_config
     from sapwood.spark.pipeline.pipeline import Pipeline
 
     _write(folder, queries, items, batches)
-    given = settings(
+    given = parse_config(
         {
             "source": {"path": "inbox", "stream": STREAM, "time": "/item/timestamp", "files_per_batch": 1},
             "subscriptions": {"file": "queries.jsonl"},

@@ -15,11 +15,11 @@ from sapwood.bench.relational_findings import Matched, digest
 from sapwood.bench.relational_work import COMPARED, MEMORY
 from sapwood.relational import Plan, RelationalMatcher
 from sapwood.spark import session
-from sapwood.spark.relational.relational_match import Place, match_relational
+from sapwood.spark.relational.relational_match import Backend, match_relational
 from sapwood.workload.studies.stock_workload import StockWorkload
 
 _FILES = 8
-PLACES: dict[str, Place] = {"spark": "spark", "duckdb": "duckdb"}
+PLACES: dict[str, Backend] = {"spark": "spark", "duckdb": "duckdb"}
 
 
 def match_on_spark(

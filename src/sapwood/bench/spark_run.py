@@ -24,7 +24,7 @@ from sapwood import Matcher
 from sapwood.bench.memory import resident
 from sapwood.spark import match, session
 from sapwood.spark.pipeline.batch import Outcome
-from sapwood.spark.pipeline.config import settings
+from sapwood.spark.pipeline.config import parse_config
 from sapwood.spark.pipeline.pipeline import Pipeline
 from sapwood.store import SubscriptionStore
 
@@ -114,7 +114,7 @@ def _agreed(theirs: DataFrame, ours: DataFrame) -> bool:
 def churn(folder: str, changes: int) -> dict[str, Any]:
     """A stream of small batches, with subscriptions that come and go before each: the memory after each."""
     spark = session("local[2]", log=f"{folder}/spark.log", config={"spark.driver.memory": "1g"})
-    given = settings(
+    given = parse_config(
         {
             "source": {"path": f"{folder}/inbox", "files_per_batch": 1},
             "subscriptions": {"store": f"{folder}/subscriptions.db"},

@@ -31,7 +31,7 @@ from sapwood.bench.transform_setting import (
 from sapwood.engine.index import Index
 from sapwood.engine.message.message_reader import Message
 from sapwood.lang.fwr.model import Transformation
-from sapwood.transform.per_query.operator_plan import Optimise, Plan
+from sapwood.transform.per_query.operator_plan import OperatorPlan, Optimise
 from sapwood.transform.per_query.plan_per_query import PlanPerQuery
 
 _KINDS = {
@@ -174,7 +174,7 @@ def _billed(
     return [median(costs[kind] for costs in rounds) / len(sent) / 1e6 for kind in _KINDS]
 
 
-def _counted(plans: Iterable[Plan]) -> Counts:
+def _counted(plans: Iterable[OperatorPlan]) -> Counts:
     found = Counter((operator.kind, operator.implementation) for plan in plans for operator in plan.operators)
     return (
         found["SemiJoin", "hash"],

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sapwood.bench import sources
 from sapwood.bench.setting import Notebook
 from sapwood.bench.sources import Source
-from sapwood.engine.bulk_load import collection_paused
+from sapwood.engine.bulk_load import pause_garbage_collection
 from sapwood.lang.fwr.compiler import compile_transformation
 from sapwood.lang.fwr.model import Transformation
 from sapwood.workload import Dtd, load_dtd
@@ -137,5 +137,5 @@ def book() -> Kind:
 
 def compiled(queries: Iterable[str]) -> list[Transformation]:
     """The queries, ready to be planned."""
-    with collection_paused(lambda: False):
+    with pause_garbage_collection(lambda: False):
         return [compile_transformation(query, {}) for query in queries]

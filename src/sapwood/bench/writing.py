@@ -10,13 +10,13 @@ from collections.abc import Sequence
 
 from sapwood.bench.contenders import Contender
 from sapwood.bench.timing import clock
-from sapwood.engine.index import Found, Index
+from sapwood.engine.index import Index, IndexMatches
 from sapwood.engine.message.document import ContextNode, Document
 from sapwood.engine.message.message_reader import Message
 from sapwood.transform.result_groups import Group
-from sapwood.transform.result_writer import Writer
-from sapwood.transform.shared_plan import Network, SharedTemplate
-from sapwood.transform.source_fragments import Fragments
+from sapwood.transform.result_writer import ResultWriter
+from sapwood.transform.shared_plan import SharedPlan, SharedTemplate
+from sapwood.transform.source_fragments import SourceFragments
 
 Bound = tuple[ContextNode, ...]
 Asked = dict[tuple[int, tuple[Bound, ...]], list[Group]]
@@ -26,7 +26,7 @@ Asked = dict[tuple[int, tuple[Bound, ...]], list[Group]]
 def writing_pass(shared: Contender, messages: Sequence[bytes]) -> float:
     """The seconds that writing all results takes."""
     network = shared.plans
-    assert isinstance(network, Network)
+    assert isinstance(network, SharedPlan)
     seconds = 0.0
     for body in messages:
         message = Message(body)
@@ -38,7 +38,7 @@ def writing_pass(shared: Contender, messages: Sequence[bytes]) -> float:
     return seconds
 
 
-def asked_for(network: Network, message: Message, found: Found) -> Asked:
+def asked_for(network: SharedPlan, message: Message, found: IndexMatches) -> Asked:
     """What is to be written."""
     asked: Asked = {}
     for number, groups in network.groups(message, found):
@@ -46,12 +46,14 @@ def asked_for(network: Network, message: Message, found: Found) -> Asked:
     return asked
 
 
-def write(index: Index, network: Network, message: Message, found: Found, asked: Asked) -> list[bytes]:
+def write(
+    index: Index, network: SharedPlan, message: Message, found: IndexMatches, asked: Asked
+) -> list[bytes]:
     """The distinct results."""
     assert found.evaluator is not None
     document = found.evaluator.document
     sliced = found.joined and document.verbatim and not document.declarations
-    writer = Writer(document, Fragments(document))
+    writer = ResultWriter(document, SourceFragments(document))
     pieces: dict[tuple[int, Bound], bytes] = {}
     results: list[bytes] = []
     for (number, bounds), groups in asked.items():

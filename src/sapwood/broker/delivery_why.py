@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sapwood.engine.diagnostics.why import Why, why
+from sapwood.engine.diagnostics.why import Why, explain_match
 from sapwood.engine.index import Index
 from sapwood.engine.message.message_reader import Message
 from sapwood.engine.selection import Selection
 from sapwood.lang.fwr.model import Transformation
-from sapwood.lang.pattern import Condition, Has, all_of, any_of, narrowed, written_with
+from sapwood.lang.pattern import Condition, Has, add_condition, all_of, any_of, use_prefixes
 from sapwood.lang.query import Query
 from sapwood.lang.xscl.model import MESSAGE, Join
 
@@ -55,8 +55,8 @@ def _traced(
     namespaces: Mapping[str, str],
 ) -> Why:
     selection = Selection(message, index.read(message, all=True), index.refiner)
-    with written_with(namespaces):
-        return why(Query(text, "boolean", condition), matched, selection, [])
+    with use_prefixes(namespaces):
+        return explain_match(Query(text, "boolean", condition), matched, selection, [])
 
 
 def _block(join: Join, number: int) -> Condition:
@@ -64,7 +64,7 @@ def _block(join: Join, number: int) -> Condition:
 
     def exists(variable: int) -> Condition:
         below = [exists(n) for n, other in enumerate(join.variables) if other.origin == variable]
-        return Has(narrowed(join.variables[variable].path, all_of(below)))
+        return Has(add_condition(join.variables[variable].path, all_of(below)))
 
     roots = [n for n, v in enumerate(join.variables) if v.block == number and v.origin == MESSAGE]
     return all_of(map(exists, roots))

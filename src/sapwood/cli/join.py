@@ -16,7 +16,7 @@ from sapwood.cli.common.console import QUERIES_HELP, NamespacesOption, counting,
 from sapwood.cli.common.delivery_output import deliver, fail_line, refuse
 from sapwood.cli.match import load
 from sapwood.input_files import NamedMessage, read_messages
-from sapwood.lang.literals.durations import read_duration
+from sapwood.lang.literals.durations import parse_duration
 
 _NAMED = re.compile(r"([^\W\d][\w.\-]*)=")
 
@@ -48,7 +48,7 @@ def join(
     that come too late, are reported, the others go on; the exit status is then 1.
     """
     with Broker(
-        namespaces_of(namespace), Limits(bytes=max_bytes), lateness=read_duration(lateness)
+        namespaces_of(namespace), Limits(bytes=max_bytes), lateness=parse_duration(lateness)
     ) as broker:
         timed = dict(_named(given) for given in time or ())
         for stream, path in timed.items():

@@ -246,11 +246,11 @@ def _why(broker: Broker, message: NamedMessage) -> Why:
 
 
 def _explain_form(query: str, namespaces: dict[str, str], as_json: bool) -> None:
-    from sapwood.cli.common import rule_output as forms
+    from sapwood.cli.common import rule_output
 
     with duckdb_needed("sapwood explain --engine relational"):
-        form = forms.form_of(query, namespaces)
+        form = rule_output.form_of(query, namespaces)
         if as_json:
-            write_line(forms.as_record(query, form))
+            write_line(rule_output.as_record(query, form))
         else:
-            print(forms.as_text(query, form))
+            print(rule_output.as_text(query, form))

@@ -121,14 +121,14 @@ def show(store: StoreOption = HERE, tables: TablesOption = None, as_json: JsonOp
 
 def _record(file: Path) -> dict[str, Any]:
     with reopened(file) as matcher:
-        from sapwood.relational.storage.store_sync import held
+        from sapwood.relational.storage.store_sync import read_sync_state
         from sapwood.relational.storage.table_schema import TABLES
 
         rows = {name: matcher.connection.value(f"SELECT count(*) FROM {name}") for name in TABLES}
         return {
             "file": str(file),
             "bytes": file.stat().st_size,
-            **asdict(held(matcher)),
+            **asdict(read_sync_state(matcher)),
             "plan": matcher.plan and matcher.plan.value,
             "rows": rows,
         }

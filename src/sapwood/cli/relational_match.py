@@ -124,14 +124,14 @@ def _load(
     interruption: Interruption,
 ) -> int:
     """Subscribes all queries of a file instead of those it held before; how many were refused."""
-    from sapwood.relational.storage.store_sync import empty, held
+    from sapwood.relational.storage.store_sync import clear_tables, read_sync_state
 
     origin = path if path == STDIN else str(Path(path).resolve())
-    before = held(matcher).store
+    before = read_sync_state(matcher).store
     if before != origin and len(matcher):
         whose = f"those of {before}" if before is not None else "subscriptions that come from elsewhere"
         fail(f"{file} holds {whose}; give another file with --tables, or delete it")
-    empty(matcher, {"store": origin})
+    clear_tables(matcher, {"store": origin})
     matcher.declare(namespaces)
     refused = 0
     suspicions = Suspicions({}, namespaces)

@@ -25,8 +25,8 @@ def report(
     with spark_needed("sapwood report"):
         from sapwood.spark.monitoring.report import write_report
         from sapwood.spark.monitoring.report_data import read_checkpoint
-        from sapwood.spark.pipeline.config import read_settings
-    settings = read_settings(pipeline)
+        from sapwood.spark.pipeline.config import read_config
+    settings = read_config(pipeline)
     check_report(output, "--output")
     data = read_checkpoint(settings)
     write_report(output, settings.name, data)

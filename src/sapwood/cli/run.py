@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from sapwood.broker import Broker
     from sapwood.spark.monitoring.display import Display
     from sapwood.spark.pipeline.batch import Outcome
-    from sapwood.spark.pipeline.config import Settings
-    from sapwood.spark.pipeline.signals import Interrupts
+    from sapwood.spark.pipeline.config import PipelineConfig
+    from sapwood.spark.pipeline.signals import SignalHandler
 
 _NEEDED = frozenset({"pyspark", "py4j", "pyarrow", "pandas", "pydantic"})
 """what `sapwood[spark]` installs"""
@@ -45,9 +45,9 @@ def run(
     Ctrl-C finishes the current batch and ends, a second one ends at once; the next run goes on from there.
     """
     with spark_needed("sapwood run"):
-        from sapwood.spark.pipeline.config import read_settings
+        from sapwood.spark.pipeline.config import read_config
         from sapwood.spark.pipeline.preflight import check_master
-    settings = read_settings(pipeline)
+    settings = read_config(pipeline)
     master = master or settings.run.master
     check_master(master)
     check_source(settings)
@@ -62,7 +62,12 @@ def run(
 
 
 def _run(
-    settings: Settings, master: str, log: Path, report: Path | None, as_json: bool, compiled: Broker | None
+    settings: PipelineConfig,
+    master: str,
+    log: Path,
+    report: Path | None,
+    as_json: bool,
+    compiled: Broker | None,
 ) -> int:
     from sapwood.spark.spark_session import session
 
@@ -87,12 +92,16 @@ def _display(name: str, as_json: bool) -> Display:
 
 
 def _serve(
-    spark: SparkSession, settings: Settings, display: Display, report: Path | None, compiled: Broker | None
+    spark: SparkSession,
+    settings: PipelineConfig,
+    display: Display,
+    report: Path | None,
+    compiled: Broker | None,
 ) -> int:
     from sapwood.spark.monitoring.report import write_report
-    from sapwood.spark.monitoring.report_data import gather
+    from sapwood.spark.monitoring.report_data import collect_report_data
     from sapwood.spark.pipeline.pipeline import Pipeline
-    from sapwood.spark.pipeline.signals import Interrupts
+    from sapwood.spark.pipeline.signals import SignalHandler
 
     done: list[Outcome] = []
 
@@ -104,7 +113,7 @@ def _serve(
     pipeline = Pipeline(
         spark, settings, served, compiled, lambda: display.note(f"waiting for messages in {places}")
     )
-    interrupts = Interrupts(pipeline.stop, display.note, display.leave)
+    interrupts = SignalHandler(pipeline.stop, display.note, display.leave)
     try:
         with display, interrupts, _warnings_to(display.note):
             display.tick(pipeline)
@@ -112,14 +121,16 @@ def _serve(
     finally:  # what was done before a failure is worth telling, too
         display.summary(done)
     if report is not None:
-        write_report(report, settings.name, gather(settings, pipeline.outcomes(), pipeline.matched))
+        write_report(
+            report, settings.name, collect_report_data(settings, pipeline.outcomes(), pipeline.matched)
+        )
         display.note(f"the report is in {report}")
     if interrupts.received is not None:
         display.note(_how_far(settings, interrupts, done))
     return interrupts.exit_code
 
 
-def _how_far(settings: Settings, interrupts: Interrupts, done: list[Outcome]) -> str:
+def _how_far(settings: PipelineConfig, interrupts: SignalHandler, done: list[Outcome]) -> str:
     from sapwood.spark.pipeline.config import BATCH
 
     assert interrupts.received is not None
@@ -155,7 +166,7 @@ def local(path: str) -> Path | None:
     return Path(path.removeprefix("file:"))
 
 
-def check_source(settings: Settings) -> None:
+def check_source(settings: PipelineConfig) -> None:
     """Says that there is nothing to read before Spark takes seconds to start and more words to say it."""
     from sapwood.spark.io.unread_files import is_hidden
 
@@ -169,15 +180,15 @@ def check_source(settings: Settings) -> None:
             fail(f"{which}.path: Spark does not read {path}, a name that begins with _ or .; rename it")
 
 
-def check_checkpoint(settings: Settings) -> None:
+def check_checkpoint(settings: PipelineConfig) -> None:
     """Says that another run is using the checkpoint before Spark is started."""
-    from sapwood.spark.pipeline.checkpoint_lock import locked
+    from sapwood.spark.pipeline.checkpoint_lock import lock_checkpoint
 
-    with locked(settings.run.checkpoint):
+    with lock_checkpoint(settings.run.checkpoint):
         pass
 
 
-def check_subscriptions(settings: Settings) -> Broker | None:
+def check_subscriptions(settings: PipelineConfig) -> Broker | None:
     """Says that a store is absent, or what is wrong in a file of queries, before Spark is started; with a
     file, its queries."""
     from sapwood.spark.distribution.pipeline_subscriptions import compile_file

@@ -93,7 +93,7 @@ def write_settings(out: Path) -> Path:
     return path
 
 
-class Changes:
+class SubscriptionChurn:
     """Changes of the subscriptions, as many people would make them while a pipeline runs."""
 
     def __init__(self, store: SubscriptionStore, each: int = 20) -> None:

@@ -12,7 +12,7 @@ from xml.parsers import expat
 from lxml import etree
 
 from sapwood import Matcher, MessageError
-from sapwood.spark.distribution.pipeline_subscriptions import is_no_filter
+from sapwood.spark.distribution.pipeline_subscriptions import is_not_filter
 from sapwood.store import SubscriptionStore
 
 _ONE_BY_ONE = 4
@@ -44,7 +44,7 @@ class Speed:
 
 def measure(store: SubscriptionStore, version: int, inbox: Path, most: int = 1_000) -> Speed:
     """Measures the filters of a version on messages of the inbox."""
-    queries = [(id, query) for id, query in store.at(version) if not is_no_filter(query)]
+    queries = [(id, query) for id, query in store.at(version) if not is_not_filter(query)]
     matcher = Matcher(store.namespaces)
     matcher.add_many(queries)
     lines = (line for file in sorted(inbox.iterdir()) for line in file.read_bytes().splitlines())

@@ -13,7 +13,7 @@ OnError = Callable[[Hashable, ValueError], None]
 
 
 @contextmanager
-def collection_paused(worthwhile: Callable[[], bool]) -> Iterator[None]:
+def pause_garbage_collection(worthwhile: Callable[[], bool]) -> Iterator[None]:
     """No garbage is made while queries are loaded, and looking for it all the time takes a third of it.
 
     Instead, where it is worthwhile, all that was made is looked through once, so that the collector takes it
@@ -42,7 +42,7 @@ def add_all(
     note that names the subscription, and those before it stay.
     """
     done = 0
-    with collection_paused(lambda: done > _MANY):
+    with pause_garbage_collection(lambda: done > _MANY):
         for id, query in pairs:
             done += 1
             if done == _MANY:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import assert_never
 
-from sapwood.engine.automaton.dataguide import tests_passed_by
-from sapwood.engine.message.document import ContextNode, Document, Leafnode
+from sapwood.engine.automaton.dataguide import name_tests_of
+from sapwood.engine.message.document import ContextNode, Document, LeafNode
 from sapwood.lang.literals.numbers import COMPARE
 from sapwood.lang.pattern import (
     TEXT,
@@ -31,7 +31,7 @@ from sapwood.lang.pattern import (
 DOCUMENT = 0
 
 
-class Evaluator:
+class PatternEvaluator:
     """Answers for one message; what it has found out is kept for the next question."""
 
     def __init__(self, document: Document) -> None:
@@ -84,7 +84,7 @@ class Evaluator:
                 return not self._holds(item, node, position, size)
             case Named(test=test):
                 name = self.document.names[node] if isinstance(node, int) and node else ""
-                return bool(name) and test in tests_passed_by(name)
+                return bool(name) and test in name_tests_of(name)
             case Has():
                 return self._has(condition, node)
         raise TypeError(f"no such condition: {condition!r}")
@@ -144,11 +144,11 @@ class Evaluator:
         if test == "*":
             return children
         if is_wildcard(test):
-            return [child for child in children if test in tests_passed_by(document.names[child])]
+            return [child for child in children if test in name_tests_of(document.names[child])]
         return [child for child in children if document.names[child] == test]
 
-    def _text(self, number: int) -> Leafnode:
-        return Leafnode(self.document.text_parents[number], "text", number)
+    def _text(self, number: int) -> LeafNode:
+        return LeafNode(self.document.text_parents[number], "text", number)
 
     def _kept(self, nodes: Iterable[ContextNode], step: Step) -> list[ContextNode]:
         """The nodes that pass the step's conditions, one after the other."""

@@ -7,15 +7,15 @@ from codecs import BOM_UTF8
 from collections.abc import Mapping
 from typing import Any
 
-from sapwood.engine.failures import Problem, defect
-from sapwood.engine.fallback.xpath_fallback import Refiner
+from sapwood.engine.failures import QueryProblem, report_defect
+from sapwood.engine.fallback.xpath_fallback import XPathFallback
 from sapwood.engine.matches import Node
-from sapwood.engine.message.document import ContextNode, Document, Leafnode
-from sapwood.engine.message.entity_expansion import expanded
+from sapwood.engine.message.document import ContextNode, Document, LeafNode
+from sapwood.engine.message.entity_expansion import expand_entities
 from sapwood.engine.message.message_reader import Message
-from sapwood.engine.pattern_evaluator import Evaluator
+from sapwood.engine.pattern_evaluator import PatternEvaluator
 from sapwood.lang.literals.numbers import format_number
-from sapwood.lang.pattern import clark
+from sapwood.lang.pattern import to_clark_name
 from sapwood.lang.query import Query
 
 _START_TAG = re.compile(r"""<(?:[^'">]|"[^"]*"|'[^']*')*>""")
@@ -26,11 +26,11 @@ _ATTRIBUTE = re.compile(r"""[^\s=<>/"']+\s*=\s*(?:"[^"]*"|'[^']*')""")
 class Selection:
     """Selects in one message, for any number of queries."""
 
-    def __init__(self, message: Message, document: Document, refiner: Refiner) -> None:
+    def __init__(self, message: Message, document: Document, refiner: XPathFallback) -> None:
         self._message = message
         self._refiner = refiner
         self._document = document
-        self.evaluator = Evaluator(document)
+        self.evaluator = PatternEvaluator(document)
         self._expanded: Document | None = None
 
     def by_pattern(self, query: Query) -> list[Node]:
@@ -39,7 +39,7 @@ class Selection:
             return [Node(0, "boolean", "true", "")]
         return [self.node(node) for node in self.evaluator.select_any(query.paths)]
 
-    def by_xpath(self, queries: dict[int, Query]) -> dict[int, list[Node] | Problem]:
+    def by_xpath(self, queries: dict[int, Query]) -> dict[int, list[Node] | QueryProblem]:
         """The nodes of refined queries that the message matches, by slot, or why they are not known."""
         values = self._refiner.values(self._message, queries)
         return {slot: self._converted(value, queries[slot]) for slot, value in values.items()}
@@ -53,23 +53,23 @@ class Selection:
         value = document.string_value(node)
         if isinstance(node, int):
             kind = "element" if node else "document"
-            return Node(node, kind, value, self._source(node), clark(document.names[node]))
+            return Node(node, kind, value, self._source(node), to_clark_name(document.names[node]))
         if node.kind == "text":
             return Node(node.element, "text", value, _escaped(value))
-        name = clark(document.attributes[node.element][2 * node.number])
+        name = to_clark_name(document.attributes[node.element][2 * node.number])
         xml = self._attribute_xml(node.element, node.number, name, value)
         return Node(node.element, "attribute", value, xml, name)
 
     # -- results of lxml -------------------------------------------------------------------------------
 
-    def _converted(self, value: Any, query: Query) -> list[Node] | Problem:
-        if isinstance(value, Problem):
+    def _converted(self, value: Any, query: Query) -> list[Node] | QueryProblem:
+        if isinstance(value, QueryProblem):
             return value
         if isinstance(value, list):
             try:
                 return [self._from_lxml(*item) for item in value]
             except Exception as error:  # lxml's tree is not what was read, and should be
-                return defect(error, query.text)
+                return report_defect(error, query.text)
         if isinstance(value, bool):
             return [Node(0, "boolean", "true" if value else "false", "")]
         if isinstance(value, float):
@@ -82,7 +82,7 @@ class Selection:
             return self.node(element)
         if kind == "attribute":
             names = self._document.attributes[element][::2]
-            return self.node(Leafnode(element, kind, [clark(name) for name in names].index(more)))
+            return self.node(LeafNode(element, kind, [to_clark_name(name) for name in names].index(more)))
         if kind == "text":
             return Node(element, kind, value, _escaped(value))
         if kind == "namespace":
@@ -107,7 +107,7 @@ class Selection:
         document = self._document
         if not document.verbatim and b"<!ENTITY" in document.source:
             if self._expanded is None:
-                self._expanded = expanded(document)
+                self._expanded = expand_entities(document)
             document = self._expanded
         starts, stops = document.spans
         source = document.source[starts[element] : stops[element]]

@@ -13,7 +13,7 @@ import pickle
 import zlib
 from typing import TypeVar
 
-from sapwood.engine.bulk_load import collection_paused
+from sapwood.engine.bulk_load import pause_garbage_collection
 from sapwood.errors import SapwoodError
 
 T = TypeVar("T")
@@ -33,7 +33,7 @@ def pack(matcher: object) -> bytes:
 
 def unpack(data: bytes, kind: type[T]) -> T:
     """What was packed, which must be of that kind."""
-    with collection_paused(lambda: False):
+    with pause_garbage_collection(lambda: False):
         found = _loaded(data)
     if not isinstance(found, kind):
         other = type(found).__name__

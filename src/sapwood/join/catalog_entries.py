@@ -9,8 +9,8 @@ from hashlib import blake2b
 from sapwood.join.evaluation.bindings import Meaning
 from sapwood.join.graph.templates import Graph, Relations
 from sapwood.join.output import Maker
-from sapwood.lang.fwr.model import template_spelling
-from sapwood.lang.pattern import spelling
+from sapwood.lang.fwr.model import template_key
+from sapwood.lang.pattern import canonical_text
 from sapwood.lang.xscl.model import Join
 
 
@@ -30,7 +30,7 @@ class Filed:
 
 
 @dataclass
-class Entry:
+class JoinEntry:
     """A distinct query."""
 
     number: int
@@ -56,7 +56,7 @@ class Entry:
     def template_key(self) -> object:
         """Equal for queries that make the same of the same nodes of the same messages."""
         blocks = tuple([self.join.variables[hole.origin].block for hole in self.join.holes])
-        return template_spelling(self.join.template or ()), blocks
+        return template_key(self.join.template or ()), blocks
 
 
 @dataclass(eq=False)
@@ -87,7 +87,7 @@ class Prefix:
     def name(self) -> bytes:
         """Eight bytes that stand for it in every process."""
         _, first = going_on(self.join, self.blocks)
-        return blake2b(spelling(first).encode(), digest_size=8).digest()
+        return blake2b(canonical_text(first).encode(), digest_size=8).digest()
 
     @cached_property
     def keys(self) -> dict[int, bytes]:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import isinf
 
-from sapwood.engine.diagnostics import notebook_html as html
-from sapwood.join.catalog_entries import Entry, Filed, Prefix
+from sapwood.engine.diagnostics import notebook_html
+from sapwood.join.catalog_entries import Filed, JoinEntry, Prefix
 from sapwood.join.evaluation.witnesses import Witnesses
 from sapwood.lang.xscl.model import MESSAGE, Join, Link
 
@@ -41,10 +41,10 @@ class JoinExplanation:
         )
 
     def _repr_html_(self) -> str:
-        return html.sections(self._parts())
+        return notebook_html.sections(self._parts())
 
 
-def explain(entry: Entry, witnesses: Witnesses) -> JoinExplanation:
+def explain(entry: JoinEntry, witnesses: Witnesses) -> JoinExplanation:
     """Explains an entry of the joins."""
     join = entry.join
     filed = [_filed(prefix) for prefix in entry.prefixes] + entry.filed

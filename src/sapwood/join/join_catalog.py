@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from sapwood.engine.index import Index
 from sapwood.engine.limits import Tuning
-from sapwood.join.catalog_entries import Entry, Filed, Prefix, going_on
+from sapwood.join.catalog_entries import Filed, JoinEntry, Prefix, going_on
 from sapwood.join.evaluation.bindings import block_pattern
 from sapwood.join.evaluation.witnesses import Numbers, Witnesses
 from sapwood.join.graph.graph_columns import Numbered, graph
@@ -28,11 +28,11 @@ class Filing:
         self.together = Relations()
         self.apart: dict[Shape, Relations] = {}  # if templates are not evaluated together
         self.members = Members()
-        self.targets: dict[int, Entry | Prefix] = {}  # of the members that are parts of chains
+        self.targets: dict[int, JoinEntry | Prefix] = {}  # of the members that are parts of chains
         self.waiting = Waiting()
         self.prefixes: dict[object, Prefix] = {}
         self.keys_going_on: dict[bytes, int] = {}  # the numbers of what goes on, by what others call it
-        self.watched: dict[int, dict[int, Entry]] = {}  # definition → entries of single blocks
+        self.watched: dict[int, dict[int, JoinEntry]] = {}  # definition → entries of single blocks
 
     def prefixes_filed(self) -> Iterator[Filed]:
         """The links within chains."""
@@ -40,7 +40,7 @@ class Filing:
             assert prefix.filed is not None
             yield prefix.filed
 
-    def file(self, entry: Entry) -> None:
+    def file(self, entry: JoinEntry) -> None:
         """Files an entry; what of it was filed before something failed can be unfiled."""
         join = entry.join
         if not join.links:
@@ -58,7 +58,7 @@ class Filing:
                 before = self._use_prefix(entry, number, before)
                 entry.prefixes.append(before)
 
-    def _use_prefix(self, entry: Entry, link: int, before: Prefix | None) -> Prefix:
+    def _use_prefix(self, entry: JoinEntry, link: int, before: Prefix | None) -> Prefix:
         join = entry.join
         places, first = going_on(join, link + 2)
         key = first if self._shared else (entry.number, link)
@@ -74,7 +74,7 @@ class Filing:
         return prefix
 
     def _file_link(
-        self, join: Join, number: int, before: Prefix | None, since: int, target: Entry | Prefix
+        self, join: Join, number: int, before: Prefix | None, since: int, target: JoinEntry | Prefix
     ) -> Filed:
         link = join.links[number]
         definitions: list[tuple[int, bool]] = []
@@ -86,8 +86,8 @@ class Filing:
         compared = {c.right for c in link.comparisons}
         right = self._side(join, number + 1, compared, definitions)
         found = graph(left, right, link.comparisons)
-        alone = isinstance(target, Entry) and len(join.blocks) == 2
-        entry = target.number if isinstance(target, Entry) and alone else -1
+        alone = isinstance(target, JoinEntry) and len(join.blocks) == 2
+        entry = target.number if isinstance(target, JoinEntry) and alone else -1
         member = self.members.add(link.ordered, link.window, since, entry)
         if not alone:
             self.targets[member] = target
@@ -126,7 +126,7 @@ class Filing:
             else:
                 wait(found.right[right], filed.window)
 
-    def unfile(self, entry: Entry) -> None:
+    def unfile(self, entry: JoinEntry) -> None:
         """Frees all that only this entry uses."""
         if entry.watched >= 0:
             watching = self.watched[entry.watched]

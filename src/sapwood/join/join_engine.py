@@ -17,11 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sapwood.engine.automaton.predicate_index import Ints
-from sapwood.engine.index import Found, Index
+from sapwood.engine.index import Index, IndexMatches
 from sapwood.engine.limits import Tuning
 from sapwood.engine.message.message_reader import Message
 from sapwood.errors import QueryError
-from sapwood.join.catalog_entries import Entry, Filed, Prefix
+from sapwood.join.catalog_entries import Filed, JoinEntry, Prefix
 from sapwood.join.evaluation.bindings import compared_value
 from sapwood.join.evaluation.per_query_evaluation import OneByOne
 from sapwood.join.evaluation.shared_evaluation import equal_pairs, rows_met
@@ -31,10 +31,15 @@ from sapwood.join.graph.templates import Relations
 from sapwood.join.join_catalog import Filing
 from sapwood.join.output import Library
 from sapwood.join.results import Meetings, Met
-from sapwood.join.state.message_state import Arrival, Past, Record
-from sapwood.join.state.portable_state import Kept, Partners, Testimony, partners
+from sapwood.join.state.message_state import Arrival, MessageState, StoredMessage
+from sapwood.join.state.portable_state import (
+    EquatedVariables,
+    PortableMessage,
+    PortableValue,
+    equated_variables,
+)
 from sapwood.join.state.state_stats import State, TemplateState
-from sapwood.join.stream_graph import Streams, told
+from sapwood.join.stream_graph import StreamGraph, describe_cycle
 from sapwood.lang.xscl.model import Join
 from sapwood.transform.result_groups import TooManyGroups
 
@@ -43,7 +48,7 @@ _RETIRED = 64
 """variables that nobody uses any more, but whose values are still there"""
 
 
-class Joins:
+class JoinEngine:
     """The joins over one index. Equal ones are one entry, counted by how many use it."""
 
     def __init__(self, index: Index, lateness: float, tuning: Tuning) -> None:
@@ -53,9 +58,9 @@ class Joins:
         self._lateness = lateness
         self._shared = tuning.share_joins
         self._share_values = tuning.share_values
-        self._past = Past(remember=tuning.share_values)
-        self._streams = Streams()
-        self._entries: dict[int, Entry] = {}
+        self._past = MessageState(remember=tuning.share_values)
+        self._streams = StreamGraph()
+        self._entries: dict[int, JoinEntry] = {}
         self._number_of: dict[object, int] = {}
         self._recent: dict[str, int] = {}  # by text, those added since the last message
         self._next = 0
@@ -72,7 +77,7 @@ class Joins:
         """The definitions of all variables."""
         return self._filing.witnesses
 
-    def entry(self, number: int) -> Entry:
+    def entry(self, number: int) -> JoinEntry:
         return self._entries[number]
 
     # -- the population --------------------------------------------------------------------------------
@@ -85,7 +90,7 @@ class Joins:
         if number is None:
             self._check_streams(join, instead_of)
             number = self._next
-            entry = Entry(number, key, join, self._sequence)
+            entry = JoinEntry(number, key, join, self._sequence)
             try:
                 self._filing.file(entry)
             except BaseException:
@@ -116,7 +121,7 @@ class Joins:
         if cycle:
             position = join.text.rfind(join.publish)
             hint = "publish to a stream that none of these is made of"
-            raise QueryError(told(cycle), join.text, position, hint)
+            raise QueryError(describe_cycle(cycle), join.text, position, hint)
 
     def remove(self, number: int) -> None:
         """Takes back one use of an entry, and frees all that only it used."""
@@ -175,7 +180,9 @@ class Joins:
         """Which of the index's slots are those of joins."""
         return self.witnesses.claimed(slots)
 
-    def receive(self, message: Message, found: Found, id: Hashable, stream: str, time: float) -> Meetings:
+    def receive(
+        self, message: Message, found: IndexMatches, id: Hashable, stream: str, time: float
+    ) -> Meetings:
         """Takes in a message: all that it meets, and from now on it may be met. One that is too late meets
         single blocks only."""
         late = self.is_late(stream, time)
@@ -187,7 +194,7 @@ class Joins:
         seen = self.witnesses.of(found, stream)
         if not seen.witnesses and not seen.watched:
             return meetings
-        record = Record(id, stream, time, sequence, message.data, message.encoding)
+        record = StoredMessage(id, stream, time, sequence, message.data, message.encoding)
         assert found.evaluator is not None
         meetings.table.arrived(record, found.evaluator)
         for watched in seen.watched:
@@ -200,7 +207,7 @@ class Joins:
     def _join(self, first: Arrival, meetings: Meetings) -> None:
         """Brings an arrival together with the past, and then what comes of that."""
         arrivals = deque([first])
-        followed: set[tuple[object, tuple[Record, ...]]] = set()
+        followed: set[tuple[object, tuple[StoredMessage, ...]]] = set()
         while arrivals:
             arrival = arrivals.popleft()
             for met in self._met(arrival, self._past):
@@ -211,7 +218,7 @@ class Joins:
             until = self._filing.waiting.until(arrival.variable, arrival.time)
             self._past.keep(arrival, until, self.watermark)
 
-    def _met(self, arrival: Arrival, past: Past) -> Iterator[Met]:
+    def _met(self, arrival: Arrival, past: MessageState) -> Iterator[Met]:
         """The members that an arrival and an earlier item meet."""
         sides = [True]
         if self._filing.members.unordered or past.latest > arrival.time:
@@ -228,7 +235,7 @@ class Joins:
             yield from self._met_together(self._filing.together, arrival, past, sides)
 
     def _met_together(
-        self, relations: Relations, arrival: Arrival, past: Past, sides: list[bool]
+        self, relations: Relations, arrival: Arrival, past: MessageState, sides: list[bool]
     ) -> Iterator[Met]:
         common = past.common(arrival)
         if not len(common.runs):
@@ -239,7 +246,7 @@ class Joins:
             members, source = relations.members(rows)
             yield self._in_time(members, items.take(source), arrival, past, past_is_left)
 
-    def _met_row_by_row(self, arrival: Arrival, past: Past, sides: list[bool]) -> Iterator[Met]:
+    def _met_row_by_row(self, arrival: Arrival, past: MessageState, sides: list[bool]) -> Iterator[Met]:
         """Few rows and few values are looked at faster one by one than in arrays."""
         evaluator = OneByOne(arrival, past)
         for past_is_left in sides:
@@ -253,7 +260,7 @@ class Joins:
                 members, source = self._filing.together.members(rows)
                 yield self._in_time(members, items.take(source), arrival, past, past_is_left)
 
-    def _met_one_by_one(self, arrival: Arrival, past: Past, sides: list[bool]) -> Iterator[Met]:
+    def _met_one_by_one(self, arrival: Arrival, past: MessageState, sides: list[bool]) -> Iterator[Met]:
         evaluator = OneByOne(arrival, past)
         for past_is_left in sides:
             for filed in self._filed():
@@ -267,7 +274,9 @@ class Joins:
         for entry in self._entries.values():
             yield from entry.filed
 
-    def _in_time(self, members: Ints, items: Ints, arrival: Arrival, past: Past, past_is_left: bool) -> Met:
+    def _in_time(
+        self, members: Ints, items: Ints, arrival: Arrival, past: MessageState, past_is_left: bool
+    ) -> Met:
         times = past.item_time.take(items)
         first = np.minimum(past.item_sequence.take(items), arrival.sequence)
         before, after = (times, arrival.time) if past_is_left else (arrival.time, times)
@@ -276,14 +285,16 @@ class Joins:
         entries = self._filing.members.entry.take(members)
         return Met(members, entries, items[held], past.records, arrival.records, past_is_left)
 
-    def _going_on(self, prefix: Prefix, records: tuple[Record, ...], meetings: Meetings) -> Iterator[Arrival]:
+    def _going_on(
+        self, prefix: Prefix, records: tuple[StoredMessage, ...], meetings: Meetings
+    ) -> Iterator[Arrival]:
         """The first messages of a chain, as what the next link sees of them."""
         time, sequence = max(r.time for r in records), min(r.sequence for r in records)
         for witnesses in self._witnesses_of(prefix, records, meetings):
             yield Arrival(records, time, sequence, witnesses)
 
     def _witnesses_of(
-        self, prefix: Prefix, records: tuple[Record, ...], meetings: Meetings
+        self, prefix: Prefix, records: tuple[StoredMessage, ...], meetings: Meetings
     ) -> Iterator[list[Witness]]:
         """For each way to bind what goes on together, its values."""
         loaded = [meetings.table.load(record) for record in records]
@@ -312,25 +323,27 @@ class Joins:
         self._sequence = sequence
         self._recent.clear()
 
-    def testify(self, found: Found, stream: str) -> tuple[list[Testimony], list[int]]:
+    def testify(self, found: IndexMatches, stream: str) -> tuple[list[PortableValue], list[int]]:
         """What a message has to say in a form that other processes understand, and the entries of single
         blocks that it meets by itself."""
         seen = self.witnesses.of(found, stream)
         alone = [number for watched in seen.watched for number in self._filing.watched[watched]]
-        return [Testimony(self.witnesses.key(v), value, nodes) for v, value, nodes in seen.witnesses], alone
+        return [
+            PortableValue(self.witnesses.key(v), value, nodes) for v, value, nodes in seen.witnesses
+        ], alone
 
     @property
     def going_on(self) -> bool:
         """Whether what is met may go on: there are chains, or queries that publish."""
         return bool(self._filing.prefixes) or self._streams.fed
 
-    def meet(self, now: Kept, earlier: Sequence[Kept]) -> Meetings:
+    def meet(self, now: PortableMessage, earlier: Sequence[PortableMessage]) -> Meetings:
         """The meetings of a message with some that came before it; `Meetings.begun` are chains that go on.
 
         The records' sequence numbers say which queries they may take part in.
         """
         meetings = Meetings(self._library, self._entries)
-        past = Past(remember=False)
+        past = MessageState(remember=False)
         for kept in earlier:
             for arrival in self._arrivals(kept):
                 past.keep(arrival, np.full(len(arrival), inf), -inf)
@@ -340,17 +353,17 @@ class Joins:
                     meetings.begun.update(dict.fromkeys(meetings.add(met, self._filing.targets)))
         return meetings
 
-    def go_on(self, meetings: Meetings) -> Iterator[Kept]:
+    def go_on(self, meetings: Meetings) -> Iterator[PortableMessage]:
         """What chains that have begun have to say to their next links: each is kept like a message."""
         for prefix, records in meetings.begun:
             ways = [
-                [Testimony(prefix.keys[number], value, nodes) for number, value, nodes in witnesses]
+                [PortableValue(prefix.keys[number], value, nodes) for number, value, nodes in witnesses]
                 for witnesses in self._witnesses_of(prefix, records, meetings)
             ]
             if ways:
-                yield Kept(records, ways, prefix.name)
+                yield PortableMessage(records, ways, prefix.name)
 
-    def _arrivals(self, kept: Kept) -> Iterator[Arrival]:
+    def _arrivals(self, kept: PortableMessage) -> Iterator[Arrival]:
         number_of = self._filing.keys_going_on if kept.chain else self.witnesses.by_key()
         for way in kept.ways:
             known = [Witness(number_of[key], value, nodes) for key, value, nodes in way if key in number_of]
@@ -364,16 +377,16 @@ class Joins:
         """Whether any query joins messages of a stream with others, so that they can come too late."""
         return self._streams.joined(stream)
 
-    def partners(self) -> dict[bytes, Partners]:
+    def partners(self) -> dict[bytes, EquatedVariables]:
         """What each variable is equated with, and for how long it waits."""
         going_on = {number: key for key, number in self._filing.keys_going_on.items()}
 
         def key(number: int) -> bytes:
             return going_on[number] if number in going_on else self.witnesses.key(number)
 
-        return partners(self._filed(), key)
+        return equated_variables(self._filed(), key)
 
-    def single(self, entries: Sequence[int], record: Record) -> Meetings:
+    def single(self, entries: Sequence[int], record: StoredMessage) -> Meetings:
         """What single blocks make of a message that meets them."""
         meetings = Meetings(self._library, self._entries)
         for number in entries:

@@ -8,14 +8,14 @@ from collections.abc import Callable, Sequence
 from sapwood.engine.index import Index
 from sapwood.engine.message.document import ContextNode, Document
 from sapwood.engine.message.message_reader import Message
-from sapwood.engine.pattern_evaluator import Evaluator
+from sapwood.engine.pattern_evaluator import PatternEvaluator
 from sapwood.join.evaluation.bindings import BlockPattern, Meaning, Nodes
-from sapwood.join.state.message_state import Record
-from sapwood.lang.fwr.model import Hole
+from sapwood.join.state.message_state import StoredMessage
+from sapwood.lang.fwr.model import TemplateHole
 from sapwood.lang.xscl.model import Join
-from sapwood.transform.nested_loops import reached
-from sapwood.transform.result_writer import Writer, written
-from sapwood.transform.source_fragments import Fragments
+from sapwood.transform.nested_loops import select_nodes
+from sapwood.transform.result_writer import ResultWriter, fill_template
+from sapwood.transform.source_fragments import SourceFragments
 
 _ROOM = 64 * 1024 * 1024
 """bytes that messages may take, kept as trees after they were read again"""
@@ -26,10 +26,10 @@ _OF_TREE, _OF_ELEMENT, _OF_TEXT, _OF_ATTRIBUTE, _OF_ANSWER, _OF_WAY = 4_500, 220
 class Loaded:
     """A message whose nodes are at hand."""
 
-    def __init__(self, document: Document, evaluator: Evaluator, fragments: Fragments) -> None:
+    def __init__(self, document: Document, evaluator: PatternEvaluator, fragments: SourceFragments) -> None:
         self.document = document
         self.evaluator = evaluator
-        self.writer = Writer(document, fragments)
+        self.writer = ResultWriter(document, fragments)
         self.counted = 0
         """bytes, when they were last estimated"""
         self._fragments = fragments
@@ -64,11 +64,11 @@ class Library:
 
     def __init__(self, index: Index) -> None:
         self._index = index
-        self._loaded: OrderedDict[Record, Loaded] = OrderedDict()
+        self._loaded: OrderedDict[StoredMessage, Loaded] = OrderedDict()
         self._bytes = 0
         self._last: Loaded | None = None
 
-    def load(self, record: Record) -> Loaded:
+    def load(self, record: StoredMessage) -> Loaded:
         """The nodes of a message that came in earlier."""
         if self._last is not None:
             self._count(self._last)  # since it was loaded, more was found out about it
@@ -78,7 +78,7 @@ class Library:
         else:
             message = Message(record.data)
             message.encoding = record.encoding
-            loaded = self.loaded(Evaluator(self._index.read(message, all=True)))
+            loaded = self.loaded(PatternEvaluator(self._index.read(message, all=True)))
             self._loaded[record] = loaded
         self._last = loaded
         self._count(loaded)
@@ -94,9 +94,9 @@ class Library:
     def __getstate__(self) -> dict[str, object]:
         return {"_index": self._index, "_loaded": OrderedDict(), "_bytes": 0, "_last": None}
 
-    def loaded(self, evaluator: Evaluator) -> Loaded:
+    def loaded(self, evaluator: PatternEvaluator) -> Loaded:
         """A message that was just read."""
-        return Loaded(evaluator.document, evaluator, Fragments(evaluator.document))
+        return Loaded(evaluator.document, evaluator, SourceFragments(evaluator.document))
 
 
 class Maker:
@@ -104,7 +104,9 @@ class Maker:
 
     def __init__(self, join: Join) -> None:
         assert join.template is not None
-        self._parts = tuple(part if isinstance(part, Hole) else part.encode() for part in join.template)
+        self._parts = tuple(
+            part if isinstance(part, TemplateHole) else part.encode() for part in join.template
+        )
         self._holes = join.holes
         self._names = {number: variable.name for number, variable in enumerate(join.variables)}
         self._block_of = [variable.block for variable in join.variables]
@@ -123,17 +125,17 @@ class Maker:
         """The template, written once for each way."""
         place = {number: i for i, number in enumerate(self.meaning.wanted)}
         return [
-            written(
+            fill_template(
                 self._parts, (self._filled(hole, way[place[hole.origin]], loaded) for hole in self._holes)
             )
             for way in ways
         ]
 
     def _filled(
-        self, hole: Hole, node: ContextNode, loaded: Sequence[Loaded]
-    ) -> tuple[Writer, list[ContextNode]]:
+        self, hole: TemplateHole, node: ContextNode, loaded: Sequence[Loaded]
+    ) -> tuple[ResultWriter, list[ContextNode]]:
         message = loaded[self._block_of[hole.origin]]
-        return message.writer, reached(hole.paths, node, message.evaluator, message.document)
+        return message.writer, select_nodes(hole.paths, node, message.evaluator, message.document)
 
 
-Load = Callable[[Record], Loaded]
+Load = Callable[[StoredMessage], Loaded]

@@ -10,13 +10,13 @@ import numpy as np
 
 from sapwood.engine.automaton.predicate_index import Ints
 from sapwood.engine.message.message_reader import Message
-from sapwood.engine.pattern_evaluator import Evaluator
-from sapwood.join.catalog_entries import Entry, Prefix
+from sapwood.engine.pattern_evaluator import PatternEvaluator
+from sapwood.join.catalog_entries import JoinEntry, Prefix
 from sapwood.join.evaluation.bindings import Nodes
 from sapwood.join.output import Library, Loaded
-from sapwood.join.state.message_state import Record
+from sapwood.join.state.message_state import StoredMessage
 
-Records = tuple[Record, ...]
+Records = tuple[StoredMessage, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,20 +41,22 @@ class Table:
 
     def __init__(self, library: Library) -> None:
         self._library = library
-        self._arrived: tuple[Record, Loaded] | None = None
+        self._arrived: tuple[StoredMessage, Loaded] | None = None
         self._pieces: dict[tuple[object, ...], list[bytes]] = {}
 
-    def arrived(self, record: Record, evaluator: Evaluator) -> None:
+    def arrived(self, record: StoredMessage, evaluator: PatternEvaluator) -> None:
         """The message itself, which has just been read."""
         self._arrived = record, self._library.loaded(evaluator)
 
-    def load(self, record: Record) -> Loaded:
+    def load(self, record: StoredMessage) -> Loaded:
         """The nodes of a message."""
         if self._arrived is not None and self._arrived[0] is record:
             return self._arrived[1]
         return self._library.load(record)
 
-    def pieces(self, entry: Entry, records: Records, loaded: list[Loaded], ways: list[Nodes]) -> list[bytes]:
+    def pieces(
+        self, entry: JoinEntry, records: Records, loaded: list[Loaded], ways: list[Nodes]
+    ) -> list[bytes]:
         """What queries with one template make of the same nodes is written once."""
         key = entry.template_key, records, tuple(ways)
         known = self._pieces.get(key)
@@ -69,7 +71,7 @@ class Meeting:
     A copy of it, in another process say, still knows the messages, the nodes and the time.
     """
 
-    def __init__(self, table: Table, entry: Entry, records: Records) -> None:
+    def __init__(self, table: Table, entry: JoinEntry, records: Records) -> None:
         self._table = table
         self.entry = entry
         self.records = records
@@ -135,12 +137,12 @@ class Meetings:
     """All meetings that one message brings about, in the order found. Those of queries that are gone by the
     time somebody asks are passed over."""
 
-    def __init__(self, library: Library, entries: Mapping[int, Entry]) -> None:
+    def __init__(self, library: Library, entries: Mapping[int, JoinEntry]) -> None:
         self.table = Table(library)
         self._entries = entries
         self._numbers: list[Ints] = []
         self._met: list[tuple[Met, Ints]] = []
-        self._single: list[tuple[int, Record]] = []
+        self._single: list[tuple[int, StoredMessage]] = []
         self._chained: dict[tuple[int, Records], None] = {}
         self.begun: dict[tuple[Prefix, Records], None] = {}
         """chains that go on from here, if those who asked see to that themselves"""
@@ -162,10 +164,10 @@ class Meetings:
 
     # -- collecting ------------------------------------------------------------------------------------
 
-    def single(self, entry: int, record: Record) -> None:
+    def single(self, entry: int, record: StoredMessage) -> None:
         self._single.append((entry, record))
 
-    def add(self, met: Met, targets: Mapping[int, Entry | Prefix]) -> list[tuple[Prefix, Records]]:
+    def add(self, met: Met, targets: Mapping[int, JoinEntry | Prefix]) -> list[tuple[Prefix, Records]]:
         """Adds what was met; what of it is the beginning of chains is returned instead."""
         chained = met.entries < 0
         if not chained.any():

@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Sequence
 
 
-def told(cycle: Sequence[str]) -> str:
+def describe_cycle(cycle: Sequence[str]) -> str:
     """What is wrong with streams that feed each other."""
     return f"a cycle of streams: {' → '.join(map(repr, cycle))}"
 
 
-class Streams:
+class StreamGraph:
     """The streams of all queries, and what is made of what."""
 
     def __init__(self) -> None:

@@ -14,7 +14,7 @@ FLWOR_START = re.compile(
 """how a for-where-return query starts, and no XPath"""
 
 
-def is_flwor(text: str) -> bool:
+def is_transformation(text: str) -> bool:
     """Whether a text is meant as a for-where-return query: no XPath starts like one."""
     return FLWOR_START.match(text) is not None
 

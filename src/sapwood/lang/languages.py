@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping
 
 from sapwood.errors import StoreError
 from sapwood.lang.fwr.compiler import compile_transformation
-from sapwood.lang.fwr.parser import is_flwor
-from sapwood.lang.language_detection import is_join
+from sapwood.lang.language_detection import is_join, is_transformation
 from sapwood.lang.query import compile_query
 from sapwood.lang.xscl.compiler import compile_join
 
@@ -23,18 +22,18 @@ _REMEMBERED = 50_000
 _LONGEST_REMEMBERED = 1_000
 
 
-def language_of(query: str, given: str | None = None) -> str:
+def detect_language(query: str, given: str | None = None) -> str:
     """The language of a query: the given one, or else what its text looks like."""
     if given is not None:
         return given
-    if is_flwor(query):
+    if is_transformation(query):
         return FOR_WHERE_RETURN
     return XSCL if is_join(query) else XPATH
 
 
 def check_query(query: str, language: str | None, namespaces: Mapping[str, str]) -> object:
     """The query, compiled; QueryError if it is none, and StoreError for a language nobody speaks."""
-    language = language_of(query, language)
+    language = detect_language(query, language)
     try:
         compiler = LANGUAGES[language]
     except (KeyError, TypeError):
@@ -43,7 +42,7 @@ def check_query(query: str, language: str | None, namespaces: Mapping[str, str])
     return compiler(query, namespaces)
 
 
-class KnownGood:
+class QueryChecker:
     """Checks queries, and remembers those that passed: real imports repeat a query a dozen times over."""
 
     def __init__(self, namespaces: Mapping[str, str]) -> None:

@@ -20,7 +20,7 @@ _AFTER_NAME = np.zeros(256, np.bool_)
 _AFTER_NAME[list(b" \t\r\n/>")] = True
 
 
-class Marks:
+class RecordMarks:
     """The tags of records in a window, and what begins with `<!` or `<?`."""
 
     __slots__ = ("_breaks", "_ends", "_known", "_places", "_starts")

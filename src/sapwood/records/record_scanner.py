@@ -20,7 +20,7 @@ from sapwood.records.markup import (
     outside,
     start_of,
 )
-from sapwood.records.plain_records import Marks
+from sapwood.records.plain_records import RecordMarks
 from sapwood.records.prolog import Declarations, check_width, declared_encoding, default_declarations
 from sapwood.records.record_context import Context, Scope
 
@@ -205,11 +205,11 @@ class RecordScanner:
 
     # -- records ---------------------------------------------------------------------------------------
 
-    def _marks_here(self) -> Marks:
+    def _marks_here(self) -> RecordMarks:
         data, name = self._marked
         if data is not self._window.data or name != self._name:
             self._marked = self._window.data, self._name
-            self._marks = Marks(*self._marked)
+            self._marks = RecordMarks(*self._marked)
         return self._marks
 
     def _record(self, tag: re.Match[bytes]) -> Record:

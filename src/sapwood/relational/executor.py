@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sapwood.engine.failures import Failure, Problem
+from sapwood.engine.failures import Failure, QueryProblem
 from sapwood.engine.message.message_reader import Message
-from sapwood.relational.residual import Decider
+from sapwood.relational.residual import ResidualEvaluator
 from sapwood.relational.sql.dialect import DuckDialect
-from sapwood.relational.sql.match_plan import HIT, HOLDING, Extents, steps
+from sapwood.relational.sql.match_plan import HIT, HOLDING, Extents, plan_steps
 from sapwood.relational.storage.duckdb_database import Connection
 
 _MOST_HELD = 2_000_000
@@ -27,7 +27,7 @@ _FETCHED = 100_000
 Placed = Callable[[list[tuple[object, ...]]], pa.Table]
 """Finds where branching points lie, and puts it on record: see `Tags.place_points`."""
 
-MISSING_PLACES = """
+MISSING_BRANCHING_NODES = """
     SELECT DISTINCT h.tag, h.branching, t.text, p.text, b.points
     FROM (SELECT DISTINCT tag, branching FROM hit) h
          ANTI JOIN tag_branching k ON k.tag = h.tag AND k.branching = h.branching
@@ -35,11 +35,11 @@ MISSING_PLACES = """
          JOIN path_branching b ON b.id = h.branching
          JOIN linear_path p ON p.id = b.path"""
 """the branching points of `hit` of which it is not known yet where they lie"""
-PLACES = """
+BRANCHING_NODES = """
     SELECT k.* FROM tag_branching k SEMI JOIN hit h ON h.tag = k.tag AND h.branching = k.branching
     UNION ALL SELECT * FROM new_places"""
 """where they lie, with those found out now"""
-UNDECIDED = """
+RESIDUAL_QUERIES = """
     SELECT m.msg, m.query, q.text FROM query q JOIN matched m ON m.query = q.id
     WHERE NOT (q.exact AND m.certain)"""
 """queries that only their texts can tell whether messages match"""
@@ -54,7 +54,7 @@ class Saying(Protocol):
     def messages(self) -> pa.Table: ...
 
 
-class TooMuch(Exception):
+class BatchTooLarge(Exception):
     """More than one message holds more facts than are to be joined at once."""
 
 
@@ -64,29 +64,29 @@ def match_rules(connection: Connection, said: Saying, extents: Extents, placed: 
     with connection.given(given_values=said.values, given_messages=said.messages):
         connection.keep("value", f"SELECT * FROM given_values {chosen}")
         connection.keep("message", f"SELECT * FROM given_messages {chosen}")
-    for step in steps(extents, DuckDialect()):
+    for step in plan_steps(extents, DuckDialect()):
         connection.keep(step.name, step.sql)
         if step.name == HOLDING and len(some) > 1:
             if connection.value(f"SELECT count(*) FROM {HOLDING}") > _MOST_HELD:
-                raise TooMuch
+                raise BatchTooLarge
         elif step is HIT:
-            new = placed(connection.rows(MISSING_PLACES))
+            new = placed(connection.rows(MISSING_BRANCHING_NODES))
             with connection.given(new_places=new):
-                connection.keep("point_place", PLACES)
-    if len(some) > 1 and connection.value(f"SELECT count(*) FROM ({UNDECIDED}) u") > _MOST_UNDECIDED:
-        raise TooMuch
+                connection.keep("point_place", BRANCHING_NODES)
+    if len(some) > 1 and connection.value(f"SELECT count(*) FROM ({RESIDUAL_QUERIES}) u") > _MOST_UNDECIDED:
+        raise BatchTooLarge
 
 
 def decide(
     connection: Connection,
     messages: Sequence[Message],
-    decider: Decider,
+    decider: ResidualEvaluator,
     namespaces: Mapping[str, str],
 ) -> dict[int, list[Failure]]:
     """Takes the queries out of `matched` that turn out not to match; by the numbers of messages, tells the
     subscriptions of which that is not known."""
-    problems: list[tuple[int, int, Problem]] = []
-    rows = connection.rows(f"{UNDECIDED} ORDER BY 1")
+    problems: list[tuple[int, int, QueryProblem]] = []
+    rows = connection.rows(f"{RESIDUAL_QUERIES} ORDER BY 1")
     wrong: list[tuple[int, int]] = []
     start = 0
     while start < len(rows):
@@ -97,7 +97,7 @@ def decide(
         some = rows[start:end]
         answers = decider.true_of(messages[number], [text for _, _, text in some], namespaces)
         for (_, query, _), answer in zip(some, answers, strict=True):
-            if isinstance(answer, Problem):
+            if isinstance(answer, QueryProblem):
                 problems.append((number, query, answer))
             if answer is not True:
                 wrong.append((number, query))
@@ -116,7 +116,9 @@ _FAILED = """
     SELECT s.query, s.id FROM subscription s SEMI JOIN failed f ON f.query = s.query ORDER BY s.number"""
 
 
-def _failures(connection: Connection, problems: list[tuple[int, int, Problem]]) -> dict[int, list[Failure]]:
+def _failures(
+    connection: Connection, problems: list[tuple[int, int, QueryProblem]]
+) -> dict[int, list[Failure]]:
     """The problems that queries have with messages, as their subscriptions'."""
     failures: dict[int, list[Failure]] = {}
     if not problems:

@@ -19,14 +19,14 @@ from sapwood.engine.matcher import Source
 from sapwood.engine.message.message_reader import Message
 from sapwood.errors import MessageError, TablesError
 from sapwood.lang.namespaces import Namespaces
-from sapwood.relational.executor import MatchedIds, TooMuch, answers, decide, match_rules
-from sapwood.relational.residual import Decider
-from sapwood.relational.shredder import ValueReader
+from sapwood.relational.executor import BatchTooLarge, MatchedIds, answers, decide, match_rules
+from sapwood.relational.residual import ResidualEvaluator
+from sapwood.relational.shredder import Shredder
 from sapwood.relational.sql.cost_model import Choice
 from sapwood.relational.sql.match_plan import Plan
 from sapwood.relational.storage.duckdb_database import MEMORY, Connection, Tables
 from sapwood.relational.storage.vacuum import Garbage, collect
-from sapwood.relational.subscription_catalog import Population
+from sapwood.relational.subscription_catalog import SubscriptionCatalog
 
 CHUNK = 50_000
 """subscriptions added in one transaction"""
@@ -63,15 +63,15 @@ class RelationalMatcher:
         self.limits = limits or Limits()
         self.tables = Tables(tables, memory, threads)
         try:
-            self.population = Population(self.tables)
+            self.population = SubscriptionCatalog(self.tables)
             self.population.declare(namespaces or {})
             if wanted is not None:
                 self.population.use(wanted)
         except BaseException:
             self.tables.close()
             raise
-        self._reader = ValueReader(self.population.tags, self.limits)
-        self._decider = Decider(self.limits)
+        self._reader = Shredder(self.population.tags, self.limits)
+        self._decider = ResidualEvaluator(self.limits)
         self._at_once = 1_000_000  # messages; fewer, once they were too many
         self._failed: dict[Hashable, Counter[FailureKind]] = {}
 
@@ -208,7 +208,7 @@ class RelationalMatcher:
                             self._count(answer.undecided)
                         yield said.refused.get(done, answer)
                         done += 1
-                except TooMuch:
+                except BatchTooLarge:
                     self._at_once = max(1, len(some) // 2)
                     continue
                 except duckdb.OutOfMemoryException:

@@ -6,13 +6,13 @@ from collections import Counter, OrderedDict
 from collections.abc import Mapping, Sequence
 from threading import Lock
 
-from sapwood.engine.automaton.dataguide import Machine
-from sapwood.engine.automaton.path_trie import PathTree
-from sapwood.engine.failures import Problem
-from sapwood.engine.fallback.xpath_fallback import Refiner
+from sapwood.engine.automaton.dataguide import Dataguide
+from sapwood.engine.automaton.path_trie import PathTrie
+from sapwood.engine.failures import QueryProblem
+from sapwood.engine.fallback.xpath_fallback import XPathFallback
 from sapwood.engine.limits import Limits
 from sapwood.engine.message.message_reader import Message, read_document
-from sapwood.engine.pattern_evaluator import Evaluator
+from sapwood.engine.pattern_evaluator import PatternEvaluator
 from sapwood.lang.query import Query, compile_query
 
 _MOST_KEPT = 10_000
@@ -21,14 +21,14 @@ _AT_ONCE = 1_000
 """of which so many are asked of a message that lxml has parsed once"""
 
 
-class Decider:
+class ResidualEvaluator:
     """Evaluates queries on messages, one by one."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._machine = Machine(PathTree(), 0)
+        self._machine = Dataguide(PathTrie(), 0)
         self._costs: Counter[int] = Counter()
-        self._refiner = Refiner(self._costs, limits)
+        self._refiner = XPathFallback(self._costs, limits)
         self._namespaces: dict[str, str] = {}
         self._kept: OrderedDict[str, tuple[int, Query]] = OrderedDict()
         self._slots = 0
@@ -36,7 +36,7 @@ class Decider:
 
     def true_of(
         self, message: Message, texts: Sequence[str], namespaces: Mapping[str, str]
-    ) -> list[bool | Problem]:
+    ) -> list[bool | QueryProblem]:
         """Which of the queries, each given by its text, match a message that was read before, or why that is
         not known."""
         with self._lock:
@@ -44,15 +44,17 @@ class Decider:
                 self._namespaces = dict(namespaces)
                 while self._kept:
                     self._forget_oldest()
-            evaluator = Evaluator(
+            evaluator = PatternEvaluator(
                 read_document(message, self._limits, self._machine.settle(), with_text=True)
             )
-            answers: list[bool | Problem] = []
+            answers: list[bool | QueryProblem] = []
             for start in range(0, len(texts), _AT_ONCE):
                 answers += self._true_of(message, evaluator, texts[start : start + _AT_ONCE])
             return answers
 
-    def _true_of(self, message: Message, evaluator: Evaluator, texts: Sequence[str]) -> list[bool | Problem]:
+    def _true_of(
+        self, message: Message, evaluator: PatternEvaluator, texts: Sequence[str]
+    ) -> list[bool | QueryProblem]:
         found = [self._compiled(text) for text in texts]
         holding = {slot for slot, query in found if evaluator.holds(query.condition)}
         refined = {slot: query for slot, query in found if slot in holding and not query.exact}

@@ -52,7 +52,7 @@ _MOST_TEXTS = 100_000
 
 
 @dataclass(slots=True)
-class Said:
+class ShreddedBatch:
     """What a batch says: its rows, and why some messages could not be read, by their numbers."""
 
     parts: list[pa.Table] = field(default_factory=list)
@@ -68,17 +68,17 @@ class Said:
         return pa.table([pa.array(self.read, pa.int32())], schema=MESSAGE)
 
 
-class ValueReader:
+class Shredder:
     """Reads messages with the tag paths that are known, finding out about new ones."""
 
     def __init__(self, tags: TagTree, limits: Limits) -> None:
         self._tags = tags
         self._limits = limits
 
-    def read(self, messages: Sequence[Message]) -> Said:
+    def read(self, messages: Sequence[Message]) -> ShreddedBatch:
         """What the messages say, numbered as they come."""
         self._tags.settle()
-        said = Said()
+        said = ShreddedBatch()
         for some in _portions(messages):
             documents: list[tuple[int, Document]] = []
             for number in some:

@@ -8,7 +8,7 @@ from dataclasses import asdict
 
 import pyarrow as pa
 
-from sapwood.engine.bulk_load import OnError, collection_paused
+from sapwood.engine.bulk_load import OnError, pause_garbage_collection
 from sapwood.lang.namespaces import Namespaces, declare
 from sapwood.relational.paths.path_catalog import Paths, Uses
 from sapwood.relational.paths.tag_paths import Tags
@@ -23,7 +23,7 @@ Notes = Callable[[], Mapping[str, str | None]]
 """Tells what is to be noted by name; None takes a note away."""
 
 
-class Population:
+class SubscriptionCatalog:
     """The subscriptions, the paths they ask for, and the tag paths that these match."""
 
     def __init__(self, tables: Tables) -> None:
@@ -74,7 +74,7 @@ class Population:
         Those of `put` that are there already are replaced, or refused. They keep their places in the order,
         and others follow all that ever were, unless `places` says which they have.
         """
-        with self._tables.lock, collection_paused(lambda: False):
+        with self._tables.lock, pause_garbage_collection(lambda: False):
             self._tables.check_idle()
             self._extents = None
             try:
@@ -190,7 +190,7 @@ class Population:
     def extents(self, connection: Connection) -> Extents:
         """How far the tables go; in the caller's keeping of their lock."""
         if self._extents is None:
-            self._extents = extents(connection)
+            self._extents = read_extents(connection)
         return self._extents
 
     def explain(self) -> Choice:
@@ -222,7 +222,7 @@ def _reach(connection: Connection) -> Reach:
     return Reach(**json.loads(found)) if found is not None else Reach()
 
 
-def extents(connection: Connection) -> Extents:
+def read_extents(connection: Connection) -> Extents:
     """How far the tables go, as the connection sees them."""
     reach = _reach(connection)
     ops = frozenset(op for (op,) in connection.rows("SELECT DISTINCT op FROM fact"))

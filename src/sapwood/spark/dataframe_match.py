@@ -22,7 +22,7 @@ from pyspark.sql.types import (
 from sapwood.broker import Broker
 from sapwood.engine import Limits, Matcher
 from sapwood.lang.namespaces import Namespaces
-from sapwood.spark.distribution.index_snapshot import Edition, Population
+from sapwood.spark.distribution.index_snapshot import IndexSnapshot, SubscriptionSource
 from sapwood.spark.distribution.match_worker import MatchPartition
 
 Shape = Literal["pairs", "messages"]
@@ -105,7 +105,7 @@ def with_problem(messages: DataFrame) -> DataFrame:
     return messages.withColumnRenamed(found[0], PROBLEM) if found else messages
 
 
-def match_edition(messages: DataFrame, edition: Edition, profile: bool = False) -> DataFrame:
+def match_edition(messages: DataFrame, edition: IndexSnapshot, profile: bool = False) -> DataFrame:
     """One row for each message, with the subscriptions of one edition; with `profile`, also their `costs`."""
     check_messages(messages)
     problem = PROBLEM if PROBLEM in messages.columns else None
@@ -129,14 +129,14 @@ def edition_of(
     subscriptions: Subscriptions,
     namespaces: Namespaces | None,
     limits: Limits | None,
-) -> Edition:
+) -> IndexSnapshot:
     """Subscriptions that stay as they are, compiled and on their way to the workers."""
     if type(spark).__module__.startswith("pyspark.sql.connect"):
         raise ValueError("Spark Connect has no broadcasts, with which the compiled index travels")
     broker = _compiled(subscriptions, namespaces, limits)
     if broker.joins:
         raise ValueError("joins keep messages from batch to batch, so only a pipeline has them: sapwood run")
-    return Population(broker, numeric=_numeric(broker)).issue(spark.sparkContext)
+    return SubscriptionSource(broker, numeric=_numeric(broker)).issue(spark.sparkContext)
 
 
 def _numeric(broker: Broker) -> bool:

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from sapwood.errors import SapwoodError, StoreError
-from sapwood.lang.languages import KnownGood, language_of
+from sapwood.lang.languages import QueryChecker, detect_language
 from sapwood.store import history
 from sapwood.store.database import Database
-from sapwood.store.history import Change, changing
+from sapwood.store.history import StoreChange, changing
 from sapwood.store.subscription import ImportReport, NewSubscription, Subscription
 from sapwood.store.text_checks import check_id, check_text
 
@@ -50,7 +50,7 @@ class Import:
         self._on_replaced = on_replaced
         self._on_checked = on_checked
         with database.reading() as connection:
-            self._queries = KnownGood(history.declared(connection))
+            self._queries = QueryChecker(history.declared(connection))
             self._version = history.state(connection).version
         self._added = self._replaced = self._unchanged = self._refused = 0
 
@@ -102,7 +102,9 @@ class Import:
             raise error
         outcome.refused.append((i, error))
 
-    def _enter(self, change: Change, rows: list[NewSubscription], good: list[int], outcome: _Outcome) -> None:
+    def _enter(
+        self, change: StoreChange, rows: list[NewSubscription], good: list[int], outcome: _Outcome
+    ) -> None:
         found = history.current(change.connection, {rows[i].id for i in good})
         now: dict[str, Subscription] = {}
         for i in good:
@@ -112,7 +114,7 @@ class Import:
                 now[row.id] = brand_new(row, change)
                 outcome.added += 1
             elif not self._replace:
-                self._refuse(i, row, exists_already(row.id), outcome)
+                self._refuse(i, row, describe_existing(row.id), outcome)
             else:
                 new = renewed(old, row, change)
                 if new.same(old):
@@ -136,31 +138,31 @@ def check_row(row: NewSubscription) -> None:
         raise StoreError(f"'active' is True or False, not {row.active!r}")
 
 
-def brand_new(row: NewSubscription, change: Change) -> Subscription:
+def brand_new(row: NewSubscription, change: StoreChange) -> Subscription:
     """A subscription that begins with this change."""
     return Subscription(
         row.id,
         row.query,
         row.subscriber or "",
-        language_of(row.query, row.language),
+        detect_language(row.query, row.language),
         row.active is not False,
         change.new_place(),
         change.next_version,
     )
 
 
-def renewed(old: Subscription, row: NewSubscription, change: Change) -> Subscription:
+def renewed(old: Subscription, row: NewSubscription, change: StoreChange) -> Subscription:
     """The subscription as the row wants it, from this change on; what the row leaves open stays."""
     return replace(
         old,
         query=row.query,
         subscriber=old.subscriber if row.subscriber is None else row.subscriber,
-        language=language_of(row.query, row.language),
+        language=detect_language(row.query, row.language),
         active=old.active if row.active is None else row.active,
         since=change.next_version,
     )
 
 
-def exists_already(id: str) -> StoreError:
+def describe_existing(id: str) -> StoreError:
     """What is said of an id that is taken."""
     return StoreError(f"there is a subscription {id!r} already")

@@ -49,7 +49,7 @@ def _file(path: str) -> URL:
     return URL.create("sqlite", database=path)
 
 
-def shown(url: URL) -> str:
+def mask_password(url: URL) -> str:
     """The URL for people: no driver, no password, a plain path for a file."""
     if url.drivername == "sqlite":
         return str(url.database)

@@ -9,59 +9,59 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from sapwood.engine.automaton.relative_paths import Reached
-from sapwood.engine.failures import FailureKind, Problem, defect
-from sapwood.engine.index import Found, Index
+from sapwood.engine.automaton.relative_paths import ReachedElements
+from sapwood.engine.failures import FailureKind, QueryProblem, report_defect
+from sapwood.engine.index import Index, IndexMatches
 from sapwood.engine.message.document import ContextNode, Document
 from sapwood.engine.message.message_reader import Message
 from sapwood.engine.pattern_evaluator import DOCUMENT as DOCUMENT_NODE
-from sapwood.engine.pattern_evaluator import Evaluator
+from sapwood.engine.pattern_evaluator import PatternEvaluator
 from sapwood.lang.fwr.model import DOCUMENT
 from sapwood.lang.pattern import TEXT, Path, Step
-from sapwood.transform import nested_loops as walk
+from sapwood.transform import nested_loops
 from sapwood.transform.fallback_transformation import groups_of
 from sapwood.transform.result_groups import Group, TooManyGroups
-from sapwood.transform.result_writer import Template, Writer
-from sapwood.transform.source_fragments import Fragments
+from sapwood.transform.result_writer import ResultTemplate, ResultWriter
+from sapwood.transform.source_fragments import SourceFragments
 
 if TYPE_CHECKING:
-    from sapwood.transform.shared_plan import Filling, Network, SharedTemplate
+    from sapwood.transform.shared_plan import Filling, SharedPlan, SharedTemplate
 
 Nodes = tuple[int, ...]
 T = TypeVar("T")
 
 
-class Bodies(list[tuple[int, bytes]]):
+class ResultBodies(list[tuple[int, bytes]]):
     """What entries make of a message."""
 
-    def __init__(self, made: Iterable[tuple[int, bytes]], problems: list[tuple[int, Problem]]) -> None:
+    def __init__(self, made: Iterable[tuple[int, bytes]], problems: list[tuple[int, QueryProblem]]) -> None:
         super().__init__(made)
         self.problems = problems
         """entries that should have made something, and why they have not"""
 
 
-class Run:
+class PlanExecution:
     """The transformations of one message."""
 
-    def __init__(self, network: Network, index: Index, message: Message, found: Found) -> None:
+    def __init__(self, network: SharedPlan, index: Index, message: Message, found: IndexMatches) -> None:
         assert found.evaluator is not None
         self._network = network
         self._index = index
         self._message = message
         self._found = found
-        self._evaluator: Evaluator = found.evaluator
+        self._evaluator: PatternEvaluator = found.evaluator
         self._document: Document = found.evaluator.document
-        self._fragments = Fragments(self._document)
-        self._writer = Writer(self._document, self._fragments)
+        self._fragments = SourceFragments(self._document)
+        self._writer = ResultWriter(self._document, self._fragments)
         self._bindings: list[tuple[int, Nodes]] | None = None
         self._hopped: set[int] = set()  # elements bound by way of others
-        self._reached: Reached | None = None
+        self._reached: ReachedElements | None = None
         document = self._document
         self._sliced = found.joined and document.verbatim and not document.declarations
         self._document_lists: dict[tuple[Path, ...], list[ContextNode]] = {}
         self._pieces: dict[tuple[int, int], bytes] = {}
-        self._bodies: dict[tuple[int, Nodes], bytes | Problem] = {}
-        self.problems: list[tuple[int, Problem]] = []
+        self._bodies: dict[tuple[int, Nodes], bytes | QueryProblem] = {}
+        self.problems: list[tuple[int, QueryProblem]] = []
         """entries that should have made something, and why they have not"""
 
     def bodies(self) -> list[tuple[int, bytes]]:
@@ -74,7 +74,7 @@ class Run:
                 body = known.get(key)
                 if body is None:
                     body = known[key] = self._body_of(number, template, nodes)
-                if isinstance(body, Problem):
+                if isinstance(body, QueryProblem):
                     self.problems.append((number, body))
                 else:
                     made.append((number, body))
@@ -84,20 +84,20 @@ class Run:
     def _bodies_alone(self) -> Iterator[tuple[int, bytes]]:
         alone = self._alone()
         for number, groups in (*self._walked(alone), *self._refined(alone)):
-            if isinstance(groups, Problem):
+            if isinstance(groups, QueryProblem):
                 self.problems.append((number, groups))
             elif sum(map(len, groups)) > self._index.limits.result:
                 self.problems.append((number, self._too_large()))
             elif groups:
                 yield number, self._template_alone(number).body(groups)
 
-    def _body_of(self, number: int, template: int, nodes: Nodes) -> bytes | Problem:
+    def _body_of(self, number: int, template: int, nodes: Nodes) -> bytes | QueryProblem:
         try:
             return self._body(template, nodes)
         except Exception as error:
-            return defect(error, self._text(number))
+            return report_defect(error, self._text(number))
 
-    def _body(self, template: int, nodes: Nodes) -> bytes | Problem:
+    def _body(self, template: int, nodes: Nodes) -> bytes | QueryProblem:
         shared = self._network.templates[template]
         room = self._index.limits.result
         if len(nodes) == 1:  # the frequent case
@@ -112,8 +112,8 @@ class Run:
                 return self._too_large()
         return shared.template.body(pieces)
 
-    def _too_large(self) -> Problem:
-        return Problem(FailureKind.FAILED, f"it makes more than {self._index.limits.result:,} bytes")
+    def _too_large(self) -> QueryProblem:
+        return QueryProblem(FailureKind.FAILED, f"it makes more than {self._index.limits.result:,} bytes")
 
     def _text(self, number: int) -> str:
         return self._network.entry(number).text[:200]
@@ -126,7 +126,9 @@ class Run:
                 yield number, [Group((node,), self._lists(shared, node)) for node in nodes]
         for number in self._alone():
             if self._network.entry(number).template >= 0:
-                groups = walk.groups(self._network.transformation(number), self._evaluator, self._document)
+                groups = nested_loops.groups(
+                    self._network.transformation(number), self._evaluator, self._document
+                )
                 if groups:
                     yield number, groups
 
@@ -148,7 +150,7 @@ class Run:
         bindings = self._network.bindings
         # others may bind elements, too
         found = [pair for pair in _grouped(self._found, len(self._document)) if pair[0] in bindings]
-        onward: Reached | None = None
+        onward: ReachedElements | None = None
         if self._network.hops:
             anchors = {node for slot, nodes in found if bindings[slot].hop is not None for node in nodes}
             onward = self._index.reached(self._found, sorted(anchors))
@@ -195,19 +197,19 @@ class Run:
         if filling.origin == DOCUMENT:
             return self._of_document(filling.paths)
         if filling.group is None or not self._found.joined:
-            return walk.reached(filling.paths, node, self._evaluator, self._document)
+            return nested_loops.select_nodes(filling.paths, node, self._evaluator, self._document)
         elements = [node] if filling.group < 0 else self._all_reached.of(filling.group, node)
         return list(elements) if filling.leaf is None else self._leaves(elements, filling.leaf)
 
     def _of_document(self, paths: tuple[Path, ...]) -> list[ContextNode]:
         known = self._document_lists.get(paths)
         if known is None:
-            known = walk.reached(paths, DOCUMENT_NODE, self._evaluator, self._document)
+            known = nested_loops.select_nodes(paths, DOCUMENT_NODE, self._evaluator, self._document)
             self._document_lists[paths] = known
         return known
 
     @property
-    def _all_reached(self) -> Reached:
+    def _all_reached(self) -> ReachedElements:
         if self._reached is None:
             starts = np.unique(self._found.bound_to).tolist()
             if self._hopped:
@@ -230,7 +232,7 @@ class Run:
         slots = self._found.slots[self._network.claimed(self._found.slots)]
         return [alone[slot] for slot in slots.tolist() if slot in alone]
 
-    def _walked(self, alone: list[int]) -> Iterator[tuple[int, list[bytes] | Problem]]:
+    def _walked(self, alone: list[int]) -> Iterator[tuple[int, list[bytes] | QueryProblem]]:
         """The groups, written, of the entries that nested loops evaluate."""
         for number in alone:
             if self._network.entry(number).template >= 0:
@@ -238,10 +240,10 @@ class Run:
 
     def _walk(self, number: int) -> list[bytes]:
         transformation, template = self._network.transformation(number), self._template_alone(number)
-        groups = walk.groups(transformation, self._evaluator, self._document)
+        groups = nested_loops.groups(transformation, self._evaluator, self._document)
         return [self._writer.group(template, group.lists) for group in groups]
 
-    def _refined(self, alone: list[int]) -> Iterator[tuple[int, list[bytes] | Problem]]:
+    def _refined(self, alone: list[int]) -> Iterator[tuple[int, list[bytes] | QueryProblem]]:
         """The groups, written, of the entries that lxml evaluates, on one tree for all."""
         entry = self._network.entry
         numbers = {entry(number).slot: number for number in alone if entry(number).template < 0}
@@ -250,7 +252,7 @@ class Run:
         requests = {slot: self._network.refined(number).request for slot, number in numbers.items()}
         for slot, found in self._index.refiner.evaluate(self._message, requests).items():
             number = numbers[slot]
-            if isinstance(found, Problem):
+            if isinstance(found, QueryProblem):
                 yield number, found
             else:
                 yield number, self._on_its_own(number, partial(self._write, number, found))
@@ -259,26 +261,26 @@ class Run:
         template = self._template_alone(number)
         return [self._writer.group(template, lists) for lists in groups_of(found)]
 
-    def _on_its_own(self, number: int, make: Callable[[], T]) -> T | Problem:
+    def _on_its_own(self, number: int, make: Callable[[], T]) -> T | QueryProblem:
         """What an entry makes, and the time that it takes; if it fails, no other suffers."""
         started = perf_counter_ns()
         try:
             return make()
         except TooManyGroups as error:
-            return Problem(FailureKind.FAILED, str(error))
+            return QueryProblem(FailureKind.FAILED, str(error))
         except Exception as error:
-            return defect(error, self._text(number))
+            return report_defect(error, self._text(number))
         finally:
             self._index.costs[self._network.entry(number).slot] += perf_counter_ns() - started
 
-    def _template_alone(self, number: int) -> Template:
+    def _template_alone(self, number: int) -> ResultTemplate:
         entry = self._network.entry(number)
         if entry.template >= 0:
             return self._network.templates[entry.template].template
-        return Template.of(self._network.transformation(number))
+        return ResultTemplate.of(self._network.transformation(number))
 
 
-def _grouped(found: Found, elements: int) -> Iterator[tuple[int, Nodes]]:
+def _grouped(found: IndexMatches, elements: int) -> Iterator[tuple[int, Nodes]]:
     """The pairs of slots and elements, slot by slot, each once."""
     if not len(found.bound_slots):
         return

@@ -9,19 +9,19 @@ from collections.abc import Iterator
 
 from sapwood.engine.message.document import ContextNode, Document
 from sapwood.engine.pattern_evaluator import DOCUMENT as DOCUMENT_NODE
-from sapwood.engine.pattern_evaluator import Evaluator
-from sapwood.lang.fwr.model import DOCUMENT, Joint, Transformation, Variable
+from sapwood.engine.pattern_evaluator import PatternEvaluator
+from sapwood.lang.fwr.model import DOCUMENT, BoundVariable, JointCondition, Transformation
 from sapwood.lang.pattern import Path
 from sapwood.transform.result_groups import MOST_GROUPS, Group, TooManyGroups
 
 Bound = tuple[ContextNode, ...]
 
 
-def groups(transformation: Transformation, evaluator: Evaluator, document: Document) -> list[Group]:
+def groups(transformation: Transformation, evaluator: PatternEvaluator, document: Document) -> list[Group]:
     """All groups of an exact query, in the order of its nested loops; TooManyGroups beyond all measure."""
     holes = transformation.holes
     of_document = {
-        number: reached(hole.paths, DOCUMENT_NODE, evaluator, document)
+        number: select_nodes(hole.paths, DOCUMENT_NODE, evaluator, document)
         for number, hole in enumerate(holes)
         if hole.origin == DOCUMENT
     }
@@ -31,7 +31,7 @@ def groups(transformation: Transformation, evaluator: Evaluator, document: Docum
             lists = [
                 of_document[number]
                 if number in of_document
-                else reached(hole.paths, start(hole.origin, bound), evaluator, document)
+                else select_nodes(hole.paths, start(hole.origin, bound), evaluator, document)
                 for number, hole in enumerate(holes)
             ]
             groups.append(Group(bound, tuple(lists)))
@@ -45,8 +45,8 @@ def start(origin: int, bound: Bound) -> ContextNode:
     return DOCUMENT_NODE if origin == DOCUMENT else bound[origin]
 
 
-def reached(
-    paths: tuple[Path, ...], node: ContextNode, evaluator: Evaluator, document: Document
+def select_nodes(
+    paths: tuple[Path, ...], node: ContextNode, evaluator: PatternEvaluator, document: Document
 ) -> list[ContextNode]:
     """The nodes that any of the paths reaches from a node, each once, in document order."""
     if len(paths) == 1:
@@ -56,17 +56,17 @@ def reached(
 
 
 def _bindings(
-    variables: tuple[Variable, ...], bound: Bound, evaluator: Evaluator, document: Document
+    variables: tuple[BoundVariable, ...], bound: Bound, evaluator: PatternEvaluator, document: Document
 ) -> Iterator[Bound]:
     if len(bound) == len(variables):
         yield bound
         return
     variable = variables[len(bound)]
-    for node in reached(variable.paths, start(variable.origin, bound), evaluator, document):
+    for node in select_nodes(variable.paths, start(variable.origin, bound), evaluator, document):
         yield from _bindings(variables, (*bound, node), evaluator, document)
 
 
-def _meets(joint: Joint, bound: Bound, evaluator: Evaluator) -> bool:
+def _meets(joint: JointCondition, bound: Bound, evaluator: PatternEvaluator) -> bool:
     match joint.op:
         case "and":
             return all(_meets(item, bound, evaluator) for item in joint.items)

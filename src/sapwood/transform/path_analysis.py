@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from sapwood.engine.automaton.path_trie import DEEP
-from sapwood.lang.fwr.model import Variable
+from sapwood.engine.automaton.path_trie import DESCENDANT
+from sapwood.lang.fwr.model import BoundVariable
 from sapwood.lang.pattern import (
     TEXT,
     And,
@@ -18,8 +18,8 @@ from sapwood.lang.pattern import (
     Or,
     Path,
     Step,
-    at_most_one,
     plain_step,
+    selects_at_most_one,
 )
 
 FieldTest = tuple[int, Condition]
@@ -33,7 +33,7 @@ class Navigation(NamedTuple):
     leaf: Step | None
 
 
-class Binding(NamedTuple):
+class BindingPath(NamedTuple):
     """A variable's paths, with the conditions on the bound node itself set apart."""
 
     bare: Path | None
@@ -47,7 +47,7 @@ class Binding(NamedTuple):
     why: str = ""
 
 
-def navigation(path: Path) -> Navigation | None:
+def to_navigation(path: Path) -> Navigation | None:
     """The path as plain navigation, if it is that."""
     steps, leaf = path.steps, None
     if steps and _reaches_leaves(steps[-1]):
@@ -57,21 +57,21 @@ def navigation(path: Path) -> Navigation | None:
     return None if leaf is not None and leaf.conditions else Navigation(steps, leaf)
 
 
-def symbols(steps: tuple[Step, ...]) -> tuple[str, ...]:
+def to_symbols(steps: tuple[Step, ...]) -> tuple[str, ...]:
     """Child and descendant steps as the automaton spells them."""
     spelt: list[str] = []
     for step in steps:
         if step.axis is Axis.DESCENDANT:
-            spelt.append(DEEP)
+            spelt.append(DESCENDANT)
         spelt.append(step.test)
     return tuple(spelt)
 
 
 def predicate(condition: Condition) -> tuple[tuple[Step, ...], Condition | None] | None:
     """The condition as steps to an element below and what must hold of it, if it is that."""
-    if not isinstance(condition, Has) or (condition.first and not at_most_one(condition.path)):
+    if not isinstance(condition, Has) or (condition.first and not selects_at_most_one(condition.path)):
         return None
-    found = navigation(condition.path)
+    found = to_navigation(condition.path)
     if found is None or not found.steps:
         return None
     target = Path((found.leaf,) if found.leaf is not None else ())
@@ -79,24 +79,24 @@ def predicate(condition: Condition) -> tuple[tuple[Step, ...], Condition | None]
     return found.steps, Has(target, condition.test) if tested else None
 
 
-def binding(variable: Variable) -> Binding:
+def binding(variable: BoundVariable) -> BindingPath:
     """The variable's paths, taken apart as far as they allow."""
     if len(variable.paths) != 1:
-        return Binding(None, variable.paths, (), (), f"{len(variable.paths)} paths are united")
+        return BindingPath(None, variable.paths, (), (), f"{len(variable.paths)} paths are united")
     steps = variable.paths[0].steps
     if not steps:
-        return Binding(None, variable.paths, (), (), "the document node is in no stream")
+        return BindingPath(None, variable.paths, (), (), "the document node is in no stream")
     if any(_reaches_leaves(step) for step in steps):
-        return Binding(None, variable.paths, (), (), "attributes and text are in no stream")
+        return BindingPath(None, variable.paths, (), (), "attributes and text are in no stream")
     *earlier, last = steps
     bare = Path(tuple(plain_step(step.axis, step.test) for step in steps))
     ordinal, conjuncts = _split(last.conditions)
     if ordinal or any(condition.positional for step in earlier for condition in step.conditions):
         path = Path((*earlier, Step(last.axis, last.test, ordinal)))
-        return Binding(bare, (path,), (), tuple(_flat(conjuncts)), "positions count siblings")
+        return BindingPath(bare, (path,), (), tuple(_flat(conjuncts)), "positions count siblings")
     tests = [(field, c) for field, step in enumerate(earlier) for c in _flat(step.conditions)]
     tests += [(len(earlier), c) for c in _flat(conjuncts) if is_own(c)]
-    return Binding(bare, (), tuple(tests), tuple(c for c in _flat(conjuncts) if not is_own(c)))
+    return BindingPath(bare, (), tuple(tests), tuple(c for c in _flat(conjuncts) if not is_own(c)))
 
 
 def is_own(condition: Condition) -> bool:
@@ -107,7 +107,7 @@ def is_own(condition: Condition) -> bool:
         case Not(item=item):
             return is_own(item)
         case Has(path=path):
-            found = navigation(path)
+            found = to_navigation(path)
             if found is None or found.steps:
                 return False
             return found.leaf is None or found.leaf.axis is not Axis.DESCENDANT

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from sapwood.engine.message.document import ContextNode, Document, Leafnode
-from sapwood.lang.fwr.model import Hole, Transformation
+from sapwood.engine.message.document import ContextNode, Document, LeafNode
+from sapwood.lang.fwr.model import TemplateHole, Transformation
 from sapwood.lang.literals import escaping
 from sapwood.lang.xpath.parser import XML_NAMESPACE
-from sapwood.transform.source_fragments import Fragments
+from sapwood.transform.source_fragments import SourceFragments
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,19 +29,21 @@ Item = ContextNode | Foreign
 
 
 @dataclass(frozen=True, slots=True)
-class Template:
+class ResultTemplate:
     """A template ready to be filled: constants as bytes."""
 
     before: bytes
-    parts: tuple[bytes | Hole, ...]
+    parts: tuple[bytes | TemplateHole, ...]
     after: bytes
     spaced: bool
 
     @staticmethod
-    def of(transformation: Transformation) -> Template:
-        parts = [part if isinstance(part, Hole) else part.encode() for part in transformation.template]
+    def of(transformation: Transformation) -> ResultTemplate:
+        parts = [
+            part if isinstance(part, TemplateHole) else part.encode() for part in transformation.template
+        ]
         before, after = transformation.before.encode(), transformation.after.encode()
-        return Template(before, tuple(parts), after, transformation.spaced)
+        return ResultTemplate(before, tuple(parts), after, transformation.spaced)
 
     def alone(self, group: bytes) -> bytes:
         """The result, of one group."""
@@ -52,18 +54,18 @@ class Template:
         return b"%b%b%b" % (self.before, (b" " if self.spaced else b"").join(groups), self.after)
 
 
-class Writer:
+class ResultWriter:
     """Fills templates with the nodes of one message."""
 
-    def __init__(self, document: Document, fragments: Fragments) -> None:
+    def __init__(self, document: Document, fragments: SourceFragments) -> None:
         self._document = document
         self._fragments = fragments
 
-    def group(self, template: Template, lists: Sequence[Sequence[Item]]) -> bytes:
+    def group(self, template: ResultTemplate, lists: Sequence[Sequence[Item]]) -> bytes:
         """The template once, each hole filled with its list."""
-        return written(template.parts, ((self, items) for items in lists))
+        return fill_template(template.parts, ((self, items) for items in lists))
 
-    def fill(self, hole: Hole, items: Sequence[Item], taken: set[str]) -> Iterable[bytes]:
+    def fill(self, hole: TemplateHole, items: Sequence[Item], taken: set[str]) -> Iterable[bytes]:
         """A hole filled with a list; `taken` are the names of the start tag's attributes until then."""
         if hole.standing == "attributes":
             return (self._attributes(items, taken).encode(),)
@@ -75,13 +77,13 @@ class Writer:
             ]
         value = self._value(hole, items)
         in_tag = hole.standing == "attribute value"
-        return ((escaping.attribute(value) if in_tag else escaping.content(value)).encode(),)
+        return ((escaping.escape_attribute(value) if in_tag else escaping.escape_content(value)).encode(),)
 
-    def _content(self, item: Leafnode | Foreign) -> bytes:
+    def _content(self, item: LeafNode | Foreign) -> bytes:
         markup = isinstance(item, Foreign) and item.xml
-        return (markup or escaping.content(self._string(item))).encode()
+        return (markup or escaping.escape_content(self._string(item))).encode()
 
-    def _value(self, hole: Hole, items: Sequence[Item]) -> str:
+    def _value(self, hole: TemplateHole, items: Sequence[Item]) -> str:
         if hole.kind == "count":
             return str(len(items))
         if hole.kind == "nodes":
@@ -104,11 +106,13 @@ class Writer:
     def _attribute(self, item: Item) -> tuple[str, str]:
         if isinstance(item, Foreign):
             return item.name, item.value
-        assert isinstance(item, Leafnode)
+        assert isinstance(item, LeafNode)
         return self._document.attributes[item.element][2 * item.number], self._string(item)
 
 
-def written(parts: Sequence[bytes | Hole], lists: Iterable[tuple[Writer, Sequence[Item]]]) -> bytes:
+def fill_template(
+    parts: Sequence[bytes | TemplateHole], lists: Iterable[tuple[ResultWriter, Sequence[Item]]]
+) -> bytes:
     """A template once, each hole filled with the next list, by the writer of the list's message."""
     pieces: list[bytes] = []
     filled = iter(lists)
@@ -127,10 +131,10 @@ def written(parts: Sequence[bytes | Hole], lists: Iterable[tuple[Writer, Sequenc
 def _attribute(name: str, value: str, number: int) -> str:
     """An attribute as it stands in a start tag, with a prefix of its own if it is in a namespace."""
     uri, _, local = name.rpartition("}")
-    written = f'="{escaping.attribute(value)}"'
+    written = f'="{escaping.escape_attribute(value)}"'
     if not uri:
         return f" {local}{written}"
     if uri == XML_NAMESPACE:
         return f" xml:{local}{written}"
     prefix = f"sapwood{number}"  # which no constructor may declare
-    return f' xmlns:{prefix}="{escaping.attribute(uri)}" {prefix}:{local}{written}'
+    return f' xmlns:{prefix}="{escaping.escape_attribute(uri)}" {prefix}:{local}{written}'

@@ -22,18 +22,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sapwood.engine.automaton.predicate_index import Ints
-from sapwood.engine.automaton.slot_ownership import Claims
-from sapwood.engine.index import Found, Index
+from sapwood.engine.automaton.slot_ownership import OwnedSlots
+from sapwood.engine.index import Index, IndexMatches
 from sapwood.engine.message.message_reader import Message
 from sapwood.lang.fwr.compiler import compile_transformation
-from sapwood.lang.fwr.model import DOCUMENT, Hole, Transformation
-from sapwood.lang.pattern import TEXT, Axis, Condition, Has, Path, Step, all_of, plain_step, predicates
+from sapwood.lang.fwr.model import DOCUMENT, TemplateHole, Transformation
+from sapwood.lang.pattern import (
+    TEXT,
+    Axis,
+    Condition,
+    Has,
+    Path,
+    Step,
+    all_of,
+    canonical_predicates,
+    plain_step,
+)
 from sapwood.lang.query import Query
-from sapwood.transform.execution import Bodies, Run
+from sapwood.transform.execution import PlanExecution, ResultBodies
 from sapwood.transform.fallback_transformation import RefinedTransformation
-from sapwood.transform.path_analysis import navigation, symbols
+from sapwood.transform.path_analysis import to_navigation, to_symbols
 from sapwood.transform.result_groups import Group
-from sapwood.transform.result_writer import Template
+from sapwood.transform.result_writer import ResultTemplate
 
 SELF = -1
 """in place of a group's number: the bound node itself"""
@@ -54,7 +64,7 @@ class Filling:
 class SharedTemplate:
     """A template, filled in the same way for all transformations that use it."""
 
-    template: Template
+    template: ResultTemplate
     fillings: tuple[Filling, ...]
     key: str
     copies: tuple[bytes | int, ...] | None = None
@@ -63,7 +73,7 @@ class SharedTemplate:
 
 
 @dataclass(slots=True)
-class Binding:
+class SharedBinding:
     """What a slot of the index binds, and the transformations that are bound by it."""
 
     key: str
@@ -80,7 +90,7 @@ class Binding:
 
 
 @dataclass(slots=True)
-class Entry:
+class TransformationEntry:
     """A distinct transformation."""
 
     key: str
@@ -94,21 +104,21 @@ class Entry:
     refined: RefinedTransformation | None = None
 
 
-class Network:
+class SharedPlan:
     """The transformations of one index. Equal ones are one entry, counted by how many use it."""
 
     def __init__(self, index: Index, namespaces: Mapping[str, str]) -> None:
         self._index = index
         self._namespaces = namespaces
-        self._entries: list[Entry | None] = []
+        self._entries: list[TransformationEntry | None] = []
         self._unused: list[int] = []
         self._uses: list[int] = []
         self._number_of: dict[str, int] = {}  # by the transformation's key
         self._slot_of: dict[str, int] = {}  # by the binding's key
-        self.bindings: dict[int, Binding] = {}  # by slot
+        self.bindings: dict[int, SharedBinding] = {}  # by slot
         self.hops = 0  # bindings by way of another element
         self.alone: dict[int, int] = {}  # slot → the entry that is evaluated on its own
-        self._claims = Claims()
+        self._claims = OwnedSlots()
         self.templates: dict[int, SharedTemplate] = {}
         self._template_of: dict[str, int] = {}
         self._next_template = 0
@@ -126,7 +136,7 @@ class Network:
         if number is not None:
             self._uses[number] += 1
             return number
-        entry = Entry(key, transformation.text)
+        entry = TransformationEntry(key, transformation.text)
         if not transformation.exact:
             entry.refined = RefinedTransformation(transformation)
         number = self._store(entry)
@@ -140,7 +150,12 @@ class Network:
         return number
 
     def _file(
-        self, transformation: Transformation, binding_key: str, template_key: str, entry: Entry, number: int
+        self,
+        transformation: Transformation,
+        binding_key: str,
+        template_key: str,
+        entry: TransformationEntry,
+        number: int,
     ) -> None:
         """Gives an entry its slot and its template."""
         bound = transformation.exact and self._bind(transformation, binding_key, entry)
@@ -154,12 +169,12 @@ class Network:
         self.alone[entry.slot] = number
         self._index.text_needed += 1
 
-    def _forget(self, entry: Entry, number: int) -> None:
+    def _forget(self, entry: TransformationEntry, number: int) -> None:
         del self._number_of[entry.key]
         self._entries[number] = None
         self._unused.append(number)
 
-    def _store(self, entry: Entry) -> int:
+    def _store(self, entry: TransformationEntry) -> int:
         if self._unused:
             number = self._unused.pop()
             self._entries[number], self._uses[number] = entry, 1
@@ -170,7 +185,7 @@ class Network:
         self._number_of[entry.key] = number
         return number
 
-    def _bind(self, transformation: Transformation, key: str, entry: Entry) -> bool:
+    def _bind(self, transformation: Transformation, key: str, entry: TransformationEntry) -> bool:
         """Gives the entry a slot that binds its one variable, if that can be."""
         if not _binds_once(transformation):
             return False
@@ -184,11 +199,11 @@ class Network:
             if rest and not exact:
                 self._index.remove(slot)
                 return False
-            hop = self._index.group(symbols(rest)) if rest else None
+            hop = self._index.group(to_symbols(rest)) if rest else None
             self.hops += bool(rest)
             exact = exact and not (rest and rest[-1].conditions)
             self._slot_of[key] = slot
-            self.bindings[slot] = Binding(key, entry.text, exact, hop)
+            self.bindings[slot] = SharedBinding(key, entry.text, exact, hop)
             self._index.text_needed += not exact
         entry.slot, entry.bound = slot, True
         return True
@@ -210,7 +225,7 @@ class Network:
             self._index.text_needed -= 1
             self._discard(entry.slot)
 
-    def _unbind(self, entry: Entry, number: int) -> None:
+    def _unbind(self, entry: TransformationEntry, number: int) -> None:
         binding = self.bindings[entry.slot]
         del binding.entries[number]
         if binding.entries:
@@ -238,7 +253,7 @@ class Network:
             number = self._template_of[key] = self._next_template
             self._next_template += 1
             fillings = tuple(self._filling(hole) for hole in transformation.holes) if bound else ()
-            template = Template.of(transformation)
+            template = ResultTemplate.of(transformation)
             copies = _copies(template, fillings) if bound else None
             self.templates[number] = SharedTemplate(template, fillings, key, copies)
             self._index.text_needed += _needs_text(transformation)
@@ -256,13 +271,13 @@ class Network:
         self._index.text_needed -= _needs_text(shared.template)
         del self.templates[number], self._template_of[shared.key]
 
-    def _filling(self, hole: Hole) -> Filling:
+    def _filling(self, hole: TemplateHole) -> Filling:
         group: int | None = None
         leaf: Step | None = None
-        found = navigation(hole.paths[0]) if len(hole.paths) == 1 and hole.origin != DOCUMENT else None
+        found = to_navigation(hole.paths[0]) if len(hole.paths) == 1 and hole.origin != DOCUMENT else None
         if found is not None and (found.leaf is None or found.leaf.axis is not Axis.DESCENDANT):
             leaf = found.leaf
-            group = self._index.group(symbols(found.steps)) if found.steps else SELF
+            group = self._index.group(to_symbols(found.steps)) if found.steps else SELF
         return Filling(group, leaf, hole.origin, hole.paths)
 
     # -- messages --------------------------------------------------------------------------------------
@@ -271,14 +286,14 @@ class Network:
         """Which of the slots are transformations'."""
         return self._claims.among(slots)
 
-    def bodies(self, message: Message, found: Found) -> Bodies:
+    def bodies(self, message: Message, found: IndexMatches) -> ResultBodies:
         """The entries that make something of a message in which this was found, and what."""
-        run = Run(self, self._index, message, found)
-        return Bodies(run.bodies(), run.problems)
+        run = PlanExecution(self, self._index, message, found)
+        return ResultBodies(run.bodies(), run.problems)
 
-    def groups(self, message: Message, found: Found) -> Iterator[tuple[int, list[Group]]]:
+    def groups(self, message: Message, found: IndexMatches) -> Iterator[tuple[int, list[Group]]]:
         """The entries that patterns can say and that make something of a message, and their groups."""
-        return Run(self, self._index, message, found).groups()
+        return PlanExecution(self, self._index, message, found).groups()
 
     def resume(self, number: int) -> None:
         """Lets lxml evaluate an entry again, if it was suspended."""
@@ -288,7 +303,7 @@ class Network:
         """Whether an entry went over its budget too often, and is not evaluated until it is resumed."""
         return self._index.refiner.is_suspended(self.entry(number).slot)
 
-    def entry(self, number: int) -> Entry:
+    def entry(self, number: int) -> TransformationEntry:
         entry = self._entries[number]
         assert entry is not None
         return entry
@@ -320,11 +335,11 @@ class Network:
     def __getstate__(self) -> dict[str, object]:
         """Without what is compiled again when it is needed."""
         entries = [
-            entry and Entry(entry.key, entry.text, entry.slot, entry.template, entry.bound)
+            entry and TransformationEntry(entry.key, entry.text, entry.slot, entry.template, entry.bound)
             for entry in self._entries
         ]
         bindings = {
-            slot: Binding(binding.key, binding.text, binding.exact, binding.hop, binding.entries)
+            slot: SharedBinding(binding.key, binding.text, binding.exact, binding.hop, binding.entries)
             for slot, binding in self.bindings.items()
         }
         return self.__dict__ | {"_entries": entries, "bindings": bindings}
@@ -344,12 +359,12 @@ def _split(path: Path) -> tuple[Path, tuple[Step, ...]]:
     """
     steps = path.steps
     conditioned = [i for i, step in enumerate(steps[:-1]) if step.conditions]
-    if len(conditioned) != 1 or navigation(Path(_bare(steps))) is None:
+    if len(conditioned) != 1 or to_navigation(Path(_bare(steps))) is None:
         return path, ()
     at = conditioned[0]
     rest = steps[at + 1 :]
     leads_on = Has(Path(rest))
-    anchor = Step(steps[at].axis, steps[at].test, predicates((*steps[at].conditions, leads_on)))
+    anchor = Step(steps[at].axis, steps[at].test, canonical_predicates((*steps[at].conditions, leads_on)))
     return Path((*steps[:at], anchor)), rest
 
 
@@ -357,7 +372,7 @@ def _bare(steps: tuple[Step, ...]) -> tuple[Step, ...]:
     return tuple(plain_step(step.axis, step.test) for step in steps)
 
 
-def _copies(template: Template, fillings: tuple[Filling, ...]) -> tuple[bytes | int, ...] | None:
+def _copies(template: ResultTemplate, fillings: tuple[Filling, ...]) -> tuple[bytes | int, ...] | None:
     """The template with groups for holes, if each of them is filled with copies of a group's elements."""
     parts: list[bytes | int] = []
     filled = iter(fillings)
@@ -373,11 +388,11 @@ def _copies(template: Template, fillings: tuple[Filling, ...]) -> tuple[bytes | 
     return tuple(parts)
 
 
-def _needs_text(made: Transformation | Template) -> bool:
+def _needs_text(made: Transformation | ResultTemplate) -> bool:
     """Whether a template is filled with string-values or text nodes, rather than copies of elements."""
     parts = made.template if isinstance(made, Transformation) else made.parts
     return any(
-        isinstance(part, Hole)
+        isinstance(part, TemplateHole)
         and (
             part.kind == "string"
             or part.standing == "attribute value"

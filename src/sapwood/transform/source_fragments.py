@@ -10,22 +10,22 @@ from __future__ import annotations
 import re
 from xml.parsers import expat
 
-from sapwood.engine.message.doctype import supply_nothing
+from sapwood.engine.message.doctype import ignore_external_entities
 from sapwood.engine.message.document import Document
-from sapwood.engine.message.entity_expansion import expanded
-from sapwood.lang.literals.escaping import attribute
+from sapwood.engine.message.entity_expansion import expand_entities
+from sapwood.lang.literals.escaping import escape_attribute
 
 _TAG_NAME = re.compile(rb"<[^\s/>]++")
 _PREFIX = re.compile(rb"""([^\s<>/=:"'&;,()\[\]{}]++):""")
 
 
-class Fragments:
+class SourceFragments:
     """The elements of one message, each cut out at most once."""
 
     def __init__(self, document: Document) -> None:
         self._document = document
         self._cut: dict[tuple[int, str], bytes] = {}
-        self._expanded: Fragments | None = None
+        self._expanded: SourceFragments | None = None
         self.bytes = 0
         """of all that was cut out"""
         self._declaring: dict[int, int] = {0: 0}
@@ -46,7 +46,7 @@ class Fragments:
             return before + self.element(1, default_namespace) + after
         if not document.verbatim:
             if self._expanded is None:
-                self._expanded = Fragments(expanded(document))
+                self._expanded = SourceFragments(expand_entities(document))
             return self._expanded.element(element, default_namespace)
         starts, stops = document.spans
         cut = document.source[starts[element] : stops[element]]
@@ -113,7 +113,7 @@ class Fragments:
 def _around(source: bytes) -> tuple[bytes, bytes]:
     """The comments and processing instructions before and after the root element."""
     parser = expat.ParserCreate("utf-8")
-    supply_nothing(parser)
+    ignore_external_entities(parser)
     found: tuple[list[str], list[str]] = [], []
     depth = [0, 0]  # of elements, and in a document type
     ended = [0]
@@ -143,6 +143,7 @@ def _declaring(cut: bytes, namespaces: dict[str, str]) -> bytes:
     name = _TAG_NAME.match(cut)
     assert name is not None
     added = "".join(
-        f' xmlns{":" if prefix else ""}{prefix}="{attribute(uri)}"' for prefix, uri in namespaces.items()
+        f' xmlns{":" if prefix else ""}{prefix}="{escape_attribute(uri)}"'
+        for prefix, uri in namespaces.items()
     )
     return name.group() + added.encode() + cut[name.end() :]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 import typer
 
 from sapwood.lang.namespaces import ANY, ANY_PREFIX
-from sapwood.lang.xpath.error_hints import declare_by
+from sapwood.lang.xpath.error_hints import set_declaration_form
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -82,7 +82,7 @@ def _tell(what: str, text: str) -> None:
 
 def namespaces_of(declared: list[str] | None) -> dict[str, str]:
     """What `--namespace PREFIX=URI` and `--namespace any` declare; hints then speak of the option."""
-    declare_by("-n {prefix}=URI")
+    set_declaration_form("-n {prefix}=URI")
     pairs = [(f"{ANY_PREFIX}={ANY}" if entry == ANY else entry).partition("=") for entry in declared or []]
     for prefix, equals, uri in pairs:
         if not (prefix and equals and uri):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from sapwood.cli.common.console import report, write_line
-from sapwood.engine.message.encoding import decoded
+from sapwood.engine.message.encoding import decode_message
 
 if TYPE_CHECKING:  # a command that only matches delivers nothing, and loads no joins for it
     from sapwood import Delivery, Failure, MessageError
@@ -46,7 +46,7 @@ def fail_line(name: str, failures: Sequence[Failure], raw: bool) -> int:
 
 def deliver(delivery: Delivery, is_filter: bool, raw: bool) -> None:
     """Writes a delivery as a JSON line, or its body alone."""
-    body = decoded(delivery.body) if is_filter else delivery.body.decode()
+    body = decode_message(delivery.body) if is_filter else delivery.body.decode()
     if raw:
         sys.stdout.write(body + "\n")
         return

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from sapwood.cli.common.console import warn
 from sapwood.errors import QueryError
-from sapwood.lang.language_detection import is_flwor, is_join
-from sapwood.lang.pattern import written_with
+from sapwood.lang.language_detection import is_join, is_transformation
+from sapwood.lang.pattern import use_prefixes
 from sapwood.lang.query import compile_query
 
 if TYPE_CHECKING:
@@ -45,12 +45,12 @@ class Suspicions:
 
     def look_at_compiled(self, place: str, compiled: Compiled) -> None:
         """Warns of a query that somebody has compiled."""
-        from sapwood.engine.diagnostics.lint import uses_prefixes, warnings
+        from sapwood.engine.diagnostics.lint import find_warnings, uses_prefixes
 
         self._seen += 1
         self._prefixed = self._prefixed or not self._declared or uses_prefixes(compiled)
-        with written_with(self._namespaces):
-            found = warnings(compiled)
+        with use_prefixes(self._namespaces):
+            found = find_warnings(compiled)
         for each in found:
             self._told += 1
             if self._told <= _TOLD:
@@ -67,7 +67,7 @@ class Suspicions:
 
 
 def _compiled(query: str, namespaces: Mapping[str, str]) -> Compiled:
-    if is_flwor(query):
+    if is_transformation(query):
         from sapwood.lang.fwr.compiler import compile_transformation
 
         return compile_transformation(query, namespaces)

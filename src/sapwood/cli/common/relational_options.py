@@ -92,13 +92,18 @@ def _first_line(error: Exception) -> str:
 
 def tables_of(store: str, tables: Path | None) -> Path:
     """The file given, or else the one beside the store."""
-    from sapwood.store.store_location import locate, shown  # here, because other commands need no database
+    from sapwood.store.store_location import (  # here, because other commands need no database
+        locate,
+        mask_password,
+    )
 
     if tables is not None:
         return tables
     url = locate(store)
     if url.get_backend_name() != "sqlite":
-        fail(f"{shown(url)} is no file that tables could be kept beside: say where with --tables FILE")
+        fail(
+            f"{mask_password(url)} is no file that tables could be kept beside: say where with --tables FILE"
+        )
     return Path(f"{url.database}.duckdb")
 
 
@@ -140,12 +145,12 @@ def bring_up_to_date(
 
     Ctrl-C keeps what is in, and the next one goes on from there.
     """
-    from sapwood.relational.storage.store_sync import NoFilter, bring_to
+    from sapwood.relational.storage.store_sync import UnsupportedLanguage, synchronize
 
     refusals = Refusals()
 
     def refused(id: Hashable, error: ValueError) -> None:
-        if not isinstance(error, NoFilter):
+        if not isinstance(error, UnsupportedLanguage):
             refusals.add(id, error)
 
     def progressed(done: int) -> None:
@@ -155,7 +160,7 @@ def bring_up_to_date(
     with counting(rate=True) as progress:
         task = progress.add_task("loading subscriptions", total=None)
         try:
-            version = bring_to(matcher, store, on_error=refused, on_progress=progressed)
+            version = synchronize(matcher, store, on_error=refused, on_progress=progressed)
         except KeyboardInterrupt:
             note(f"{len(matcher):,} subscriptions are in the tables; the next run goes on from there")
             raise

@@ -9,17 +9,17 @@ from sapwood.lang.query import compile_query
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from sapwood.relational.rules.rule_form import Branch, Form
+    from sapwood.relational.rules.rule_form import Branch, RuleForm
 
 
-def form_of(query: str, namespaces: Mapping[str, str]) -> Form:
+def form_of(query: str, namespaces: Mapping[str, str]) -> RuleForm:
     """The rules of a query; QueryError says where and why it is not XPath 1.0."""
     from sapwood.relational.rules.rule_form import relational_form
 
     return relational_form(compile_query(query, namespaces))
 
 
-def as_record(query: str, form: Form) -> dict[str, Any]:
+def as_record(query: str, form: RuleForm) -> dict[str, Any]:
     """The form as JSON has it: a rule is a list of branches."""
     return {
         "query": query,
@@ -38,7 +38,7 @@ def _record(branch: Branch) -> dict[str, Any]:
     }
 
 
-def as_text(query: str, form: Form) -> str:
+def as_text(query: str, form: RuleForm) -> str:
     """The form as people read it: a line a branch, with the branching points in parentheses."""
     lines = [f"query     {query}"]
     for number, rule in enumerate(form.rules, 1):
@@ -49,7 +49,7 @@ def as_text(query: str, form: Form) -> str:
     return "\n".join(lines)
 
 
-def _notes(form: Form) -> Iterator[str]:
+def _notes(form: RuleForm) -> Iterator[str]:
     points = sorted({p for rule in form.rules for branch in rule.branches for p, _ in branch.points})
     if points:
         listed = ", ".join(f"({point})" for point in points)

@@ -45,11 +45,11 @@ class Refusals:
 
 def load_store(matcher: Matcher, store: SubscriptionStore) -> int:
     """Subscribes the active filters of a store's newest version; how many were refused."""
-    from sapwood.lang.languages import XPATH, language_of
+    from sapwood.lang.languages import XPATH, detect_language
 
     def pairs() -> Iterator[tuple[str, str]]:
         for id, query in store.at(store.version):
-            if language_of(query) == XPATH:
+            if detect_language(query) == XPATH:
                 yield id, query
             progress.advance(task)
 

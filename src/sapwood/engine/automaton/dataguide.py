@@ -1,9 +1,9 @@
 """The path tree, worked out for the paths that messages really take.
 
-A `Place` stands for a path of element names from the root, such as nitf, body, p: it holds the states of the
-path tree that an element with this path enters, its *members*. Places form a trie: a Place is a dict from
-element name to the Place of a child with that name, and fills itself on a miss. So in a warm machine an
-element costs one look-up, however many queries there are. A Place also knows what is found there:
+A `GuideNode` stands for a path of element names from the root, such as nitf, body, p: it holds the states
+of the path tree that an element with this path enters, its *members*. Guide nodes form a trie: one is a
+dict from element name to the guide node of a child with that name, and fills itself on a miss. So in a warm
+guide an element costs one look-up, however many queries there are. A Place also knows what is found there:
 
     slots, anchors   marks of the query paths that end here (arrays, made when first read); groups likewise
     attributes       attribute name → Probe, or None where no query asks for attributes
@@ -31,8 +31,8 @@ from typing import Any
 
 import numpy as np
 
-from sapwood.engine.automaton.path_trie import DEEP, ROOT, PathTree
-from sapwood.engine.automaton.predicate_index import NOTHING, Gathered, Hits, Ints, Marks, ValueIndex
+from sapwood.engine.automaton.path_trie import DESCENDANT, ROOT, PathTrie
+from sapwood.engine.automaton.predicate_index import NO_INTS, Gathered, Hits, Ints, Postings, ValueIndex
 from sapwood.engine.automaton.query_paths import VALUE
 from sapwood.engine.message.string_values import StringValues
 from sapwood.lang.pattern import ANY_NAMESPACE, TEXT, is_wildcard
@@ -56,7 +56,7 @@ class Stop:
     __slots__ = ("here", "targets")
 
     def __init__(self) -> None:
-        self.here = Marks()
+        self.here = Postings()
         self.targets: dict[str, ValueIndex] = {}
 
     def __bool__(self) -> bool:
@@ -68,7 +68,7 @@ class Probe(dict[str, Hits | None]):
 
     __slots__ = ("_indexes", "_machine")
 
-    def __init__(self, machine: Machine, indexes: list[ValueIndex]) -> None:
+    def __init__(self, machine: Dataguide, indexes: list[ValueIndex]) -> None:
         self._machine = machine
         self._indexes = indexes
 
@@ -98,12 +98,12 @@ class AttributeProbes(dict[str, "Probe | None"]):
 
     __slots__ = ("_place",)
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: GuideNode) -> None:
         self._place = place
 
     def __missing__(self, name: str) -> Probe | None:
         machine, place = self._place.machine, self._place
-        indexes = machine.indexes(place, [f"@{test}" for test in tests_passed_by(name)])
+        indexes = machine.indexes(place, [f"@{test}" for test in name_tests_of(name)])
         if indexes and indexes != machine.indexes(place, ("@*",)):
             probe = Probe(machine, indexes)
             if machine.affords(_LINK + _PROBE):
@@ -116,7 +116,7 @@ class AttributeProbes(dict[str, "Probe | None"]):
         return other
 
 
-class Place(dict[str, "Place"]):
+class GuideNode(dict[str, "GuideNode"]):
     """A path of names, the tree states entered by it, and what is found there."""
 
     __slots__ = (
@@ -135,7 +135,7 @@ class Place(dict[str, "Place"]):
     __eq__ = object.__eq__
     __ne__ = object.__ne__
 
-    def __init__(self, machine: Machine, members: list[int]) -> None:
+    def __init__(self, machine: Dataguide, members: list[int]) -> None:
         self.machine = machine
         self.members = members
         self.slots: Ints | None = None
@@ -147,7 +147,7 @@ class Place(dict[str, "Place"]):
         self.text: Probe | None = None
         self.value: Probe | None = None
 
-    def __missing__(self, name: str) -> Place:
+    def __missing__(self, name: str) -> GuideNode:
         return self.machine.step(self, name)
 
     def read_slots(self) -> Ints:
@@ -164,17 +164,17 @@ class Place(dict[str, "Place"]):
         return self.anchors
 
 
-class Machine:
+class Dataguide:
     """The places that messages have been to, kept in step with the path tree."""
 
-    def __init__(self, tree: PathTree, budget: int) -> None:
+    def __init__(self, tree: PathTrie, budget: int) -> None:
         self._tree = tree
         self._budget = budget
         self._spent = 0
         self._places = 0
         self.stops: dict[int, Stop] = {}
         self._slot_at: dict[int, int] = {}  # the frequent case: one slot, nothing else, at a tree state
-        self._places_with: defaultdict[int, list[Place]] = defaultdict(list)
+        self._places_with: defaultdict[int, list[GuideNode]] = defaultdict(list)
         self.forget()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -191,9 +191,9 @@ class Machine:
         self._places_with.clear()
         self._others: deque[tuple[dict[str, Any], str]] = deque()
         self._spent = self._places = 0
-        self._nowhere = Place(self, [])
-        self._nowhere.slots = self._nowhere.anchors = NOTHING
-        self.root = Place(self, [ROOT])
+        self._nowhere = GuideNode(self, [])
+        self._nowhere.slots = self._nowhere.anchors = NO_INTS
+        self.root = GuideNode(self, [ROOT])
         if ROOT in self.stops:
             self._equip(self.root, self.stops[ROOT].targets)
         self._places_with[ROOT].append(self.root)
@@ -201,7 +201,7 @@ class Machine:
     def __len__(self) -> int:
         return self._places
 
-    def settle(self) -> Place:
+    def settle(self) -> GuideNode:
         """Where the next message starts; drops all places if they have not been enough for long."""
         if self._spent > 2 * self._budget:
             self.forget()
@@ -214,7 +214,7 @@ class Machine:
 
     # -- stepping --------------------------------------------------------------------------------------
 
-    def step(self, place: Place, name: str) -> Place:
+    def step(self, place: GuideNode, name: str) -> GuideNode:
         """The place of a child with this name, when the place itself does not know it yet."""
         tests = self._tests(name)
         if not tests or tests == ["*"]:
@@ -238,9 +238,9 @@ class Machine:
 
     def _tests(self, name: str) -> list[str]:
         """The name tests in use that a name passes."""
-        return [test for test in tests_passed_by(name) if test in self._tree.symbols]
+        return [test for test in name_tests_of(name) if test in self._tree.symbols]
 
-    def _child(self, place: Place, name: str, tests: list[str]) -> Place:
+    def _child(self, place: GuideNode, name: str, tests: list[str]) -> GuideNode:
         entered = self._entered(place.members, tests)
         child = self._place(list(entered)) if entered else self._nowhere
         if self.affords(_LINK):
@@ -252,15 +252,15 @@ class Machine:
         edges = self._tree.edges
         entered = self._tree.deep.intersection(members)
         rows = [row for row in map(edges.__getitem__, members) if row is not None]
-        deep = [row[DEEP] for row in rows if DEEP in row]
+        deep = [row[DESCENDANT] for row in rows if DESCENDANT in row]
         entered.update(deep)
         rows += [row for row in map(edges.__getitem__, deep) if row is not None]
         for test in tests:
             entered.update([row[test] for row in rows if test in row])
         return entered
 
-    def _place(self, members: list[int]) -> Place:
-        place = Place(self, members)
+    def _place(self, members: list[int]) -> GuideNode:
+        place = GuideNode(self, members)
         for stop in [self.stops[member] for member in members if member in self.stops]:
             self._equip(place, stop.targets)
         if self.affords(_PLACE + _MEMBER * len(members)):
@@ -269,7 +269,7 @@ class Machine:
                 self._places_with[member].append(place)
         return place
 
-    def _equip(self, place: Place, targets: Iterable[str]) -> None:
+    def _equip(self, place: GuideNode, targets: Iterable[str]) -> None:
         """Makes the Place probe these targets."""
         for target in targets:
             if target == TEXT:
@@ -281,12 +281,12 @@ class Machine:
             else:
                 place.attributes.clear()
 
-    def indexes(self, place: Place, targets: Iterable[str]) -> list[ValueIndex]:
+    def indexes(self, place: GuideNode, targets: Iterable[str]) -> list[ValueIndex]:
         """The indexes of all tests that the paths ending at the Place make of any of the targets."""
         stops = [self.stops[member] for member in place.members if member in self.stops]
         return [stop.targets[target] for stop in stops for target in targets if target in stop.targets]
 
-    def read(self, place: Place) -> None:
+    def read(self, place: GuideNode) -> None:
         """Brings the marks of the paths that end at the Place up to date."""
         if place.slots is not None and place.anchors is not None:
             place.slots = _updated(place.slots, place.changes)
@@ -296,15 +296,15 @@ class Machine:
             for stop in [self.stops[member] for member in place.members if member in self.stops]:
                 slots += stop.here.slots
                 anchors += stop.here.anchors
-            place.slots = np.array(slots, np.int32) if slots else NOTHING
-            place.anchors = np.array(anchors, np.int32) if anchors else NOTHING
+            place.slots = np.array(slots, np.int32) if slots else NO_INTS
+            place.anchors = np.array(anchors, np.int32) if anchors else NO_INTS
         place.changes.clear()
 
-    def groups(self, place: Place) -> Ints:
+    def groups(self, place: GuideNode) -> Ints:
         """The groups of the paths that end at the Place."""
         stops = [self.stops[member] for member in place.members if member in self.stops]
         numbers = [number for stop in stops for number in stop.here.groups]
-        return np.array(numbers, np.int32) if numbers else NOTHING
+        return np.array(numbers, np.int32) if numbers else NO_INTS
 
     # -- changes ---------------------------------------------------------------------------------------
 
@@ -312,17 +312,17 @@ class Machine:
         """The tree state got a new edge, to states that no place holds yet."""
         target = (self._tree.edges[state] or {})[symbol]
         places = list(self._places_with.get(state, ()))
-        if self._tree.symbol[state] == DEEP:  # its parent's places lead on as it does
+        if self._tree.symbol[state] == DESCENDANT:  # its parent's places lead on as it does
             places += self._places_with.get(self._tree.parent[state], ())
         self._spread([(place, symbol, target) for place in places])
 
-    def _spread(self, edges: list[tuple[Place, str, int]]) -> None:
+    def _spread(self, edges: list[tuple[GuideNode, str, int]]) -> None:
         """Members of these Places have edges to new states: the places below get those they enter."""
-        done: set[tuple[Place, int]] = set()
+        done: set[tuple[GuideNode, int]] = set()
         while edges:
             place, symbol, target = edges.pop()
             onward = list((self._tree.edges[target] or {}).items())
-            if symbol == DEEP:
+            if symbol == DESCENDANT:
                 edges += [(place, further, state) for further, state in onward]
             for name, child in self._entering(place, symbol):
                 if child is self._nowhere:
@@ -332,18 +332,16 @@ class Machine:
                     child.members.append(target)
                     self._places_with[target].append(child)
                     self._spent += _MEMBER
-                    if symbol == DEEP:
-                        edges.append((child, DEEP, target))
+                    if symbol == DESCENDANT:
+                        edges.append((child, DESCENDANT, target))
                     else:
                         edges += [(child, further, state) for further, state in onward]
 
-    def _entering(self, place: Place, symbol: str) -> list[tuple[str, Place]]:
+    def _entering(self, place: GuideNode, symbol: str) -> list[tuple[str, GuideNode]]:
         """The known children of a Place that an edge with this symbol leads to."""
-        if symbol == DEEP or symbol == "*":
+        if symbol == DESCENDANT or symbol == "*":
             return list(place.items())
-        names = (
-            [name for name in place if symbol in tests_passed_by(name)] if is_wildcard(symbol) else [symbol]
-        )
+        names = [name for name in place if symbol in name_tests_of(name)] if is_wildcard(symbol) else [symbol]
         other = place.get(_OTHER)
         found = []
         for name in names:
@@ -421,7 +419,7 @@ def _updated(slots: Ints, changes: list[int]) -> Ints:
 
 
 @lru_cache(maxsize=8_192)
-def tests_passed_by(name: str) -> tuple[str, ...]:
+def name_tests_of(name: str) -> tuple[str, ...]:
     """All name tests that a name passes: itself, any, its namespace's, any namespace's."""
     uri, brace, local = name.rpartition("}")
     any_namespace = f"{ANY_NAMESPACE}}}{local}"

@@ -17,11 +17,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-DEEP = "//"
+DESCENDANT = "//"
 ROOT = 0
 
 
-class PathTree:
+class PathTrie:
     """The prefix tree. Numbers of pruned states are used again."""
 
     def __init__(self) -> None:
@@ -106,7 +106,7 @@ class PathTree:
             self.symbol.append(symbol)
             self.uses.append(0)
         row[symbol] = target
-        if symbol == DEEP:
+        if symbol == DESCENDANT:
             self.deep.add(target)
         self.symbols[symbol] += 1
         self.uses[state] += 1

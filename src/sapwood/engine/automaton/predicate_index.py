@@ -20,13 +20,13 @@ from sapwood.lang.literals.numbers import COMPARE, to_number
 from sapwood.lang.pattern import Test
 
 Ints = NDArray[np.int32]
-NOTHING: Ints = np.empty(0, np.int32)
+NO_INTS: Ints = np.empty(0, np.int32)
 
 _FEW = 32
 """Strings of which searching for each takes less time than looking at all of a value's characters."""
 
 
-class Marks:
+class Postings:
     """What a passed test means: slots that are decided, anchors and groups that are reached."""
 
     __slots__ = ("anchors", "groups", "slots")
@@ -63,7 +63,7 @@ class Gathered:
         self.slot_runs: list[Ints] = []
         self.anchor_runs: list[Ints] = []
 
-    def add(self, marks: Marks | None) -> None:
+    def add(self, marks: Postings | None) -> None:
         if marks is not None:
             self.slots += marks.slots
             self.anchors += marks.anchors
@@ -78,7 +78,7 @@ def _joined(few: list[int], runs: list[Ints]) -> Ints:
     if few:
         parts.append(np.array(few, np.int32))
     if not parts:
-        return NOTHING
+        return NO_INTS
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
@@ -90,7 +90,7 @@ class SortedRuns:
 
     def __init__(self) -> None:
         self._keys: NDArray[np.float64] = np.empty(0, np.float64)
-        self._numbers: Ints = NOTHING
+        self._numbers: Ints = NO_INTS
         self._new: list[tuple[float, int]] = []
 
     def __len__(self) -> int:
@@ -153,21 +153,21 @@ class _Substrings:
     """The strings wanted by contains(): filed under their rarest three characters, short ones apart."""
 
     def __init__(self) -> None:
-        self._short: dict[str, Marks] = {}
-        self._filed: dict[str, dict[str, Marks]] = {}
+        self._short: dict[str, Postings] = {}
+        self._filed: dict[str, dict[str, Postings]] = {}
         self._file_of: dict[str, str] = {}
 
     def __bool__(self) -> bool:
         return bool(self._short or self._filed)
 
-    def marks(self, wanted: str) -> Marks:
+    def marks(self, wanted: str) -> Postings:
         if len(wanted) < 3:
-            return self._short.setdefault(wanted, Marks())
+            return self._short.setdefault(wanted, Postings())
         key = self._file_of.get(wanted)
         if key is None:
             key = min(_trigrams(wanted), key=lambda trigram: (len(self._filed.get(trigram, ())), trigram))
             self._file_of[wanted] = key
-        return self._filed.setdefault(key, {}).setdefault(wanted, Marks())
+        return self._filed.setdefault(key, {}).setdefault(wanted, Postings())
 
     def drop(self, wanted: str) -> None:
         if len(wanted) < 3:
@@ -178,18 +178,18 @@ class _Substrings:
         if not self._filed[key]:
             del self._filed[key]
 
-    def found_between(self, values: StringValues, start: int, end: int) -> Iterator[Marks]:
+    def found_between(self, values: StringValues, start: int, end: int) -> Iterator[Postings]:
         """The same for a range of a message's text, in all of which candidates are looked for but once."""
         candidates = values.remembered(("substrings", id(self)), lambda: self._candidates(values))
         yield from (marks for wanted, marks in candidates.items() if values.contains(wanted, start, end))
 
-    def _candidates(self, values: StringValues) -> dict[str, Marks]:
+    def _candidates(self, values: StringValues) -> dict[str, Postings]:
         found = dict(self._short)
         for trigram in self._filed if len(self._file_of) <= _FEW else values.trigrams & self._filed.keys():
             found.update(self._filed[trigram])
         return found
 
-    def found_in(self, value: str) -> Iterator[Marks]:
+    def found_in(self, value: str) -> Iterator[Postings]:
         yield from (marks for wanted, marks in self._short.items() if wanted in value)
         if self._filed:
             few = len(self._file_of) <= _FEW
@@ -234,13 +234,13 @@ class ValueIndex:
     """All tests of one target of one path."""
 
     def __init__(self) -> None:
-        self._exists = Marks()
-        self._equal_text: dict[str, Marks] = {}
-        self._equal_number: dict[float, Marks] = {}
+        self._exists = Postings()
+        self._equal_text: dict[str, Postings] = {}
+        self._equal_number: dict[float, Postings] = {}
         self._ordered: dict[str, _Ordered] = {}
         self._unequal_text = _Ordered()
         self._codes = _Codes()
-        self._prefixes: dict[str, Marks] = {}
+        self._prefixes: dict[str, Postings] = {}
         self._prefix_lengths: dict[int, int] = {}
         self._substrings = _Substrings()
         self._size = 0
@@ -327,19 +327,19 @@ class ValueIndex:
         runs: SortedRuns = getattr(ordered, kind)
         return runs
 
-    def _marks(self, test: Test | None) -> Marks:
+    def _marks(self, test: Test | None) -> Postings:
         if test is None:
             return self._exists
         if isinstance(test.value, float):
-            return self._equal_number.setdefault(test.value, Marks())
+            return self._equal_number.setdefault(test.value, Postings())
         if test.op == "=":
-            return self._equal_text.setdefault(test.value, Marks())
+            return self._equal_text.setdefault(test.value, Postings())
         if test.op == "contains":
             return self._substrings.marks(test.value)
         if test.value not in self._prefixes:
             length = len(test.value)
             self._prefix_lengths[length] = self._prefix_lengths.get(length, 0) + 1
-        return self._prefixes.setdefault(test.value, Marks())
+        return self._prefixes.setdefault(test.value, Postings())
 
     def _drop(self, test: Test) -> None:
         if isinstance(test.value, float):
@@ -361,11 +361,11 @@ class TestByTest(ValueIndex):
 
     def __init__(self) -> None:
         super().__init__()
-        self._tests: dict[Test | None, Marks] = {}
+        self._tests: dict[Test | None, Postings] = {}
 
     def add(self, test: Test | None, kind: str, number: int) -> None:
         self._size += 1
-        getattr(self._tests.setdefault(test, Marks()), kind).append(number)
+        getattr(self._tests.setdefault(test, Postings()), kind).append(number)
 
     def remove(self, test: Test | None, kind: str, number: int) -> None:
         self._size -= 1

@@ -6,7 +6,7 @@ through the same element at every step that they have in common.
 
     /nitf/body[@id=5]/p      leaves /nitf/body/@id = 5 and /nitf/body/p, together at /nitf/body
 
-Such an element is an *anchor*, and a pattern that branches at it a `Bundle`: the path to the anchor, and the
+Such an element is an *anchor*, and a pattern that branches at it a `Twig`: the path to the anchor, and the
 parts that must meet there, leaves or bundles that branch further down. Disjunctions become several bundles,
 any of which suffices. What is not said by leaves (negation, positions, the first node of several) is left
 out; then the plan is not `exact`, only necessary, and the evaluator has the last word.
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import NamedTuple
 
-from sapwood.engine.automaton.path_trie import DEEP
+from sapwood.engine.automaton.path_trie import DESCENDANT
 from sapwood.lang.pattern import (
     ANY_NAMESPACE,
     FALSE,
@@ -55,11 +55,11 @@ class Leaf:
 
 
 @dataclass(frozen=True, slots=True)
-class Bundle:
+class Twig:
     """Parts that must meet at an element reached by `path`; an empty path is the document."""
 
     path: tuple[str, ...]
-    parts: tuple[Leaf | Bundle, ...]
+    parts: tuple[Leaf | Twig, ...]
 
     @property
     def step(self) -> int:
@@ -69,18 +69,18 @@ class Bundle:
     @property
     def level(self) -> int:
         """How many bundles are nested in this one at most."""
-        return max(part.level + 1 if isinstance(part, Bundle) else 0 for part in self.parts)
+        return max(part.level + 1 if isinstance(part, Twig) else 0 for part in self.parts)
 
     def leaves(self) -> Iterator[Leaf]:
         for part in self.parts:
-            yield from part.leaves() if isinstance(part, Bundle) else (part,)
+            yield from part.leaves() if isinstance(part, Twig) else (part,)
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class IndexPlan:
     """Any of the parts must be found; if the plan is `exact`, that is enough."""
 
-    parts: tuple[Leaf | Bundle, ...]
+    parts: tuple[Leaf | Twig, ...]
     exact: bool
 
 
@@ -106,12 +106,12 @@ class _Way(NamedTuple):
         return _Way(self.symbols + symbols, (*self.trail, step), self.branches)
 
 
-def plan(condition: Condition) -> Plan:
+def plan_index(condition: Condition) -> IndexPlan:
     """How to find the messages that may meet a condition on their document node."""
     return _Planner().plan(condition)
 
 
-def binding_plan(path: Path) -> Plan | None:
+def plan_binding(path: Path) -> IndexPlan | None:
     """How to find the elements that a path reaches: bundles that are met at them.
 
     None if only an evaluator can tell them: if conditions stand on other steps than the last, or count
@@ -125,12 +125,12 @@ class _Planner:
         self._exact = True
         self._steps = 0
 
-    def plan(self, condition: Condition) -> Plan:
+    def plan(self, condition: Condition) -> IndexPlan:
         alternatives = self._condition(condition, _Way())
         parts = dict.fromkeys(_assembled(self._needed(branches)) for branches in alternatives)
-        return Plan(tuple(parts), self._exact)
+        return IndexPlan(tuple(parts), self._exact)
 
-    def bindings(self, path: Path) -> Plan | None:
+    def bindings(self, path: Path) -> IndexPlan | None:
         if not path.steps or any(step.axis is Axis.ATTRIBUTE or step.test == TEXT for step in path.steps):
             return None
         *before, last = path.steps
@@ -140,7 +140,7 @@ class _Planner:
         for step in path.steps:
             ways = [further for way in ways for further in self._step(way, step)]
         bundles = dict.fromkeys(_bundled(way, self._needed(way.branches)) for way in ways)
-        return Plan(tuple(bundles), self._exact)
+        return IndexPlan(tuple(bundles), self._exact)
 
     def _needed(self, branches: _Branches) -> list[_Branch]:
         """The branches that have to be found: of a long path with many, only some of the steps' own."""
@@ -184,7 +184,7 @@ class _Planner:
             if step.axis is Axis.ATTRIBUTE or step.test == TEXT:
                 target = self._leaf_target(step)
                 if step.axis is Axis.DESCENDANT:
-                    below = [way.enter((DEEP, "*"), self._new_step()) for way in ways]
+                    below = [way.enter((DESCENDANT, "*"), self._new_step()) for way in ways]
                     ways = [way for way in ways if way.symbols] + below
                 break
             ways = [further for way in ways for further in self._step(way, step)]
@@ -211,11 +211,11 @@ class _Planner:
     def _step(self, start: _Way, step: Step) -> list[_Way]:
         """The step taken once for every combination of alternatives in its conditions."""
         if not step.conditions:
-            symbols = (DEEP, step.test) if step.axis is Axis.DESCENDANT else (step.test,)
+            symbols = (DESCENDANT, step.test) if step.axis is Axis.DESCENDANT else (step.test,)
             return [start.enter(symbols, self._new_step())]
         ways: list[_Way] = []
         for test, conditions in self._names_resolved(step):
-            symbols = (DEEP, test) if step.axis is Axis.DESCENDANT else (test,)
+            symbols = (DESCENDANT, test) if step.axis is Axis.DESCENDANT else (test,)
             way = start.enter(symbols, self._new_step())
             choices = self._product([self._condition(condition, way) for condition in conditions])
             ways += [_Way(way.symbols, way.trail, way.branches + choice) for choice in choices]
@@ -231,7 +231,12 @@ class _Planner:
                 names = item.items if isinstance(item, Or) and item is not FALSE else (item,)
                 if all(isinstance(name, Named) for name in names):
                     wanted = [name.test for name in names if isinstance(name, Named)]
-                    tests = [t for test in tests for name in wanted if (t := common(test, name)) is not None]
+                    tests = [
+                        t
+                        for test in tests
+                        for name in wanted
+                        if (t := intersect_name_tests(test, name)) is not None
+                    ]
                 else:
                     rest.append(item)
         return [(test, rest) for test in dict.fromkeys(tests)]
@@ -257,7 +262,7 @@ def _needed(branches: _Branches) -> list[_Branch]:
     ]
 
 
-def _assembled(branches: list[_Branch]) -> Leaf | Bundle:
+def _assembled(branches: list[_Branch]) -> Leaf | Twig:
     """The branches put together: at the step where they part, groups that part further down."""
     if not branches:
         return Leaf(())
@@ -265,10 +270,10 @@ def _assembled(branches: list[_Branch]) -> Leaf | Bundle:
         return branches[0].leaf
     anchor = min(_shared(branches[0].trail, other.trail) for other in branches[1:])
     parts = _parts(branches, anchor)
-    return parts[0] if len(parts) == 1 else Bundle(_first_steps(branches[0].leaf.path, anchor), parts)
+    return parts[0] if len(parts) == 1 else Twig(_first_steps(branches[0].leaf.path, anchor), parts)
 
 
-def _parts(branches: list[_Branch], anchor: int) -> tuple[Leaf | Bundle, ...]:
+def _parts(branches: list[_Branch], anchor: int) -> tuple[Leaf | Twig, ...]:
     """What has to meet at the step at which the branches part."""
     groups: dict[object, list[_Branch]] = {}
     for i, branch in enumerate(branches):
@@ -277,20 +282,20 @@ def _parts(branches: list[_Branch], anchor: int) -> tuple[Leaf | Bundle, ...]:
     return tuple(sorted({_assembled(group) for group in groups.values()}, key=repr))
 
 
-def _bundled(way: _Way, branches: list[_Branch]) -> Bundle:
+def _bundled(way: _Way, branches: list[_Branch]) -> Twig:
     """A bundle that is met at the end of the way, whether or not anything branches there."""
-    return Bundle(way.symbols, _parts(branches, len(way.trail)) if branches else (Leaf(way.symbols),))
+    return Twig(way.symbols, _parts(branches, len(way.trail)) if branches else (Leaf(way.symbols),))
 
 
 def steps_in(path: tuple[str, ...]) -> int:
-    return len(path) - path.count(DEEP)
+    return len(path) - path.count(DESCENDANT)
 
 
 def _first_steps(path: tuple[str, ...], steps: int) -> tuple[str, ...]:
     """The symbols of the first steps of a path."""
     end = 0
     while steps:
-        steps -= path[end] != DEEP
+        steps -= path[end] != DESCENDANT
         end += 1
     return path[:end]
 
@@ -304,7 +309,7 @@ def _shared(one: tuple[int, ...], other: tuple[int, ...]) -> int:
     return n
 
 
-def common(one: str, other: str) -> str | None:
+def intersect_name_tests(one: str, other: str) -> str | None:
     """The name test that passes what both pass; None if nothing does."""
     if one == other or other == "*":
         return one

@@ -11,7 +11,7 @@ _Scalar = TypeVar("_Scalar", bound=np.generic)
 Numbers = NDArray[np.signedinteger[Any]]
 
 
-class Rows:
+class RaggedArray:
     """Row number → list of numbers. A row that outgrows its room moves to the end of the pool."""
 
     def __init__(self, dtype: DTypeLike = np.int32) -> None:
@@ -23,7 +23,7 @@ class Rows:
         self._used = 0
 
     @classmethod
-    def of(cls, rows: Numbers, numbers: Numbers) -> Rows:
+    def of(cls, rows: Numbers, numbers: Numbers) -> RaggedArray:
         """Rows that hold these numbers, each in the row given with it."""
         filled = cls(numbers.dtype)
         order = np.argsort(rows, kind="stable")
@@ -87,9 +87,9 @@ class Rows:
 
     def _widen(self, rows: int) -> None:
         rows = max(rows, 2 * len(self._length))
-        self._start = longer(self._start, rows)
-        self._length = longer(self._length, rows)
-        self._room = longer(self._room, rows)
+        self._start = grow_array(self._start, rows)
+        self._length = grow_array(self._length, rows)
+        self._room = grow_array(self._room, rows)
 
     def _move(self, row: int, room: int) -> None:
         if self._end + room > len(self._pool):
@@ -113,10 +113,10 @@ class Rows:
             self._pool = np.empty(max(64, 2 * (self._end + room)), self._pool.dtype)
             self._pool[: self._end] = numbers
         else:
-            self._pool = longer(self._pool, 2 * len(self._pool) + room)
+            self._pool = grow_array(self._pool, 2 * len(self._pool) + room)
 
 
-def longer(array: NDArray[_Scalar], length: int) -> NDArray[_Scalar]:
+def grow_array(array: NDArray[_Scalar], length: int) -> NDArray[_Scalar]:
     """An array with room for more, which is zero."""
     grown = np.zeros(length, array.dtype)
     grown[: len(array)] = array

@@ -12,15 +12,15 @@ from itertools import pairwise
 
 import numpy as np
 
-from sapwood.engine.automaton.path_trie import DEEP
-from sapwood.engine.automaton.predicate_index import NOTHING, Ints
+from sapwood.engine.automaton.path_trie import DESCENDANT
+from sapwood.engine.automaton.predicate_index import NO_INTS, Ints
 from sapwood.engine.automaton.query_paths import Leaf
 from sapwood.engine.automaton.twig_anchors import Anchorings
 from sapwood.engine.message.ancestry import Ancestry
 from sapwood.engine.message.document import Document
 
 
-class Groups:
+class RelativePaths:
     """All groups, by number."""
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ class Groups:
 
     def add(self, path: tuple[str, ...]) -> tuple[int, Leaf | None]:
         """Adds one use of a group: its number, and if it is new, the leaf at which to mark it."""
-        leaf = Leaf((DEEP, "*", *path))
+        leaf = Leaf((DESCENDANT, "*", *path))
         number, is_new = self._anchorings.use(leaf, 1)
         return number, leaf if is_new else None
 
@@ -46,7 +46,7 @@ class Groups:
 
     def reached(
         self, document: Document, ancestry: Ancestry, starts: list[int], inside: bool = False
-    ) -> Reached:
+    ) -> ReachedElements:
         """What all groups reach from these elements, which are given in document order; and, if wanted, from
         all those inside of them."""
         groups: list[Ints] = []
@@ -62,30 +62,30 @@ class Groups:
                 levels.append(reach[1])
                 at.append(element)
         if not at:
-            return Reached(NOTHING, NOTHING, NOTHING, len(document))
+            return ReachedElements(NO_INTS, NO_INTS, NO_INTS, len(document))
         ends = np.repeat(np.array(at, np.int32), [len(run) for run in groups])
         group, start = np.concatenate(groups), ancestry.at(ends, np.concatenate(levels))
         if inside:
-            return Reached(group, start, ends, len(document))
+            return ReachedElements(group, start, ends, len(document))
         wanted = np.zeros(len(document), np.bool_)
         wanted[starts] = True
         kept = wanted.take(start)
-        return Reached(group[kept], start[kept], ends[kept], len(document))
+        return ReachedElements(group[kept], start[kept], ends[kept], len(document))
 
     def _read_reach(self, document: Document, element: int) -> tuple[Ints, Ints]:
         place = document.places[element]
         marks = place.machine.groups(place)
         reach = (
-            self._anchorings.reach(marks, document.tag_path(element)) if marks is not NOTHING else _NO_REACH
+            self._anchorings.reach(marks, document.tag_path(element)) if marks is not NO_INTS else _NO_REACH
         )
         place.group_reach = reach
         return reach
 
 
-_NO_REACH = NOTHING, NOTHING
+_NO_REACH = NO_INTS, NO_INTS
 
 
-class Reached:
+class ReachedElements:
     """From each of some elements, by each group: elements, in document order."""
 
     def __init__(self, group: Ints, start: Ints, end: Ints, elements: int) -> None:

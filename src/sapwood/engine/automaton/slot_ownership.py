@@ -6,10 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sapwood.engine.automaton.predicate_index import Ints
-from sapwood.engine.automaton.ragged_array import longer
+from sapwood.engine.automaton.ragged_array import grow_array
 
 
-class Claims:
+class OwnedSlots:
     """A set of slots, to be asked for many at once."""
 
     def __init__(self) -> None:
@@ -17,7 +17,7 @@ class Claims:
 
     def add(self, slot: int) -> None:
         if slot + 1 >= len(self._mine):  # the last place stands for all slots beyond
-            self._mine = longer(self._mine, 2 * (slot + 1))
+            self._mine = grow_array(self._mine, 2 * (slot + 1))
         self._mine[slot] = True
 
     def remove(self, slot: int) -> None:

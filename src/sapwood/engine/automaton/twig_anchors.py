@@ -16,13 +16,13 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from sapwood.engine.automaton.dataguide import tests_passed_by
-from sapwood.engine.automaton.path_trie import DEEP
+from sapwood.engine.automaton.dataguide import name_tests_of
+from sapwood.engine.automaton.path_trie import DESCENDANT
 from sapwood.engine.automaton.predicate_index import Ints
-from sapwood.engine.automaton.query_paths import Bundle, Leaf, steps_in
+from sapwood.engine.automaton.query_paths import Leaf, Twig, steps_in
 
 _UP, _DEPTH, _FREE = 0, 1, 2
-Part = Leaf | Bundle
+Part = Leaf | Twig
 
 
 class Anchorings:
@@ -116,7 +116,7 @@ class Anchorings:
 
 
 def _whereabouts(path: tuple[str, ...], step: int) -> tuple[int, int]:
-    deep = [i > 0 and path[i - 1] == DEEP for i, symbol in enumerate(path) if symbol != DEEP]
+    deep = [i > 0 and path[i - 1] == DESCENDANT for i, symbol in enumerate(path) if symbol != DESCENDANT]
     if not any(deep[step:]):
         return _UP, steps_in(path) - step
     if not any(deep[:step]):
@@ -126,7 +126,9 @@ def _whereabouts(path: tuple[str, ...], step: int) -> tuple[int, int]:
 
 def anchor_depths(path: tuple[str, ...], step: int, names: Sequence[str]) -> list[int]:
     """All depths at which the step-th step may match in a match of the path that ends at the last name."""
-    steps = [(i > 0 and path[i - 1] == DEEP, symbol) for i, symbol in enumerate(path) if symbol != DEEP]
+    steps = [
+        (i > 0 and path[i - 1] == DESCENDANT, symbol) for i, symbol in enumerate(path) if symbol != DESCENDANT
+    ]
     forward = _reachable(steps[:step], names)
     backward = [False] * len(names) + [True]
     for deep, test in reversed(steps[step:]):
@@ -134,7 +136,7 @@ def anchor_depths(path: tuple[str, ...], step: int, names: Sequence[str]) -> lis
         before = [False] * (len(names) + 1)
         seen = False
         for depth in range(len(names), 0, -1):
-            passed = backward[depth] and test in tests_passed_by(names[depth - 1])
+            passed = backward[depth] and test in name_tests_of(names[depth - 1])
             seen = seen or passed
             before[depth - 1] = seen if deep else passed
         backward = before
@@ -150,6 +152,6 @@ def _reachable(steps: list[tuple[bool, str]], names: Sequence[str]) -> list[bool
         for depth in range(1, len(names) + 1):
             above = above or reached[depth - 1]
             start = above if deep else reached[depth - 1]
-            after[depth] = start and test in tests_passed_by(names[depth - 1])
+            after[depth] = start and test in name_tests_of(names[depth - 1])
         reached = after
     return reached

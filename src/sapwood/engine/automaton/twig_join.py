@@ -15,11 +15,11 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from sapwood.engine.automaton.dataguide import Place
-from sapwood.engine.automaton.path_trie import DEEP
-from sapwood.engine.automaton.predicate_index import NOTHING, Hits, Ints
-from sapwood.engine.automaton.query_paths import Bundle, Leaf
-from sapwood.engine.automaton.ragged_array import Rows
+from sapwood.engine.automaton.dataguide import GuideNode
+from sapwood.engine.automaton.path_trie import DESCENDANT
+from sapwood.engine.automaton.predicate_index import NO_INTS, Hits, Ints
+from sapwood.engine.automaton.query_paths import Leaf, Twig
+from sapwood.engine.automaton.ragged_array import RaggedArray
 from sapwood.engine.automaton.twig_anchors import Anchorings, Part
 from sapwood.engine.message.ancestry import Ancestry
 from sapwood.engine.message.document import Document
@@ -29,23 +29,23 @@ _LARGEST_ANCESTRY = 1 << 18
 _LARGEST_TABLE = 1 << 26  # bytes; beyond it, pairs are sorted and searched
 
 
-class BundleJoin:
+class TwigJoin:
     """All bundles, and the join that finds which of them a message meets."""
 
     def __init__(self) -> None:
         self.anchorings = Anchorings()
-        self._numbers: dict[Bundle, int] = {}
-        self._bundles: list[tuple[Bundle, tuple[int, ...]] | None] = []  # with anchorings, access first
+        self._numbers: dict[Twig, int] = {}
+        self._bundles: list[tuple[Twig, tuple[int, ...]] | None] = []  # with anchorings, access first
         self._unused: list[int] = []
-        self._by_access: list[Rows] = []  # for each level: anchoring → bundles
-        self._others = Rows()  # bundle → its anchorings besides the access
-        self._slots = Rows()  # bundle → slots that it decides
-        self._views = Rows()  # bundle → anchorings of it, as part of others
+        self._by_access: list[RaggedArray] = []  # for each level: anchoring → bundles
+        self._others = RaggedArray()  # bundle → its anchorings besides the access
+        self._slots = RaggedArray()  # bundle → slots that it decides
+        self._views = RaggedArray()  # bundle → anchorings of it, as part of others
         self._pairs = _Pairs()
 
     # -- the population --------------------------------------------------------------------------------
 
-    def add(self, bundle: Bundle, slot: int) -> tuple[int, list[int]]:
+    def add(self, bundle: Twig, slot: int) -> tuple[int, list[int]]:
         """Lets the bundle decide the slot: the bundle's number, and anchorings of leaves that are new."""
         new: list[int] = []
         number = self._use(bundle, new)
@@ -59,7 +59,7 @@ class BundleJoin:
         self._discard_unused(number, gone)
         return gone
 
-    def _use(self, bundle: Bundle, new: list[int]) -> int:
+    def _use(self, bundle: Twig, new: list[int]) -> int:
         number = self._numbers.get(bundle)
         if number is not None:
             return number
@@ -67,14 +67,14 @@ class BundleJoin:
         for part in bundle.parts:
             anchoring, is_new = self.anchorings.use(part, bundle.step)
             anchorings[anchoring] = part
-            if is_new and isinstance(part, Bundle):
+            if is_new and isinstance(part, Twig):
                 self._views.append(self._use(part, new), anchoring)
             elif is_new:
                 new.append(anchoring)
         number = self._numbers[bundle] = self._store(bundle, anchorings)
         return number
 
-    def _store(self, bundle: Bundle, anchorings: dict[int, Part]) -> int:
+    def _store(self, bundle: Twig, anchorings: dict[int, Part]) -> int:
         ordered = tuple(sorted(anchorings, key=lambda number: (rarity(anchorings[number]), number)))
         if self._unused:
             number = self._unused.pop()
@@ -88,7 +88,7 @@ class BundleJoin:
         for other in ordered[1:]:
             self._others.append(number, other)
         while len(self._by_access) <= bundle.level:
-            self._by_access.append(Rows())
+            self._by_access.append(RaggedArray())
         self._by_access[bundle.level].append(ordered[0], number)
         return number
 
@@ -124,7 +124,7 @@ class BundleJoin:
         """The slots of the bundles that a message meets, and the element where each is met."""
         anchoring, anchor = self._found(document, ancestry)
         if not len(anchoring):
-            return NOTHING, NOTHING
+            return NO_INTS, NO_INTS
         self._pairs.start(len(self.anchorings), len(document))
         anchoring, anchor = self._pairs.add(anchoring, anchor)
         slots: list[Ints] = []
@@ -147,7 +147,7 @@ class BundleJoin:
             there[place.read_anchors()] = True
         for hit in document.hits:
             there[hit.anchors] = True
-        slots = [NOTHING]
+        slots = [NO_INTS]
         for by_access in self._by_access:
             by_access.reserve(len(self.anchorings))
             bundles = by_access.gather(np.flatnonzero(there))[0]
@@ -157,7 +157,7 @@ class BundleJoin:
             there[self._views.gather(bundles)[0]] = True
         return np.concatenate(slots)
 
-    def _together(self, by_access: Rows, anchoring: Ints, anchor: Ints) -> tuple[Ints, Ints]:
+    def _together(self, by_access: RaggedArray, anchoring: Ints, anchor: Ints) -> tuple[Ints, Ints]:
         """The bundles of which every anchoring is found at one anchor, and that anchor."""
         by_access.reserve(len(self.anchorings))
         bundles, source = by_access.gather(anchoring)
@@ -193,12 +193,12 @@ class BundleJoin:
         anchorings: list[Ints] = []
         levels: list[Ints] = []
         at: list[int] = []
-        found_at: chain[tuple[int, Place | Hits]] = chain(
+        found_at: chain[tuple[int, GuideNode | Hits]] = chain(
             enumerate(document.places), zip(document.hit_at, document.hits, strict=True)
         )
         for element, owner in found_at:
             anchors = owner.anchors if owner.anchors is not None else owner.read_anchors()
-            if anchors is NOTHING:
+            if anchors is NO_INTS:
                 continue
             if owner.reach is None:
                 owner.reach = self.anchorings.reach(anchors, document.tag_path(element))
@@ -206,7 +206,7 @@ class BundleJoin:
             levels.append(owner.reach[1])
             at.append(element)
         if not at:
-            return NOTHING, NOTHING
+            return NO_INTS, NO_INTS
         elements = np.repeat(np.array(at, np.int32), [len(run) for run in anchorings])
         return np.concatenate(anchorings), ancestry.at(elements, np.concatenate(levels))
 
@@ -264,10 +264,10 @@ def _all(flags: NDArray[np.bool_], source: Ints, length: int) -> NDArray[np.bool
 
 def rarity(part: Part) -> tuple[int, int]:
     """A guess at how rarely a part is found, rarest first: by its tests, then by how specific its path is."""
-    if isinstance(part, Bundle):
+    if isinstance(part, Twig):
         return min(rarity(inner) for inner in part.parts)
     if part.test is None:
         by_test = 3
     else:
         by_test = {"=": 0, "contains": 1, "starts-with": 1, "!=": 3}.get(part.test.op, 2)
-    return by_test, -sum(symbol not in ("*", DEEP) for symbol in part.path)
+    return by_test, -sum(symbol not in ("*", DESCENDANT) for symbol in part.path)

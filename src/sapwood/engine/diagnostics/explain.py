@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sapwood.engine.automaton.path_trie import DEEP
-from sapwood.engine.automaton.query_paths import ELEMENT, VALUE, Bundle, Leaf, Plan
-from sapwood.engine.diagnostics import notebook_html as html
-from sapwood.lang.pattern import shown
+from sapwood.engine.automaton.path_trie import DESCENDANT
+from sapwood.engine.automaton.query_paths import ELEMENT, VALUE, IndexPlan, Leaf, Twig
+from sapwood.engine.diagnostics import notebook_html
+from sapwood.lang.pattern import format_name
 from sapwood.lang.query import Query
 
 
@@ -56,7 +56,7 @@ class Explanation:
         parts += [("found by", tuple(" and ".join(group) for group in self.paths))]
         parts += [("decided", (self._decision,)), ("refined", self.refined)]
         others = f"with {self.shared_with:,} others that ask the same"
-        return html.sections([*parts, ("shared", (others,) if self.shared_with else ())])
+        return notebook_html.sections([*parts, ("shared", (others,) if self.shared_with else ())])
 
 
 _DECISIONS = {
@@ -66,7 +66,9 @@ _DECISIONS = {
 }
 
 
-def explain(query: Query, found_by: Plan, subscriptions: int = 1, suspended: bool = False) -> Explanation:
+def explain(
+    query: Query, found_by: IndexPlan, subscriptions: int = 1, suspended: bool = False
+) -> Explanation:
     """Explains a query found by this plan, to which so many are subscribed."""
     decided = "xpath" if not query.exact else "leaves" if found_by.exact else "pattern"
     return Explanation(
@@ -86,8 +88,8 @@ def _pattern(query: Query) -> str:
     return str(query.condition)
 
 
-def _groups(found_by: Plan) -> tuple[tuple[str, ...], ...]:
-    groups = [part.leaves() if isinstance(part, Bundle) else (part,) for part in found_by.parts]
+def _groups(found_by: IndexPlan) -> tuple[tuple[str, ...], ...]:
+    groups = [part.leaves() if isinstance(part, Twig) else (part,) for part in found_by.parts]
     return tuple(tuple(map(written, leaves)) for leaves in groups)
 
 
@@ -95,9 +97,15 @@ def written(leaf: Leaf) -> str:
     """A leaf as XPath."""
     path = ""
     for symbol in leaf.path:
-        path += "//" if symbol == DEEP else shown(symbol) if path.endswith("//") else f"/{shown(symbol)}"
+        path += (
+            "//"
+            if symbol == DESCENDANT
+            else format_name(symbol)
+            if path.endswith("//")
+            else f"/{format_name(symbol)}"
+        )
     if leaf.target.startswith("@"):
-        path += f"/@{shown(leaf.target[1:])}"
+        path += f"/@{format_name(leaf.target[1:])}"
     elif leaf.target not in (ELEMENT, VALUE):
         path += f"/{leaf.target}"
     if leaf.test is None:

@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from sapwood.engine.automaton.query_paths import plan
+from sapwood.engine.automaton.query_paths import plan_index
 from sapwood.lang.pattern import (
     ANY_NAMESPACE,
     TEXT,
@@ -28,13 +28,13 @@ from sapwood.lang.pattern import (
     Not,
     Or,
     Path,
+    format_name,
     is_wildcard,
-    shown,
 )
 from sapwood.lang.query import Query
 
 if TYPE_CHECKING:
-    from sapwood.lang.fwr.model import Transformation, Variable
+    from sapwood.lang.fwr.model import BoundVariable, Transformation
     from sapwood.lang.xscl.model import BlockVariable, Join
 
     Compiled = Query | Transformation | Join
@@ -43,7 +43,7 @@ _MESSAGE = -1
 """in place of a variable's number: the path starts at the message"""
 
 
-def warnings(compiled: Compiled) -> list[str]:
+def find_warnings(compiled: Compiled) -> list[str]:
     """What is suspicious about a query, one line each, for people."""
     dates = list(_dates(compiled))
     if dates:
@@ -63,13 +63,13 @@ def uses_prefixes(compiled: Compiled) -> bool:
 
 def _is_impossible(compiled: Compiled) -> bool:
     if isinstance(compiled, Query):
-        return not plan(compiled.condition).parts
+        return not plan_index(compiled.condition).parts
     from sapwood.lang.xscl.model import Join  # here, because those who only filter need no joins
 
     if isinstance(compiled, Join):
         starts = [variable.path for variable in compiled.variables if variable.origin == _MESSAGE]
-        return any(not plan(Has(path)).parts for path in starts)
-    return not plan(compiled.condition).parts
+        return any(not plan_index(Has(path)).parts for path in starts)
+    return not plan_index(compiled.condition).parts
 
 
 _DATE = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
@@ -107,9 +107,9 @@ def _mixed(path: Path, above: str) -> Iterator[str]:
     for step in path.steps:
         named = step.axis is not Axis.ATTRIBUTE and step.test != TEXT and not is_wildcard(step.test)
         if named and "}" not in step.test and above:
-            prefix = shown(above).rpartition(":")[0] if ":" in shown(above) else "p"
+            prefix = format_name(above).rpartition(":")[0] if ":" in format_name(above) else "p"
             yield (
-                f"{step.test} has no prefix, so no namespace, though it stands below {shown(above)}; "
+                f"{step.test} has no prefix, so no namespace, though it stands below {format_name(above)}; "
                 f"write {prefix}:{step.test} if it is in one"
             )
         elif named and "}" in step.test:
@@ -136,7 +136,7 @@ def _paths(compiled: Compiled) -> Iterator[tuple[Path, str]]:
     if isinstance(compiled, Query):
         yield from ((path, "") for path in _conditions(compiled.condition))
         return
-    variables: tuple[Variable | BlockVariable, ...] = compiled.variables
+    variables: tuple[BoundVariable | BlockVariable, ...] = compiled.variables
     below = {_MESSAGE: ""}
     for number, variable in enumerate(variables):
         paths = getattr(variable, "paths", None) or (variable.path,)  # type: ignore[union-attr]

@@ -12,8 +12,8 @@ from itertools import islice
 from math import isnan
 from typing import NamedTuple
 
-from sapwood.engine.message.document import ContextNode, Document, Leafnode
-from sapwood.engine.pattern_evaluator import DOCUMENT, Evaluator
+from sapwood.engine.message.document import ContextNode, Document, LeafNode
+from sapwood.engine.pattern_evaluator import DOCUMENT, PatternEvaluator
 from sapwood.lang.literals.numbers import to_number
 from sapwood.lang.pattern import (
     TEXT,
@@ -27,10 +27,10 @@ from sapwood.lang.pattern import (
     Path,
     Position,
     Step,
-    constant,
+    format_constant,
+    format_name,
+    format_relative_path,
     is_wildcard,
-    relative,
-    shown,
 )
 
 _TOLD = 3
@@ -45,18 +45,18 @@ class _Miss(NamedTuple):
     lines: tuple[str, ...]
 
 
-def nearest_miss(condition: Condition, evaluator: Evaluator) -> tuple[str, ...]:
+def nearest_miss(condition: Condition, evaluator: PatternEvaluator) -> tuple[str, ...]:
     """What is there instead of what a condition on the message wants; the condition does not hold."""
     return _Misses(evaluator).of(condition, DOCUMENT).lines
 
 
-def nearness(path: Path, evaluator: Evaluator) -> float:
+def nearness(path: Path, evaluator: PatternEvaluator) -> float:
     """How far a path gets that leads nowhere, from 0 to 1."""
     return _Misses(evaluator).of(Has(path), DOCUMENT).progress
 
 
 class _Misses:
-    def __init__(self, evaluator: Evaluator) -> None:
+    def __init__(self, evaluator: PatternEvaluator) -> None:
         self._evaluator = evaluator
         self._document: Document = evaluator.document
 
@@ -161,7 +161,7 @@ class _Misses:
         sign = "@" if step.axis is Axis.ATTRIBUTE else ""
         similar = [] if is_wildcard(step.test) else _similar(step.test, present)
         if similar:
-            yield from (f"there is {sign}{shown(name)}" for name in similar[:_TOLD])
+            yield from (f"there is {sign}{format_name(name)}" for name in similar[:_TOLD])
         else:
             yield from self._elsewhere(elements, step)
             yield self._inventory(elements, step.axis, sign, present)
@@ -182,7 +182,7 @@ class _Misses:
         if is_wildcard(step.test):
             return
         document = self._document
-        name = shown(step.test)
+        name = format_name(step.test)
         if step.axis is Axis.ATTRIBUTE:
             if any(document.names[child] == step.test for e in elements for child in document.children(e)):
                 yield f"there is an element {name}"
@@ -199,23 +199,23 @@ class _Misses:
 
     def _inventory(self, elements: list[int], axis: Axis, sign: str, present: list[str]) -> str:
         if elements[0] == DOCUMENT and axis is Axis.CHILD:
-            return f"the root element is {shown(present[0])}"
+            return f"the root element is {format_name(present[0])}"
         where = "the message" if elements[0] == DOCUMENT else self._name(elements[0])
         if not present:
             return f"{where} has no {'attributes' if sign else 'elements in it'}"
-        told = ", ".join(sign + shown(name) for name in present[: 2 * _TOLD])
+        told = ", ".join(sign + format_name(name) for name in present[: 2 * _TOLD])
         more = f" and {len(present) - 2 * _TOLD} other names" if len(present) > 2 * _TOLD else ""
         return f"{where} has {told}{more}"
 
     def _place(self, element: int) -> str:
-        return "".join(f"/{shown(name)}" for name in self._document.tag_path(element))
+        return "".join(f"/{format_name(name)}" for name in self._document.tag_path(element))
 
     def _name(self, node: ContextNode) -> str:
-        if isinstance(node, Leafnode):
+        if isinstance(node, LeafNode):
             if node.kind == "text":
                 return TEXT
-            return "@" + shown(self._document.attributes[node.element][2 * node.number])
-        return shown(self._document.names[node]) if node else "the message"
+            return "@" + format_name(self._document.attributes[node.element][2 * node.number])
+        return format_name(self._document.names[node]) if node else "the message"
 
 
 def _similar(test: str, present: list[str]) -> list[str]:
@@ -234,12 +234,12 @@ def _local(name: str) -> str:
 
 
 def _written(path: Path, node: ContextNode) -> str:
-    return str(path) if node == DOCUMENT else relative(path)
+    return str(path) if node == DOCUMENT else format_relative_path(path)
 
 
 def _quoted(value: str) -> str:
     cut = value if len(value) <= _LONGEST_VALUE else value[: _LONGEST_VALUE - 1] + "…"
-    return constant(cut.replace("\n", "\\n").replace("\t", "\\t"))
+    return format_constant(cut.replace("\n", "\\n").replace("\t", "\\t"))
 
 
 def _lines(misses: Iterable[_Miss]) -> tuple[str, ...]:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from sapwood.engine.diagnostics import notebook_html as html
+from sapwood.engine.diagnostics import notebook_html
 from sapwood.engine.diagnostics.nearest_miss import nearest_miss, nearness
 from sapwood.engine.matches import Node
 from sapwood.engine.message.document import ContextNode
-from sapwood.engine.pattern_evaluator import DOCUMENT, Evaluator
+from sapwood.engine.pattern_evaluator import DOCUMENT, PatternEvaluator
 from sapwood.engine.selection import Selection
-from sapwood.lang.pattern import EMPTY, And, Condition, Has, Or, Path, Step, constant
+from sapwood.lang.pattern import EMPTY, And, Condition, Has, Or, Path, Step, format_constant
 from sapwood.lang.query import Query
-from sapwood.lang.xpath.absolute_paths import rooted
-from sapwood.lang.xpath.ast import Binary, Expr, Number, Text, flattened, type_of
+from sapwood.lang.xpath.absolute_paths import make_absolute
+from sapwood.lang.xpath.ast import Binary, Expr, Number, Text, flatten_chain, static_type
 from sapwood.lang.xpath.parser import parse
 
 
@@ -51,7 +51,9 @@ class Why:
             (taken.step, f"{taken.node.kind} {taken.node.index}", _cut(taken.node.xml))
             for taken in self.steps
         ]
-        return html.sections(parts) + (html.table(("step", "node", "xml"), steps) if steps else "")
+        return notebook_html.sections(parts) + (
+            notebook_html.table(("step", "node", "xml"), steps) if steps else ""
+        )
 
 
 def _cut(xml: str) -> str:
@@ -60,7 +62,7 @@ def _cut(xml: str) -> str:
     return shown if len(shown) <= 60 else shown[:59] + "…"
 
 
-def why(query: Query, matched: bool, selection: Selection, refined: list[Node]) -> Why:
+def explain_match(query: Query, matched: bool, selection: Selection, refined: list[Node]) -> Why:
     """Explains an answer; `refined` are the nodes that lxml selected, if it had to."""
     if matched and not query.exact:
         steps = tuple(StepTaken("selected by lxml", node) for node in refined[:10])
@@ -102,7 +104,7 @@ _COMPARISONS = frozenset({"=", "!=", "<", "<=", ">", ">="})
 
 def _computed(query: Query, selection: Selection) -> Iterator[str]:
     """What lxml computes for the sides of comparisons, where a query is a conjunction of them."""
-    for part in flattened(parse(query.text, query.namespaces), "and"):
+    for part in flatten_chain(parse(query.text, query.namespaces), "and"):
         written = query.text[part.start : part.end]
         if selection.computed(f"boolean({_rooted(written, query)})", query.namespaces):
             continue
@@ -119,11 +121,11 @@ def _computed(query: Query, selection: Selection) -> Iterator[str]:
 def _value(side: Expr, query: Query, selection: Selection) -> str:
     written = query.text[side.start : side.end]
     value = selection.computed(f"string({_rooted(written, query)})", query.namespaces)
-    return f"{written} is {value if type_of(side) == 'number' else constant(value)}"
+    return f"{written} is {value if static_type(side) == 'number' else format_constant(value)}"
 
 
 def _rooted(text: str, query: Query) -> str:
-    return rooted(text, parse(text, query.namespaces), query.namespaces)
+    return make_absolute(text, parse(text, query.namespaces), query.namespaces)
 
 
 def _paths(condition: Condition) -> Iterator[Path]:
@@ -137,7 +139,7 @@ def _paths(condition: Condition) -> Iterator[Path]:
         yield Path((*steps, Step(last.axis, last.test, (*last.conditions, *tested))))
 
 
-def _route(path: Path, evaluator: Evaluator) -> list[ContextNode]:
+def _route(path: Path, evaluator: PatternEvaluator) -> list[ContextNode]:
     """One node for each step, each reached from the one before, as far as the path gets."""
     frontiers: list[list[ContextNode]] = [[DOCUMENT]]
     for step in path.steps:
@@ -153,7 +155,7 @@ def _route(path: Path, evaluator: Evaluator) -> list[ContextNode]:
 
 
 def _taken(
-    path: Path, route: list[ContextNode], evaluator: Evaluator, selection: Selection
+    path: Path, route: list[ContextNode], evaluator: PatternEvaluator, selection: Selection
 ) -> Iterator[StepTaken]:
     for step, node in zip(path.steps, route, strict=False):
         yield StepTaken(str(Step(step.axis, step.test)), selection.node(node))
@@ -162,7 +164,7 @@ def _taken(
 
 
 def _witnesses(
-    condition: Condition, node: ContextNode, evaluator: Evaluator, selection: Selection
+    condition: Condition, node: ContextNode, evaluator: PatternEvaluator, selection: Selection
 ) -> Iterator[StepTaken]:
     """Nodes by which the positive parts of a condition hold."""
     for item in condition.items if isinstance(condition, And) else (condition,):

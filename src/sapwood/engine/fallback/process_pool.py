@@ -2,7 +2,7 @@
 
 Each serves one caller at a time; callers in several threads get one each. An idle process waits for the next
 caller, and goes with the last matcher that is open. One that has read many messages is replaced, because lxml
-keeps every name it ever saw. See `fallback_process` for what is said to them.
+keeps every name it ever saw. See `lxml_process` for what is said to them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from threading import RLock
 from typing import NamedTuple
 from weakref import finalize
 
-from sapwood.engine.fallback import lxml_process as fallback_process
+from sapwood.engine.fallback import lxml_process
 from sapwood.engine.fallback.lxml_process import IDLE, LENGTH, Result
 
 MESSAGES_PER_PROCESS = 5_000
@@ -77,7 +77,7 @@ class Process:
             try:
                 self._popen = subprocess.Popen(
                     # not from the script's folder (-P), where modules are named like standard ones
-                    [sys.executable, "-S", "-P", fallback_process.__file__, str(shared)],
+                    [sys.executable, "-S", "-P", lxml_process.__file__, str(shared)],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     pass_fds=(shared,),
@@ -174,7 +174,7 @@ class Process:
             pipe.close()
 
 
-class Pool:
+class ProcessPool:
     """All such processes."""
 
     def __init__(self) -> None:
@@ -247,5 +247,5 @@ class Pool:
             process.abandon()
 
 
-POOL = Pool()
+POOL = ProcessPool()
 os.register_at_fork(after_in_child=POOL.after_fork)

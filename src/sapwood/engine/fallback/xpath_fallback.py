@@ -15,14 +15,14 @@ from weakref import finalize
 
 from lxml import etree
 
-from sapwood.engine.failures import FailureKind, Problem
+from sapwood.engine.failures import FailureKind, QueryProblem
 from sapwood.engine.fallback.lxml_process import BUG, DONE, GAVE_UP, TOO_MANY, TOO_MUCH, UNREADABLE
 from sapwood.engine.fallback.process_pool import POOL, Budget, Ended
 from sapwood.engine.limits import Limits
 from sapwood.engine.message.encoding import utf8
 from sapwood.engine.message.message_reader import Message
 from sapwood.errors import QueryError
-from sapwood.lang.namespaces import bound_prefixes
+from sapwood.lang.namespaces import exact_prefixes
 from sapwood.lang.query import Query
 
 _log = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ _KINDS = {
 }
 
 
-class Refiner:
+class XPathFallback:
     """Evaluates refined queries, each known by the slot that it has in an index."""
 
     def __init__(self, costs: Counter[int], limits: Limits | None = None) -> None:
@@ -59,7 +59,7 @@ class Refiner:
         """QueryError if lxml cannot evaluate the query."""
         text = f"boolean({query.rooted})"
         try:
-            xpath = etree.XPath(text, namespaces=bound_prefixes(query.namespaces) or None)
+            xpath = etree.XPath(text, namespaces=exact_prefixes(query.namespaces) or None)
             if len(text) <= _SHORT:
                 xpath(_TRIAL)  # some things, such as too deep a nesting, lxml finds out only now
                 return
@@ -83,26 +83,26 @@ class Refiner:
 
     # -- messages --------------------------------------------------------------------------------------
 
-    def holding(self, message: Message, queries: Mapping[int, Query]) -> dict[int, bool | Problem]:
+    def holding(self, message: Message, queries: Mapping[int, Query]) -> dict[int, bool | QueryProblem]:
         """For each slot, whether its query is true of the message, or why that is not known."""
         for slot in queries.keys() - self._truths.keys():
             self._truths[slot] = _truth(queries[slot])
         return self.evaluate(message, {slot: self._truths[slot] for slot in queries})
 
-    def values(self, message: Message, queries: Mapping[int, Query]) -> dict[int, Any | Problem]:
+    def values(self, message: Message, queries: Mapping[int, Query]) -> dict[int, Any | QueryProblem]:
         """For each slot, what its query selects, as `fallback_process.value` tells it, or why not."""
         return self.evaluate(message, {slot: _value(query) for slot, query in queries.items()})
 
     def computed(self, message: Message, xpath: str, namespaces: Mapping[str, str]) -> Any:
         """The value of an expression that is no query, to show it; None if there is none."""
-        asked = marshal.dumps(("value", xpath, False, bound_prefixes(namespaces)))
+        asked = marshal.dumps(("value", xpath, False, exact_prefixes(namespaces)))
         (found,) = self._evaluate(utf8(message.data, message.encoding), [asked])
         return found[1] if not isinstance(found, Ended) and found[0] == DONE else None
 
-    def evaluate(self, message: Message, queries: Mapping[int, bytes]) -> dict[int, Any | Problem]:
+    def evaluate(self, message: Message, queries: Mapping[int, bytes]) -> dict[int, Any | QueryProblem]:
         """For each slot, the result of its query, which is marshalled for `fallback_process`, or why there is
         none."""
-        answers: dict[int, Any | Problem] = {}
+        answers: dict[int, Any | QueryProblem] = {}
         if self._overruns:
             answers = {slot: self._suspension() for slot in queries if self.is_suspended(slot)}
             queries = {slot: query for slot, query in queries.items() if slot not in answers}
@@ -117,11 +117,11 @@ class Refiner:
             self._leave = POOL.enter(self)
         return POOL.evaluate(data, queries, self._budget)
 
-    def _answer(self, slot: int, query: bytes, result: Any) -> Any | Problem:
+    def _answer(self, slot: int, query: bytes, result: Any) -> Any | QueryProblem:
         if isinstance(result, Ended):
             if result.by_query:
                 self._overrun(slot, query)
-            return Problem(
+            return QueryProblem(
                 FailureKind.OVER_BUDGET if result.over_time else FailureKind.UNDECIDED, result.reason
             )
         status, value, spent = result
@@ -135,10 +135,10 @@ class Refiner:
             self._overrun(slot, query)
         elif status == BUG:
             _log.error("a query failed by an error of Sapwood: %s", value)
-            return Problem(kind, value.strip().splitlines()[-1])
+            return QueryProblem(kind, value.strip().splitlines()[-1])
         elif status == UNREADABLE:
-            return Problem(kind, f"lxml cannot read the message: {value}")
-        return Problem(kind, value)
+            return QueryProblem(kind, f"lxml cannot read the message: {value}")
+        return QueryProblem(kind, value)
 
     def _overrun(self, slot: int, query: bytes) -> None:
         self._overruns[slot] = self._overruns.get(slot, 0) + 1
@@ -153,8 +153,8 @@ class Refiner:
         else:
             del self._overruns[slot]
 
-    def _suspension(self) -> Problem:
-        return Problem(
+    def _suspension(self) -> QueryProblem:
+        return QueryProblem(
             FailureKind.SUSPENDED,
             f"it went over its budget on {OVERRUNS} messages, and is not evaluated until it is resumed",
         )
@@ -166,9 +166,9 @@ class Refiner:
 
 
 def _truth(query: Query) -> bytes:
-    return marshal.dumps(("truth", f"boolean({query.rooted})", bound_prefixes(query.namespaces)))
+    return marshal.dumps(("truth", f"boolean({query.rooted})", exact_prefixes(query.namespaces)))
 
 
 def _value(query: Query) -> bytes:
-    parts = f"({query.rooted})", query.type == "node-set", bound_prefixes(query.namespaces)
+    parts = f"({query.rooted})", query.type == "node-set", exact_prefixes(query.namespaces)
     return marshal.dumps(("value", *parts))

@@ -49,7 +49,7 @@ class _Reached(Exception):
     """Raised inside a callback to end a reading where it has found what it looks for."""
 
 
-def supply_nothing(parser: expat.XMLParserType) -> None:
+def ignore_external_entities(parser: expat.XMLParserType) -> None:
     """Makes a parser read the internal subset, and take everything external for empty."""
 
     def external(context: str | None, base: object, system: str | None, public: object) -> int:
@@ -167,7 +167,7 @@ class _Subset(_Reading):
         self._default_texts: dict[str, list[str]] = {}
         self._attributes: Counter[str] = Counter()
         parser = self.parser
-        supply_nothing(parser)
+        ignore_external_entities(parser)
         parser.EntityDeclHandler = self._entity
         parser.AttlistDeclHandler = self._attribute
         parser.EndDoctypeDeclHandler = self._ended

@@ -6,14 +6,14 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from sapwood.engine.automaton.dataguide import Place, tests_passed_by
+from sapwood.engine.automaton.dataguide import GuideNode, name_tests_of
 from sapwood.engine.automaton.predicate_index import Hits, passes
 from sapwood.engine.message.element_spans import Spans, element_spans
 from sapwood.engine.message.string_values import LONG, StringValues
 from sapwood.lang.pattern import Test, is_wildcard
 
 
-class Leafnode(NamedTuple):
+class LeafNode(NamedTuple):
     """An attribute or text node: its element, its kind, and which of the element's or message's it is."""
 
     element: int
@@ -21,7 +21,7 @@ class Leafnode(NamedTuple):
     number: int
 
 
-ContextNode = int | Leafnode
+ContextNode = int | LeafNode
 
 
 class Document:
@@ -52,8 +52,8 @@ class Document:
         "verbatim",
     )
 
-    def __init__(self, root: Place) -> None:
-        self.places: list[Place] = [root]
+    def __init__(self, root: GuideNode) -> None:
+        self.places: list[GuideNode] = [root]
         self.names: list[str] = [""]
         self.parents: list[int] = [-1]
         self.ends: list[int] = [0]  # one past the last descendant
@@ -127,7 +127,7 @@ class Document:
         if not is_wildcard(test):
             found = self._by_name.get(test, [])
             return found[bisect_left(found, start) : bisect_left(found, end)]
-        return [e for e in range(start, end) if test in tests_passed_by(self.names[e])]
+        return [e for e in range(start, end) if test in name_tests_of(self.names[e])]
 
     @property
     def string_values(self) -> StringValues:
@@ -162,11 +162,11 @@ class Document:
             return self.texts[node.number]
         return self.attributes[node.element][2 * node.number + 1]
 
-    def attributes_named(self, element: int, test: str) -> Iterator[Leafnode]:
+    def attributes_named(self, element: int, test: str) -> Iterator[LeafNode]:
         listed = self.attributes[element]
         for i in range(0, len(listed), 2):
-            if test == listed[i] or (is_wildcard(test) and test in tests_passed_by(listed[i])):
-                yield Leafnode(element, "attribute", i // 2)
+            if test == listed[i] or (is_wildcard(test) and test in name_tests_of(listed[i])):
+                yield LeafNode(element, "attribute", i // 2)
 
     def order(self, node: ContextNode) -> tuple[int, int, int]:
         """A key that sorts nodes in document order."""

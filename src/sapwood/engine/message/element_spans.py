@@ -12,7 +12,7 @@ from xml.parsers import expat
 
 import numpy as np
 
-from sapwood.engine.message.doctype import supply_nothing
+from sapwood.engine.message.doctype import ignore_external_entities
 
 # Possessive, since otherwise every character of a long stretch could be given back, and is remembered.
 _PROLOG = re.compile(rb"(?:<\?.*?\?>|<!--.*?-->|[^<]++)*+", re.DOTALL)
@@ -39,7 +39,7 @@ def _root_start(source: bytes) -> int:
         assert prolog is not None
         return prolog.end()
     parser = expat.ParserCreate("utf-8")  # which knows where a document type ends
-    supply_nothing(parser)
+    ignore_external_entities(parser)
     found: list[int] = []
 
     def start(name: str, attributes: object) -> None:

@@ -17,7 +17,7 @@ _ALL_BYTES = bytes(range(256))
 BYTE_ORDER_MARKS = tuple(mark for mark, _ in _MARKS)
 
 
-def decoded(data: bytes, encoding: str | None = None) -> str:
+def decode_message(data: bytes, encoding: str | None = None) -> str:
     """The text of a message; its XML declaration, which would now be wrong, is left in place."""
     try:
         return data.decode(encoding or _encoding_of(data))

@@ -11,7 +11,7 @@ _ANY = Limits(bytes=1 << 62, depth=2_000, attributes=1 << 62, name_length=1 << 6
 """the message has passed its limits already"""
 
 
-def expanded(document: Document) -> Document:
+def expand_entities(document: Document) -> Document:
     """The same elements, in a source of which each is a slice."""
     message = Message(without_doctype(document.source, ids=False))
     message.encoding = "utf-8"

@@ -13,9 +13,9 @@ from functools import cache
 from typing import NoReturn
 from xml.parsers import expat
 
-from sapwood.engine.automaton.dataguide import Place
+from sapwood.engine.automaton.dataguide import GuideNode
 from sapwood.engine.limits import Limits
-from sapwood.engine.message.doctype import Refused, check_doctype, supply_nothing
+from sapwood.engine.message.doctype import Refused, check_doctype, ignore_external_entities
 from sapwood.engine.message.document import Document
 from sapwood.engine.message.encoding import BYTE_ORDER_MARKS, is_utf8, transcoded
 from sapwood.engine.message.message_source import Source, content
@@ -40,7 +40,7 @@ class Message:
     data: bytes
 
 
-def read_structure(message: Message, limits: Limits, root: Place) -> list[Place]:
+def read_structure(message: Message, limits: Limits, root: GuideNode) -> list[GuideNode]:
     """The places that a message passes through, the root's first."""
     _check_size(message, limits)
     parser, names = _parser(message, limits)
@@ -66,7 +66,7 @@ def read_structure(message: Message, limits: Limits, root: Place) -> list[Place]
 
 
 def read_document(
-    message: Message, limits: Limits, root: Place, with_text: bool, with_source: bool = False
+    message: Message, limits: Limits, root: GuideNode, with_text: bool, with_source: bool = False
 ) -> Document:
     """The message's nodes, and the hits of its values in the places it passes through.
 
@@ -217,7 +217,7 @@ def _parser(message: Message, limits: Limits) -> tuple[expat.XMLParserType, dict
     parser.StartNamespaceDeclHandler = _namespace_check(limits.name_length)
     if any(doctype in message.data for doctype in _DOCTYPES):
         check_doctype(message.data, message.encoding, limits)
-        supply_nothing(parser)
+        ignore_external_entities(parser)
     return parser, names
 
 
@@ -267,7 +267,7 @@ def _long_name(message: Message, limits: Limits) -> MessageError:
             raise Refused(f"a name has {longest:,} characters; the limit is {limits.name_length:,}")
 
     parser = expat.ParserCreate(message.encoding, SEPARATOR)
-    supply_nothing(parser)
+    ignore_external_entities(parser)
     parser.StartElementHandler = start
     try:
         parser.Parse(message.data, True)

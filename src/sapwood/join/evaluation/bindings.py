@@ -11,7 +11,7 @@ from itertools import product
 from typing import Protocol
 
 from sapwood.engine.message.document import ContextNode, Document
-from sapwood.engine.pattern_evaluator import DOCUMENT, Evaluator
+from sapwood.engine.pattern_evaluator import DOCUMENT, PatternEvaluator
 from sapwood.join.evaluation.residual_check import compares
 from sapwood.lang.literals.numbers import number_key
 from sapwood.lang.pattern import Path
@@ -33,7 +33,7 @@ class BlockPattern:
     wanted: tuple[int, ...]
     numeric: frozenset[int] = frozenset()
 
-    def ways(self, evaluator: Evaluator, allowed: Allowed | None = None) -> list[Nodes]:
+    def ways(self, evaluator: PatternEvaluator, allowed: Allowed | None = None) -> list[Nodes]:
         """The distinct ways to bind the wanted variables in a message, some perhaps to certain values only;
         TooManyGroups beyond all measure."""
         return _Embedding(self, evaluator, allowed or {}).ways()
@@ -58,7 +58,7 @@ def compared_value(document: Document, node: ContextNode, numeric: bool) -> str 
 
 
 class _Embedding:
-    def __init__(self, pattern: BlockPattern, evaluator: Evaluator, allowed: Allowed) -> None:
+    def __init__(self, pattern: BlockPattern, evaluator: PatternEvaluator, allowed: Allowed) -> None:
         self._pattern = pattern
         self._allowed = allowed
         self._evaluator = evaluator
@@ -120,7 +120,7 @@ class Readable(Protocol):
     """A message whose nodes can be asked for."""
 
     document: Document
-    evaluator: Evaluator
+    evaluator: PatternEvaluator
 
     def ways(self, pattern: BlockPattern) -> list[Nodes]:
         """The ways of a pattern, which are remembered."""

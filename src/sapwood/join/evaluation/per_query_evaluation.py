@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sapwood.join.evaluation.residual_check import Candidate, Side, Step, satisfiable
+from sapwood.join.evaluation.residual_check import Candidate, CandidateStep, Side, satisfiable
 from sapwood.join.evaluation.residual_sides import NowSide, PastSide
 from sapwood.join.graph.templates import Graph
-from sapwood.join.state.message_state import Arrival, Past
+from sapwood.join.state.message_state import Arrival, MessageState
 
 Options = list[tuple[int, int]]
 """runs of the past and of the arrival with one value"""
@@ -20,7 +20,7 @@ Options = list[tuple[int, int]]
 class OneByOne:
     """Answers for one arrival, query by query."""
 
-    def __init__(self, arrival: Arrival, past: Past) -> None:
+    def __init__(self, arrival: Arrival, past: MessageState) -> None:
         self._past = past
         self._now = NowSide(arrival)
         self._sides: dict[int, PastSide] = {}
@@ -66,5 +66,5 @@ class OneByOne:
         for (left, right), options in zip(shape.equalities, options_of, strict=True):
             sided = options if past_is_left else [(now, before) for before, now in options]
             groups = [(sides[0].rows(one), sides[1].rows(other)) for one, other in sided]
-            steps.append(Step(left, right, groups))
+            steps.append(CandidateStep(left, right, groups))
         return satisfiable(Candidate(shape, graph.left, graph.right, sides), steps)

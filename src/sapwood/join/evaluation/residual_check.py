@@ -47,7 +47,7 @@ class Candidate:
     sides: tuple[Side, Side]
 
 
-class Step(NamedTuple):
+class CandidateStep(NamedTuple):
     """A comparison between columns of the two sides, and for each value the nodes that have it; `holds` says
     which of them are compared well if being in one group is not enough."""
 
@@ -71,7 +71,7 @@ def compares(op: Comparator, left: str, right: str) -> bool:
     return COMPARE[op](to_number(left), to_number(right))
 
 
-def satisfiable(candidate: Candidate, equalities: list[Step]) -> bool:
+def satisfiable(candidate: Candidate, equalities: list[CandidateStep]) -> bool:
     """Whether some nodes meet all comparisons, columns that are shared having one node."""
     steps = sorted(equalities, key=lambda step: step.size)
     steps += [_compared(candidate, *edge) for edge in candidate.shape.others]
@@ -88,7 +88,7 @@ class _TooMany(Exception):
 
 
 class _Search:
-    def __init__(self, shape: Shape, steps: list[Step]) -> None:
+    def __init__(self, shape: Shape, steps: list[CandidateStep]) -> None:
         chains = [_chain(shape, step) for step in steps]
         bound: tuple[_Column, ...] = ()
         self._joins: list[_Joining] = []
@@ -119,28 +119,28 @@ class _Search:
         return False
 
 
-def _chain(shape: Shape, step: Step) -> list[_Column]:
+def _chain(shape: Shape, step: CandidateStep) -> list[_Column]:
     left = [(0, column) for column in shape.chain(0, step.left)]
     return left + [(1, column) for column in shape.chain(1, step.right)]
 
 
-def _compared(candidate: Candidate, left: int, op: Comparator, right: int) -> Step:
+def _compared(candidate: Candidate, left: int, op: Comparator, right: int) -> CandidateStep:
     """A comparison that is no equality: all nodes of both variables in one group."""
     on_left = candidate.sides[0].valued(candidate.left[left])
     on_right = candidate.sides[1].valued(candidate.right[right])
     groups = [([nodes for nodes, _ in on_left], [nodes for nodes, _ in on_right])]
     if op == "!=":
-        return Step(left, right, groups, lambda one, other: on_left[one][1] != on_right[other][1])
+        return CandidateStep(left, right, groups, lambda one, other: on_left[one][1] != on_right[other][1])
     numbers, other_numbers = [to_number(v) for _, v in on_left], [to_number(v) for _, v in on_right]
     holds = COMPARE[op]
-    return Step(left, right, groups, lambda one, other: holds(numbers[one], other_numbers[other]))
+    return CandidateStep(left, right, groups, lambda one, other: holds(numbers[one], other_numbers[other]))
 
 
 class _Joining:
     """One more comparison joined to what is bound."""
 
     def __init__(
-        self, bound: tuple[_Column, ...], chain: list[_Column], later: set[_Column], step: Step
+        self, bound: tuple[_Column, ...], chain: list[_Column], later: set[_Column], step: CandidateStep
     ) -> None:
         self._step = step
         self._known = [[bound.index(c) for c in chain if c in bound and c[0] == side] for side in (0, 1)]

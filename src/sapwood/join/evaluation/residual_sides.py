@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from sapwood.join.evaluation.residual_check import Nodes
-from sapwood.join.state.message_state import Arrival, Past
+from sapwood.join.state.message_state import Arrival, MessageState
 
 Valued = list[tuple[Nodes, str]]
 
@@ -13,7 +13,7 @@ Valued = list[tuple[Nodes, str]]
 class PastSide:
     """The rows and values of an earlier item."""
 
-    def __init__(self, past: Past, item: int) -> None:
+    def __init__(self, past: MessageState, item: int) -> None:
         self._past = past
         self._item = item
         self._known: dict[int, Valued] = {}

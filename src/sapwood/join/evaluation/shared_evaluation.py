@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sapwood.engine.automaton.predicate_index import NOTHING, Ints
-from sapwood.join.evaluation.residual_check import Candidate, Nodes, Side, Step, satisfiable
+from sapwood.engine.automaton.predicate_index import NO_INTS, Ints
+from sapwood.join.evaluation.residual_check import Candidate, CandidateStep, Nodes, Side, satisfiable
 from sapwood.join.evaluation.residual_sides import NowSide, PastSide
 from sapwood.join.graph.templates import Relations
-from sapwood.join.state.message_state import Arrival, Common, Past
+from sapwood.join.state.message_state import Arrival, Common, MessageState
 
 
 @dataclass(slots=True)
@@ -46,17 +46,17 @@ def equal_pairs(relations: Relations, arrival: Arrival, common: Common, past_is_
 
 
 def rows_met(
-    relations: Relations, equal: Equal, arrival: Arrival, past: Past, past_is_left: bool
+    relations: Relations, equal: Equal, arrival: Arrival, past: MessageState, past_is_left: bool
 ) -> tuple[Ints, Ints]:
     """The rows that an arrival and an earlier item meet, and that item."""
     if not len(equal.pair):
-        return NOTHING, NOTHING
+        return NO_INTS, NO_INTS
     return _Evaluation(relations, equal, arrival, past, past_is_left).met()
 
 
 class _Evaluation:
     def __init__(
-        self, relations: Relations, equal: Equal, arrival: Arrival, past: Past, past_is_left: bool
+        self, relations: Relations, equal: Equal, arrival: Arrival, past: MessageState, past_is_left: bool
     ) -> None:
         self._relations = relations
         self._arrival = arrival
@@ -89,7 +89,7 @@ class _Evaluation:
         relations.filed.reserve(len(relations.pairs))
         rows = relations.filed.numbers(present)
         if not len(rows):
-            return NOTHING, NOTHING
+            return NO_INTS, NO_INTS
         rows, start = self._everywhere(rows, items_of)
         times = items_of.take(start)
         source = np.repeat(np.arange(len(rows), dtype=np.int32), times)
@@ -107,7 +107,7 @@ class _Evaluation:
             kept = alive.take(source)
             rows, pairs, counts = rows[alive], pairs[kept], counts[kept]
         if not len(rows):
-            return NOTHING, NOTHING
+            return NO_INTS, NO_INTS
         lengths = self._relations.pairs_of.lengths.take(rows)
         ranked = (counts.astype(np.int64) << 32) | np.arange(len(counts))
         least = np.minimum.reduceat(ranked, np.cumsum(lengths) - lengths) & 0xFFFFFFFF
@@ -192,12 +192,12 @@ class _Evaluation:
         graph = self._relations.graph(row)
         past, now = self._side_of(item), self._now
         sides: tuple[Side, Side] = (past, now) if self._past_is_left else (now, past)
-        steps: list[Step] = []
+        steps: list[CandidateStep] = []
         for (left, right), place in zip(graph.shape.equalities, places, strict=True):
             groups: list[tuple[list[Nodes], list[Nodes]]] = []
             for at in range(int(self._first[place]), int(self._ends[place])):
                 runs = int(self._equal.past[at]), int(self._equal.now[at])
                 one, other = runs if self._past_is_left else runs[::-1]
                 groups.append((sides[0].rows(one), sides[1].rows(other)))
-            steps.append(Step(left, right, groups))
+            steps.append(CandidateStep(left, right, groups))
         return satisfiable(Candidate(graph.shape, graph.left, graph.right, sides), steps)

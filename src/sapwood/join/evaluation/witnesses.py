@@ -17,16 +17,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sapwood.engine.automaton.predicate_index import Ints
-from sapwood.engine.automaton.relative_paths import Reached
-from sapwood.engine.automaton.slot_ownership import Claims
-from sapwood.engine.index import Found, Index
-from sapwood.engine.message.document import ContextNode, Document, Leafnode
-from sapwood.engine.pattern_evaluator import Evaluator
+from sapwood.engine.automaton.relative_paths import ReachedElements
+from sapwood.engine.automaton.slot_ownership import OwnedSlots
+from sapwood.engine.index import Index, IndexMatches
+from sapwood.engine.message.document import ContextNode, Document, LeafNode
+from sapwood.engine.pattern_evaluator import PatternEvaluator
 from sapwood.join.evaluation.bindings import compared_value
 from sapwood.join.graph.graph_reduction import Definition
-from sapwood.lang.pattern import TEXT, Axis, Condition, Has, Path, Step, all_of, narrowed
+from sapwood.lang.pattern import TEXT, Axis, Condition, Has, Path, Step, add_condition, all_of
 from sapwood.lang.query import Query
-from sapwood.transform.path_analysis import navigation, symbols
+from sapwood.transform.path_analysis import to_navigation, to_symbols
 
 _MOST = 200_000
 """values of a message, below one variable"""
@@ -108,7 +108,7 @@ class Witnesses:
         self._number_of: dict[Definition, int] = {}
         self._tracked: dict[int, Tracked] = {}
         self._first: dict[str, dict[int, Tracked]] = {}  # stream → slot → those that start at the document
-        self._claims = Claims()
+        self._claims = OwnedSlots()
         self._key_of: dict[int, bytes] = {}
         self._by_key: dict[bytes, int] | None = None
 
@@ -172,13 +172,13 @@ class Witnesses:
     def _enter(self, tracked: Tracked) -> None:
         if tracked.origin is not None:
             tracked.origin.below[tracked.number] = tracked
-            plain = navigation(tracked.definition.path)
+            plain = to_navigation(tracked.definition.path)
             if plain is not None and plain.steps:
-                tracked.group = self._index.group(symbols(plain.steps))
+                tracked.group = self._index.group(to_symbols(plain.steps))
             return
         path = tracked.elements
         if tracked.leaf is not None:
-            path = narrowed(path, Has(Path((tracked.leaf,))))
+            path = add_condition(path, Has(Path((tracked.leaf,))))
         query = Query("", "boolean", Has(tracked.definition.path))
         found = self._index.bind(query, path)
         if found is None:
@@ -227,7 +227,7 @@ class Witnesses:
         """Which of the slots are those of joins."""
         return self._claims.among(slots)
 
-    def of(self, found: Found, stream: str) -> Seen:
+    def of(self, found: IndexMatches, stream: str) -> Seen:
         """The values of all compared variables in a message of a stream, and what is watched."""
         first = self._first.get(stream)
         return _Reading(self._index, found, first).seen() if first else Seen([], [])
@@ -247,15 +247,15 @@ class _TooMany(Exception):
 class _Reading:
     """The witnesses of one message."""
 
-    def __init__(self, index: Index, found: Found, first: dict[int, Tracked]) -> None:
+    def __init__(self, index: Index, found: IndexMatches, first: dict[int, Tracked]) -> None:
         assert found.evaluator is not None
         self._index = index
         self._found = found
         self._first = first
-        self._evaluator: Evaluator = found.evaluator
+        self._evaluator: PatternEvaluator = found.evaluator
         self._document: Document = found.evaluator.document
-        self._reached: Reached | None = None
-        self._numbers: dict[Leafnode, int] = {}
+        self._reached: ReachedElements | None = None
+        self._numbers: dict[LeafNode, int] = {}
         self._made: list[Witness] = []
         self._room = 0
 

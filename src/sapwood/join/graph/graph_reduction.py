@@ -18,7 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-from sapwood.lang.pattern import TRUE, Condition, Has, Path, Step, all_of, narrowed, spelling
+from sapwood.lang.pattern import TRUE, Condition, Has, Path, Step, add_condition, all_of, canonical_text
 from sapwood.lang.xscl.model import MESSAGE
 
 
@@ -37,7 +37,7 @@ class Definition:
     def key(self) -> str:
         """A text that no other definition has, in any process."""
         start = self.origin.key if self.origin is not None else repr(self.stream)
-        return f"{start} {spelling(self.path)}{' number' if self.numeric else ''}"
+        return f"{start} {canonical_text(self.path)}{' number' if self.numeric else ''}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,10 +110,10 @@ class _Minor:
     def _narrowed(self, number: int) -> Path:
         """A variable's path, with the branches that are dropped as conditions."""
         dropped = [child for child in self._children[number] if child not in self._kept]
-        return narrowed(self._paths[number], all_of([self._exists(child) for child in dropped]))
+        return add_condition(self._paths[number], all_of([self._exists(child) for child in dropped]))
 
     def _exists(self, number: int) -> Condition:
         if number in self._numeric:
             return TRUE  # as its origin does
         below = all_of([self._exists(child) for child in self._children[number]])
-        return Has(narrowed(self._paths[number], below))
+        return Has(add_condition(self._paths[number], below))

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sapwood.engine.automaton.predicate_index import Ints
-from sapwood.engine.automaton.ragged_array import Rows, longer
+from sapwood.engine.automaton.ragged_array import RaggedArray, grow_array
 from sapwood.join.graph.join_graph import Shape
 from sapwood.join.graph.variable_pairs import Pairs
 
@@ -36,7 +36,7 @@ class Graph:
 
 
 @dataclass(slots=True)
-class Template:
+class JoinTemplate:
     """A shape and the rows that have it."""
 
     number: int
@@ -49,18 +49,18 @@ class Relations:
 
     def __init__(self) -> None:
         self.pairs = Pairs()
-        self.templates: dict[Shape, Template] = {}
+        self.templates: dict[Shape, JoinTemplate] = {}
         self._free: list[int] = []  # numbers of templates that are gone
         self._places: dict[Shape, range] = {}  # of what shapes, there or gone, have in `same`
         self._row_of: dict[Graph, int] = {}
         self._graphs: list[Graph | None] = []
         self._unused: list[int] = []
-        self.pairs_of = Rows()  # of each row, in the order of its shape's equalities
-        self.filed = Rows()  # rows, under one of their pairs
+        self.pairs_of = RaggedArray()  # of each row, in the order of its shape's equalities
+        self.filed = RaggedArray()  # rows, under one of their pairs
         self._filed_under: Ints = np.zeros(16, np.int32)
-        self._members = Rows()  # of each row
+        self._members = RaggedArray()  # of each row
         self.template_of: Ints = np.zeros(16, np.int32)
-        self.shared = Rows()  # of each template, places in the columns below
+        self.shared = RaggedArray()  # of each template, places in the columns below
         self.same: NDArray[np.int32] = np.zeros((0, 5), np.int32)
         self.plain: NDArray[np.bool_] = np.zeros(16, np.bool_)  # nothing to check but pairs
         self.compared: NDArray[np.bool_] = np.zeros(16, np.bool_)  # not only by =
@@ -108,8 +108,8 @@ class Relations:
             row = len(self._graphs)
             self._graphs.append(None)
             if row == len(self.template_of):
-                self.template_of = longer(self.template_of, 2 * row)
-                self._filed_under = longer(self._filed_under, 2 * row)
+                self.template_of = grow_array(self.template_of, 2 * row)
+                self._filed_under = grow_array(self._filed_under, 2 * row)
         self._graphs[row] = graph
         self._row_of[graph] = row
         template = self.templates.get(graph.shape) or self._new_template(graph.shape)
@@ -117,20 +117,20 @@ class Relations:
         self.template_of[row] = template.number
         numbers = [self.pairs.use(left, right) for left, right in graph.pairs]
         if len(self.pairs) > len(self.seen):
-            self.seen = longer(self.seen, 2 * len(self.pairs))
+            self.seen = grow_array(self.seen, 2 * len(self.pairs))
         for number in numbers:
             self.pairs_of.append(row, number)
         self._file(row, numbers)
         self._members.reserve(row + 1)
         return row
 
-    def _new_template(self, shape: Shape) -> Template:
+    def _new_template(self, shape: Shape) -> JoinTemplate:
         number = self._free.pop() if self._free else len(self.templates)
-        template = self.templates[shape] = Template(number, shape)
+        template = self.templates[shape] = JoinTemplate(number, shape)
         if number >= len(self.plain):
             self.plain, self.compared = (
-                longer(self.plain, 2 * number),
-                longer(self.compared, 2 * number),
+                grow_array(self.plain, 2 * number),
+                grow_array(self.compared, 2 * number),
             )
         self.plain[number] = not shape.shared and not shape.others
         self.compared[number] = bool(shape.others)
@@ -164,7 +164,7 @@ class Relations:
         least = np.minimum.reduceat(ranked, _before(lengths)) & 0xFFFFF
         under = pairs.take(_before(lengths) + least)
         self._filed_under[rows] = under
-        self.filed = Rows.of(under, rows)
+        self.filed = RaggedArray.of(under, rows)
 
     # -- messages --------------------------------------------------------------------------------------
 

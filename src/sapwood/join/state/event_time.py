@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
-from sapwood.engine.pattern_evaluator import Evaluator
+from sapwood.engine.pattern_evaluator import PatternEvaluator
 from sapwood.errors import MessageError
 from sapwood.lang.query import compile_query
 
@@ -19,7 +19,7 @@ Moment = datetime | float
 """seconds since the epoch, if it is a number; without a time zone, UTC"""
 
 
-def seconds(moment: Moment) -> float:
+def to_seconds(moment: Moment) -> float:
     """Seconds since the epoch; ValueError for a number that cannot be meant, TypeError for what is none."""
     if isinstance(moment, datetime):
         return (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp()
@@ -30,7 +30,7 @@ def seconds(moment: Moment) -> float:
     return float(moment)
 
 
-def duration(given: timedelta | float) -> float:
+def to_duration(given: timedelta | float) -> float:
     """Seconds; ValueError if it is less than nothing, TypeError if it is no number."""
     if not isinstance(given, int | float | timedelta):
         raise TypeError(f"a duration is a timedelta or a number of seconds, not {given!r}")
@@ -50,14 +50,14 @@ class TimePath:
         self._text = path
         self._paths = query.paths
 
-    def read(self, evaluator: Evaluator) -> float:
+    def read(self, evaluator: PatternEvaluator) -> float:
         """The time that a message says; MessageError if it says none."""
         nodes = evaluator.select_any(self._paths)
         if not nodes:
             raise MessageError(f"it does not say when it happened: there is no {self._text}")
         value = evaluator.document.string_value(nodes[0]).strip()
         try:
-            return seconds(float(value) if _NUMBER.fullmatch(value) else datetime.fromisoformat(value))
+            return to_seconds(float(value) if _NUMBER.fullmatch(value) else datetime.fromisoformat(value))
         except ValueError:
             reason = (
                 f"{self._text} should be a time, ISO 8601 or seconds since the epoch, not {value[:100]!r}"

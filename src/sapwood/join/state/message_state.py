@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sapwood.engine.automaton.predicate_index import NOTHING, Ints
-from sapwood.engine.automaton.ragged_array import longer
+from sapwood.engine.automaton.predicate_index import NO_INTS, Ints
+from sapwood.engine.automaton.ragged_array import grow_array
 from sapwood.join.evaluation.witnesses import Witness
 
 Floats = NDArray[np.float64]
@@ -35,7 +35,7 @@ _ROOM = 4_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class StoredMessage:
     """A message as joins keep it. Two are equal if they are of one message, even in different processes."""
 
     id: Hashable
@@ -51,7 +51,7 @@ class Arrival:
     """A message, or several that a chain has brought together, as it comes in: its runs, value by value."""
 
     def __init__(
-        self, records: tuple[Record, ...], time: float, sequence: int, witnesses: Sequence[Witness]
+        self, records: tuple[StoredMessage, ...], time: float, sequence: int, witnesses: Sequence[Witness]
     ) -> None:
         self.records = records
         self.time = time
@@ -94,7 +94,7 @@ class _Slice:
         end = self.length + len(runs)
         if end > len(self.runs):
             self.runs, self.variables, self.items = (
-                longer(column, 2 * end) for column in (self.runs, self.variables, self.items)
+                grow_array(column, 2 * end) for column in (self.runs, self.variables, self.items)
             )
         self.runs[self.length : end] = runs
         self.variables[self.length : end] = variables
@@ -113,11 +113,11 @@ class Common:
     """by its place among the arrival's"""
 
 
-_NONE = Common(NOTHING, NOTHING, NOTHING, NOTHING)
+_NONE = Common(NO_INTS, NO_INTS, NO_INTS, NO_INTS)
 
 
 @dataclass(slots=True)
-class Past:
+class MessageState:
     """All that is kept."""
 
     remember: bool = True
@@ -134,7 +134,7 @@ class Past:
     item_time: Floats = field(default_factory=lambda: np.zeros(64, np.float64))
     item_sequence: NDArray[np.int64] = field(default_factory=lambda: np.zeros(64, np.int64))
     item_first_run: Ints = field(default_factory=lambda: np.zeros(64, np.int32))
-    records: list[tuple[Record, ...]] = field(default_factory=list)
+    records: list[tuple[StoredMessage, ...]] = field(default_factory=list)
     latest: float = float("-inf")
     """the largest time of an item"""
     _runs_of: dict[str, int | array[int]] = field(default_factory=dict)
@@ -187,10 +187,10 @@ class Past:
     def _reserve(self, runs: int, rows: int, items: int, arrival: Arrival) -> None:
         if runs > len(self.run_variable):
             for name in ("run_variable", "run_item", "run_row", "run_count", "run_until"):
-                setattr(self, name, longer(getattr(self, name), 2 * runs))
+                setattr(self, name, grow_array(getattr(self, name), 2 * runs))
         if items > len(self.item_time):
             for name in ("item_time", "item_sequence", "item_first_run"):
-                setattr(self, name, longer(getattr(self, name), 2 * items))
+                setattr(self, name, grow_array(getattr(self, name), 2 * items))
         width = max(self.nodes.shape[1], arrival.nodes.shape[1])
         if rows > len(self.nodes) or width > self.nodes.shape[1]:
             length = 2 * rows if rows > len(self.nodes) else len(self.nodes)
@@ -352,11 +352,11 @@ class Past:
         alive: NDArray[np.bool_] = self.run_item[: len(self)] >= 0
         return alive
 
-    def messages(self, runs: Ints) -> set[Record]:
+    def messages(self, runs: Ints) -> set[StoredMessage]:
         """The messages that some runs are of."""
         return {record for item in np.unique(self.run_item[runs]) for record in self.records[item]}
 
-    def bytes(self, runs: Ints, messages: set[Record]) -> int:
+    def bytes(self, runs: Ints, messages: set[StoredMessage]) -> int:
         """About how much memory some runs and their messages take."""
         values = {self.run_value[run] for run in runs.tolist()}
         of_rows = int(self.run_count[runs].sum()) * 4 * int(self.nodes.shape[1])

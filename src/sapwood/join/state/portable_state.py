@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from sapwood.join.catalog_entries import Filed
-from sapwood.join.state.message_state import Record
+from sapwood.join.state.message_state import StoredMessage
 
 
-class Testimony(NamedTuple):
+class PortableValue(NamedTuple):
     """A value that a variable has in a message."""
 
     variable: bytes
@@ -20,11 +20,11 @@ class Testimony(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class PortableMessage:
     """A message, or several that a chain has brought together, and what they have to say."""
 
-    records: tuple[Record, ...]
-    ways: list[list[Testimony]]
+    records: tuple[StoredMessage, ...]
+    ways: list[list[PortableValue]]
     """one for a message; for a chain, one for each way to bind what goes on"""
     chain: bytes = b""
     """eight bytes that stand for the first blocks of the chain in every process"""
@@ -40,7 +40,7 @@ class Kept:
         return min(record.sequence for record in self.records)
 
 
-class Partners(NamedTuple):
+class EquatedVariables(NamedTuple):
     """What a variable is equated with."""
 
     variables: frozenset[bytes]
@@ -48,7 +48,7 @@ class Partners(NamedTuple):
     """seconds: for messages that are later than its own by more, its value is of no use"""
 
 
-def partners(links: Iterable[Filed], key: Callable[[int], bytes]) -> dict[bytes, Partners]:
+def equated_variables(links: Iterable[Filed], key: Callable[[int], bytes]) -> dict[bytes, EquatedVariables]:
     """What each variable is equated with in some links; `key` tells what to call it."""
     others: dict[bytes, set[bytes]] = {}
     waits: dict[bytes, float] = {}
@@ -60,4 +60,4 @@ def partners(links: Iterable[Filed], key: Callable[[int], bytes]) -> dict[bytes,
             waits[left] = max(waits.get(left, 0.0), filed.window)
             # what follows waits only for what is before it in time, and comes late
             waits[right] = max(waits.get(right, 0.0), 0.0 if filed.ordered else filed.window)
-    return {name: Partners(frozenset(found), waits[name]) for name, found in others.items()}
+    return {name: EquatedVariables(frozenset(found), waits[name]) for name, found in others.items()}

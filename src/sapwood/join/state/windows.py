@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sapwood.engine.automaton.predicate_index import Ints
-from sapwood.engine.automaton.ragged_array import longer
+from sapwood.engine.automaton.ragged_array import grow_array
 from sapwood.join.state.message_state import Floats
 
 
@@ -33,10 +33,10 @@ class Members:
         if number == self._used:
             self._used += 1
             if number == len(self._window):
-                self._window = longer(self._window, 2 * number)
-                self._ordered = longer(self._ordered, 2 * number)
-                self._since = longer(self._since, 2 * number)
-                self.entry = longer(self.entry, 2 * number)
+                self._window = grow_array(self._window, 2 * number)
+                self._ordered = grow_array(self._ordered, 2 * number)
+                self._since = grow_array(self._since, 2 * number)
+                self.entry = grow_array(self.entry, 2 * number)
         self._window[number], self._ordered[number], self._since[number] = window, ordered, since
         self.entry[number] = entry
         self.unordered += not ordered

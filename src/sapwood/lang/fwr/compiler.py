@@ -2,7 +2,7 @@
 
 A conjunct of the where clause that speaks of one variable becomes a predicate of that variable's path:
 `for $s in //section where $s/title = "T"` binds `//section[title = "T"]`. So all that filters know, sharing
-above all, serves transformations too. What speaks of several variables stays a `Joint` condition, and what
+above all, serves transformations too. What speaks of several variables stays a `JointCondition`, and what
 has no pattern at all is left to lxml, as in filters: then the patterns are necessary conditions.
 """
 
@@ -13,11 +13,11 @@ from dataclasses import replace
 
 from sapwood.errors import QueryError
 from sapwood.lang.fwr.expressions import Enclosed
-from sapwood.lang.fwr.model import DOCUMENT, Hole, Joint, Transformation, Variable
-from sapwood.lang.fwr.parser import Flwor, Prefixes, is_document, is_flwor, parse_flwor
+from sapwood.lang.fwr.model import DOCUMENT, BoundVariable, JointCondition, TemplateHole, Transformation
+from sapwood.lang.fwr.parser import Flwor, Prefixes, is_document, parse_flwor
 from sapwood.lang.fwr.template import HoleCompiler, from_context, spoken_of
-from sapwood.lang.language_detection import is_join
-from sapwood.lang.pattern import TEXT, Condition, Has, all_of, any_of, narrowed
+from sapwood.lang.language_detection import is_join, is_transformation
+from sapwood.lang.pattern import TEXT, Condition, Has, add_condition, all_of, any_of
 from sapwood.lang.query import Query
 from sapwood.lang.xpath import ast
 from sapwood.lang.xpath.translator import Reason, Translator
@@ -28,13 +28,13 @@ _DOCUMENT = "/"
 def compile_transformation(text: str, namespaces: Mapping[str, str] | None = None) -> Transformation:
     """The query in the algebra; QueryError says where and why it is no for-where-return query."""
     if is_join(text):
-        hint = "write SELECT before the element" if is_flwor(text) else None
+        hint = "write SELECT before the element" if is_transformation(text) else None
         raise QueryError("this is a join query, not for-where-return", text, 0, hint)
     flwor = parse_flwor(text, namespaces)
     return _Compiler(flwor).compile()
 
 
-def filter_of(text: str, namespaces: Mapping[str, str] | None = None) -> Query:
+def compile_filter_of(text: str, namespaces: Mapping[str, str] | None = None) -> Query:
     """The filter that a message must pass for the query to make anything of it."""
     return Query(text, "boolean", compile_transformation(text, namespaces).condition)
 
@@ -48,8 +48,8 @@ class _Compiler(HoleCompiler):
     def compile(self) -> Transformation:
         flwor = self._flwor
         kept: dict[int, list[ast.Expr]] = {}
-        joints: list[Joint] = []
-        for conjunct in ast.flattened(flwor.where.expr, "and") if flwor.where else ():
+        joints: list[JointCondition] = []
+        for conjunct in ast.flatten_chain(flwor.where.expr, "and") if flwor.where else ():
             self._place(conjunct, kept, joints)
         variables = [self._variable(number, kept.get(number, [])) for number in range(len(flwor.bindings))]
         needed = [_reached(DOCUMENT, variables)]
@@ -70,7 +70,9 @@ class _Compiler(HoleCompiler):
 
     # -- where -----------------------------------------------------------------------------------------
 
-    def _place(self, conjunct: ast.Expr, kept: dict[int, list[ast.Expr]], joints: list[Joint]) -> None:
+    def _place(
+        self, conjunct: ast.Expr, kept: dict[int, list[ast.Expr]], joints: list[JointCondition]
+    ) -> None:
         """Gives a conjunct to the variable it speaks of, or makes it a joint condition."""
         names = spoken_of(conjunct)
         if len(names) == 1:
@@ -80,31 +82,31 @@ class _Compiler(HoleCompiler):
                 return
         joints.append(self._joint(conjunct))
 
-    def _joint(self, expr: ast.Expr) -> Joint:
+    def _joint(self, expr: ast.Expr) -> JointCondition:
         names = spoken_of(expr)
         match expr:
             case ast.Binary(op="and" | "or" as op) if len(names) > 1:
-                items = tuple(self._joint(part) for part in ast.flattened(expr, op))
-                return Joint("and" if op == "and" else "or", items)
+                items = tuple(self._joint(part) for part in ast.flatten_chain(expr, op))
+                return JointCondition("and" if op == "and" else "or", items)
             case ast.Call(name="not", args=(operand,)) if len(names) > 1:
-                return Joint("not", (self._joint(operand),))
+                return JointCondition("not", (self._joint(operand),))
             case ast.Call(name="boolean", args=(operand,)) if len(names) > 1:
                 return self._joint(operand)
         if len(names) > 1:
             self.reasons.append(Reason(expr.start, expr.end, "a comparison between variables"))
-            return Joint("and")
+            return JointCondition("and")
         name = next(iter(names), None)
         translator = Translator(at_document=name is None)
         translated = translator.boolean(from_context(expr, name) if name is not None else expr)
         self.reasons += translator.reasons
-        return Joint("holds", (), DOCUMENT if name is None else self.numbers[name], translated)
+        return JointCondition("holds", (), DOCUMENT if name is None else self.numbers[name], translated)
 
     # -- paths -----------------------------------------------------------------------------------------
 
-    def _variable(self, number: int, conditions: list[ast.Expr]) -> Variable:
+    def _variable(self, number: int, conditions: list[ast.Expr]) -> BoundVariable:
         binding = self._flwor.bindings[number]
         origin, paths = self.paths(binding.path.expr, conditions)
-        return Variable(binding.name, origin, paths)
+        return BoundVariable(binding.name, origin, paths)
 
     # -- what is left to lxml --------------------------------------------------------------------------
 
@@ -132,7 +134,7 @@ class _Compiler(HoleCompiler):
             ),
             template=tuple(
                 replace(part, kind="nodes" if part.kind == "nodes" else "value", xpath=next(texts))
-                if isinstance(part, Hole)
+                if isinstance(part, TemplateHole)
                 else part
                 for part in made.template
             ),
@@ -142,13 +144,13 @@ class _Compiler(HoleCompiler):
         )
 
 
-def _reached(origin: int, variables: list[Variable]) -> Condition:
+def _reached(origin: int, variables: list[BoundVariable]) -> Condition:
     """That all variables that start from one have a binding, and so have those that start from them."""
     needed: list[Condition] = []
     for number, variable in enumerate(variables):
         if variable.origin == origin:
             inner = _reached(number, variables)
-            needed.append(any_of([Has(narrowed(path, inner)) for path in variable.paths]))
+            needed.append(any_of([Has(add_condition(path, inner)) for path in variable.paths]))
     return all_of(needed)
 
 
@@ -163,7 +165,7 @@ def _is_leaf(expr: ast.Expr) -> bool:
         case ast.Filtered(base=base):
             return _is_leaf(base)
         case ast.Binary():
-            return any(_is_leaf(part) for part in ast.flattened(expr, "|"))
+            return any(_is_leaf(part) for part in ast.flatten_chain(expr, "|"))
     return False
 
 
@@ -171,5 +173,5 @@ def _varies(part: Enclosed) -> bool:
     return not isinstance(part.expr, ast.Text | ast.Number)
 
 
-def _copies(part: str | Hole) -> bool:
-    return isinstance(part, Hole) and part.kind == "nodes"
+def _copies(part: str | TemplateHole) -> bool:
+    return isinstance(part, TemplateHole) and part.kind == "nodes"

@@ -14,9 +14,9 @@ from xml.sax.saxutils import unescape
 
 from sapwood.errors import QueryError
 from sapwood.lang.fwr.model import Standing
-from sapwood.lang.literals.escaping import NO_XML, attribute, content
+from sapwood.lang.literals.escaping import NO_XML, escape_attribute, escape_content
 from sapwood.lang.names import NAME, qualified_name_length
-from sapwood.lang.xpath import error_hints as hints
+from sapwood.lang.xpath import error_hints
 from sapwood.lang.xpath.parser import XML_NAMESPACE
 
 _QNAME = re.compile(f"(?:{NAME}:)?{NAME}")
@@ -175,10 +175,10 @@ class ConstructorReader(Generic[Hole]):
             return
         uri = self._declared.get(prefix)
         if uri is None:
-            hint = hints.undeclared(prefix, self._declared, f'add xmlns:{prefix}="…", or ')
+            hint = error_hints.undeclared(prefix, self._declared, f'add xmlns:{prefix}="…", or ')
             raise self._error(f"the prefix {prefix!r} is not declared", place, hint)
         tag.namespaces[prefix] = uri
-        self._parts.append(f' xmlns:{prefix}="{attribute(uri)}"')
+        self._parts.append(f' xmlns:{prefix}="{escape_attribute(uri)}"')
 
     def _value_end(self, opening: int) -> int:
         """The place after a quoted value. Doubled quotes stand for one, and braces may hold quotes."""
@@ -209,7 +209,7 @@ class ConstructorReader(Generic[Hole]):
         while at < end:
             character = self._text[at]
             if self._text.startswith((quote * 2, "{{", "}}"), at):
-                parts.append(attribute(character))
+                parts.append(escape_attribute(character))
                 at += 2
             elif character == "{":
                 if constant:
@@ -219,13 +219,13 @@ class ConstructorReader(Generic[Hole]):
                 at = self._expect("}", after, "to close '{'")
             elif character == "&":
                 referred, at = self._reference(at)
-                parts.append(attribute(referred))
+                parts.append(escape_attribute(referred))
             elif character in "<}":
                 raise self._error(
                     f"{character!r} in a value", at, "write &lt; for <, and }} for a brace that is text"
                 )
             else:
-                parts.append(" " if character in "\t\r\n" else attribute(character))
+                parts.append(" " if character in "\t\r\n" else escape_attribute(character))
                 at += 1
         return parts
 
@@ -258,7 +258,7 @@ class ConstructorReader(Generic[Hole]):
                 at += 1
         if kept and any(pieces):
             self._begin_content(tag)
-            self._parts.append(content("".join(pieces)))
+            self._parts.append(escape_content("".join(pieces)))
         return at
 
     def _reference(self, at: int) -> tuple[str, int]:

@@ -15,8 +15,7 @@ from sapwood.lang.fwr.constructor import Tag
 from sapwood.lang.fwr.model import Standing
 from sapwood.lang.language_detection import FLWOR_START
 from sapwood.lang.names import NAME
-from sapwood.lang.xpath import ast
-from sapwood.lang.xpath import error_hints as hints
+from sapwood.lang.xpath import ast, error_hints
 from sapwood.lang.xpath.parser import parse_inside
 
 _SPACE = re.compile(r"\s*")
@@ -73,7 +72,7 @@ class ExpressionReader:
             case ast.Filtered(base=base):
                 return self.selects_attributes(base)
             case ast.Binary(op="|"):
-                sides = {self.selects_attributes(side) for side in ast.flattened(expr, "|")}
+                sides = {self.selects_attributes(side) for side in ast.flatten_chain(expr, "|")}
                 if len(sides) > 1:
                     raise self._error("a union of attributes and other nodes", expr.start)
                 return sides.pop()
@@ -94,8 +93,8 @@ class ExpressionReader:
             raise self._unsupported(f"{nested} inside an expression", at)
         match = _XQUERY.match(self._text, at)
         word = (match[1] or match[2] or "(:") if match else ""
-        if word in hints.XQUERY_EXPRESSIONS:
-            raise self._unsupported(hints.XQUERY_EXPRESSIONS[word], at)
+        if word in error_hints.XQUERY_EXPRESSIONS:
+            raise self._unsupported(error_hints.XQUERY_EXPRESSIONS[word], at)
 
     # -- helpers ---------------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Literal
 
-from sapwood.lang.pattern import Condition, Path, spelling
+from sapwood.lang.pattern import Condition, Path, canonical_text
 from sapwood.lang.xpath.translator import Reason
 
 DOCUMENT = -1
@@ -27,7 +27,7 @@ Standing = Literal["content", "attributes", "attribute value"]
 
 
 @dataclass(frozen=True, slots=True)
-class Variable:
+class BoundVariable:
     """What `for` binds: the nodes that any of the paths reaches from an earlier variable or the document."""
 
     name: str
@@ -39,7 +39,7 @@ class Variable:
 
 
 @dataclass(frozen=True, slots=True)
-class Hole:
+class TemplateHole:
     """A place in the template that every group fills.
 
     `nodes` copies the nodes, `string` writes the string-value of the first, `count` how many there are, and
@@ -59,16 +59,16 @@ class Hole:
 
 
 @dataclass(frozen=True, slots=True)
-class Joint:
+class JointCondition:
     """A condition on several variables at once: `and`, `or` or `not` of others, or a condition on one."""
 
     op: Literal["and", "or", "not", "holds"]
-    items: tuple[Joint, ...] = ()
+    items: tuple[JointCondition, ...] = ()
     origin: int = DOCUMENT
     condition: Condition | None = None
 
 
-Template = tuple[str | Hole, ...]
+Template = tuple[str | TemplateHole, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +80,10 @@ class Transformation:
     """
 
     text: str
-    variables: tuple[Variable, ...]
+    variables: tuple[BoundVariable, ...]
     template: Template
     condition: Condition
-    joints: tuple[Joint, ...] = ()
+    joints: tuple[JointCondition, ...] = ()
     """conditions that could not become part of one variable's paths"""
     before: str = ""
     """the start of the wrapper: written once, before all groups, if there are any"""
@@ -100,8 +100,8 @@ class Transformation:
         return not self.reasons
 
     @property
-    def holes(self) -> tuple[Hole, ...]:
-        return tuple(part for part in self.template if isinstance(part, Hole))
+    def holes(self) -> tuple[TemplateHole, ...]:
+        return tuple(part for part in self.template if isinstance(part, TemplateHole))
 
     @property
     def binding_key(self) -> str:
@@ -109,24 +109,26 @@ class Transformation:
         if not self.exact:
             return f"lxml {sorted(self.namespaces.items())} {self.text}"
         variables = tuple((variable.origin, variable.paths) for variable in self.variables)
-        return spelling((variables, tuple(map(_joint_spelt, self.joints))) if self.joints else variables)
+        return canonical_text(
+            (variables, tuple(map(_joint_spelt, self.joints))) if self.joints else variables
+        )
 
     @property
     def template_key(self) -> str:
         """Equal for queries that make the same of the same bindings."""
-        made = (self.before, template_spelling(self.template), self.spaced, self.after)
-        return blake2b(spelling(made).encode(), digest_size=16).hexdigest()
+        made = (self.before, template_key(self.template), self.spaced, self.after)
+        return blake2b(canonical_text(made).encode(), digest_size=16).hexdigest()
 
 
-def template_spelling(template: Template, origins: Mapping[int, int] | None = None) -> tuple[object, ...]:
+def template_key(template: Template, origins: Mapping[int, int] | None = None) -> tuple[object, ...]:
     """What is equal for templates that are filled alike, variables having perhaps other numbers."""
     return tuple([part if isinstance(part, str) else _spelt(part, origins) for part in template])
 
 
-def _spelt(hole: Hole, origins: Mapping[int, int] | None) -> object:
+def _spelt(hole: TemplateHole, origins: Mapping[int, int] | None) -> object:
     origin = hole.origin if origins is None else origins[hole.origin]
     return (hole.kind, hole.standing, origin, hole.paths, hole.default_namespace, hole.taken)
 
 
-def _joint_spelt(joint: Joint) -> object:
+def _joint_spelt(joint: JointCondition) -> object:
     return (joint.op, tuple(map(_joint_spelt, joint.items)), joint.origin, joint.condition)

@@ -23,11 +23,9 @@ from sapwood.errors import QueryError
 from sapwood.lang.fwr.constructor import ConstructorReader, Tag
 from sapwood.lang.fwr.expressions import Enclosed, ExpressionReader
 from sapwood.lang.fwr.model import Standing
-from sapwood.lang.language_detection import is_flwor as is_flwor
 from sapwood.lang.literals.escaping import NO_XML
 from sapwood.lang.names import NAME
-from sapwood.lang.xpath import ast
-from sapwood.lang.xpath import error_hints as hints
+from sapwood.lang.xpath import ast, error_hints
 from sapwood.lang.xpath.absolute_paths import by_local_name, is_in_any
 from sapwood.lang.xpath.lexer import is_name_test, tokens_from, unknown
 
@@ -40,7 +38,7 @@ _LARGEST = 20_000
 
 
 @dataclass(frozen=True, slots=True)
-class Binding:
+class ForClause:
     name: str
     path: Enclosed
 
@@ -49,7 +47,7 @@ class Binding:
 class Flwor:
     """The clauses; `before` and `after` are the wrapper's constants."""
 
-    bindings: tuple[Binding, ...]
+    bindings: tuple[ForClause, ...]
     where: Enclosed | None
     result: tuple[str | Enclosed, ...]
     constructed: bool
@@ -164,7 +162,7 @@ class _Parser(ExpressionReader):
 
     def _flwor(self, at: int) -> tuple[Flwor, int]:
         start = at
-        bindings: list[Binding] = []
+        bindings: list[ForClause] = []
         where: Enclosed | None = None
         while True:
             keyword, after = self._keyword(at)
@@ -184,21 +182,21 @@ class _Parser(ExpressionReader):
         result, constructed, end = self._result(after)
         return Flwor(tuple(bindings), where, result, constructed, self._lets, self._text), end
 
-    def _for(self, at: int, bindings: list[Binding]) -> int:
+    def _for(self, at: int, bindings: list[ForClause]) -> int:
         while True:
             name, at = self._new_variable(at)
             keyword, after = self._keyword(at)
-            if keyword in hints.XQUERY_BINDINGS:
-                raise self._unsupported(hints.XQUERY_BINDINGS[keyword], self._space(at))
+            if keyword in error_hints.XQUERY_BINDINGS:
+                raise self._unsupported(error_hints.XQUERY_BINDINGS[keyword], self._space(at))
             if keyword != "in":
                 raise self._expected(f"'in' after ${name}", at)
             path, at = self._expression(after)
-            if ast.type_of(path.expr) != "node-set":
-                kind = ast.type_of(path.expr)
+            if ast.static_type(path.expr) != "node-set":
+                kind = ast.static_type(path.expr)
                 raise self._error(f"'for' binds nodes, and this is a {kind}", path.start)
             if len(bindings) == _MOST_VARIABLES:
                 raise self._error(f"more than {_MOST_VARIABLES} variables", path.start)
-            bindings.append(Binding(name, path))
+            bindings.append(ForClause(name, path))
             if self.selects_attributes(path.expr):
                 self._of_attributes.add(name)
             self._variables[name] = ast.Variable(name, start=path.start, end=at)
@@ -210,8 +208,8 @@ class _Parser(ExpressionReader):
         while True:
             name, at = self._new_variable(at)
             at = self._space(at)
-            if self._keyword(at)[0] in hints.XQUERY_BINDINGS:
-                raise self._unsupported(hints.XQUERY_BINDINGS[self._keyword(at)[0]], at)
+            if self._keyword(at)[0] in error_hints.XQUERY_BINDINGS:
+                raise self._unsupported(error_hints.XQUERY_BINDINGS[self._keyword(at)[0]], at)
             if not self._text.startswith(":=", at):
                 raise self._expected(f"':=' after ${name}", at)
             value, at = self._expression(at + 2)
@@ -276,17 +274,17 @@ class _Parser(ExpressionReader):
         keyword, _ = self._keyword(at)
         if self._text.startswith("(:", at):
             return self._unsupported("comments", at)
-        if keyword in hints.XQUERY_CLAUSES:
-            return self._unsupported(hints.XQUERY_CLAUSES[keyword], at)
+        if keyword in error_hints.XQUERY_CLAUSES:
+            return self._unsupported(error_hints.XQUERY_CLAUSES[keyword], at)
         if at >= len(self._text):
             return self._error(f"expected {wanted}, but the query ends", at)
         found = keyword or self._text[at]
-        hint = hints.XPATH2_OPERATORS.get(keyword)
+        hint = error_hints.XPATH2_OPERATORS.get(keyword)
         if hint is not None:
             hint = f"XPath 2.0's {keyword!r} is written {hint} in XPath 1.0"
         if not keyword and self._text[at] not in "<>{}),:":
             hint = unknown(self._text, at).hint
-        hint = hint or hints.misplaced(self._text, at)
+        hint = hint or error_hints.misplaced(self._text, at)
         if found == ",":
             hint = "put one expression in each pair of braces, inside an element"
         return self._error(f"expected {wanted}, but found {found!r}", at, hint)

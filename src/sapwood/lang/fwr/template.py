@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from sapwood.lang.fwr.expressions import Enclosed
-from sapwood.lang.fwr.model import DOCUMENT, Hole, Kind, Template
-from sapwood.lang.literals.escaping import attribute, content
+from sapwood.lang.fwr.model import DOCUMENT, Kind, Template, TemplateHole
+from sapwood.lang.literals.escaping import escape_attribute, escape_content
 from sapwood.lang.literals.numbers import format_number
 from sapwood.lang.pattern import EMPTY, Axis, Path, Step, plain_step
 from sapwood.lang.xpath import ast
@@ -49,7 +49,9 @@ class HoleCompiler:
             return (part,)
         match part.expr:
             case ast.Text(value=value):
-                return (attribute(value) if part.standing == "attribute value" else content(value),)
+                return (
+                    escape_attribute(value) if part.standing == "attribute value" else escape_content(value),
+                )
             case ast.Number(value=number):
                 return (format_number(number),)
             case ast.Call(name="string", args=(argument,)) if is_nodes(argument):
@@ -58,13 +60,13 @@ class HoleCompiler:
                 return (self._hole(part, "count", argument),)
             case expr if is_nodes(expr):
                 return (self._hole(part, "nodes", expr),)
-        kind = ast.type_of(part.expr)
+        kind = ast.static_type(part.expr)
         self.reasons.append(Reason(part.expr.start, part.expr.end, f"a {kind} is computed by lxml"))
-        return (Hole("value", part.standing, DOCUMENT, ()),)
+        return (TemplateHole("value", part.standing, DOCUMENT, ()),)
 
-    def _hole(self, part: Enclosed, kind: Kind, nodes: ast.Expr) -> Hole:
+    def _hole(self, part: Enclosed, kind: Kind, nodes: ast.Expr) -> TemplateHole:
         origin, paths = self.paths(nodes, [])
-        return Hole(kind, part.standing, origin, paths, part.default_namespace, part.taken)
+        return TemplateHole(kind, part.standing, origin, paths, part.default_namespace, part.taken)
 
 
 def spoken_of(expr: ast.Expr) -> set[str | None]:
@@ -145,10 +147,10 @@ def conjunction(conditions: list[ast.Expr]) -> ast.Expr:
 
 def _as_boolean(expr: ast.Expr) -> ast.Expr:
     """A number in a where clause is a truth, not a position."""
-    if ast.type_of(expr) != "number":
+    if ast.static_type(expr) != "number":
         return expr
     return ast.Call("boolean", (expr,), start=expr.start, end=expr.end)
 
 
 def is_nodes(expr: ast.Expr) -> bool:
-    return ast.type_of(expr) == "node-set"
+    return ast.static_type(expr) == "node-set"

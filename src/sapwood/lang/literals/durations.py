@@ -9,7 +9,7 @@ from sapwood.lang.xscl.lexer import window
 _NOTHING = re.compile(r"\s*0+(?:\.0*)?\s*(?P<unit>[^\W\d]\w*)?\s*\Z")
 
 
-def read_duration(text: str) -> float:
+def parse_duration(text: str) -> float:
     """The seconds of `10 min`, or of nothing, `0` or `0 s`; ValueError (QueryError) says what is wrong."""
     nothing = _NOTHING.match(text)
     if nothing is not None:

@@ -11,11 +11,11 @@ NO_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 """characters that no XML document may hold"""
 
 
-def content(value: str) -> str:
+def escape_content(value: str) -> str:
     """A string as text in an element."""
     return escape(value, _IN_CONTENT)
 
 
-def attribute(value: str) -> str:
+def escape_attribute(value: str) -> str:
     """A string between double quotes."""
     return escape(value, _IN_VALUE)

@@ -15,7 +15,7 @@ from sapwood.lang.xpath import ast
 from sapwood.lang.xpath.lexer import Token, is_name_test, tokenize
 
 
-def rooted(text: str, expr: ast.Expr, namespaces: Mapping[str, str]) -> str:
+def make_absolute(text: str, expr: ast.Expr, namespaces: Mapping[str, str]) -> str:
     """The query with every path outside predicates absolute, and names in any namespace written out."""
     insertions = {token.start: (token.end, written) for token, written in in_any_namespace(text, namespaces)}
     for place, inserted in _rootings(expr).items():

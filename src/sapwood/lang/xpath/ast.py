@@ -96,7 +96,7 @@ def operands(expr: Expr) -> tuple[Expr, ...]:
     return ()
 
 
-def flattened(expr: Expr, op: str) -> list[Expr]:
+def flatten_chain(expr: Expr, op: str) -> list[Expr]:
     """The operands of a chain of one operator; a loop, because chains may be thousands long."""
     parts: list[Expr] = []
     while isinstance(expr, Binary) and expr.op == op:
@@ -142,7 +142,7 @@ OF_CONTEXT = frozenset(
 """the functions that without an argument speak of the context node"""
 
 
-def type_of(expr: Expr) -> ExprType:
+def static_type(expr: Expr) -> ExprType:
     """The static type of an expression: XPath 1.0 always has one where variables are node-sets."""
     match expr:
         case Text():

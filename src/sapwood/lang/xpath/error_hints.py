@@ -217,7 +217,7 @@ def _other_quotes(quote: str) -> str:
 _DECLARATION: ContextVar[str] = ContextVar("declaration", default="namespaces={{{prefix!r}: '…'}}")
 
 
-def declare_by(form: str) -> None:
+def set_declaration_form(form: str) -> None:
     """Lets hints tell from now on to declare prefixes in this form, in which {prefix} stands for one."""
     _DECLARATION.set(form)
 

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 from sapwood.errors import QueryError
 from sapwood.lang.names import NAME, qualified_name_length
-from sapwood.lang.xpath import error_hints as hints
+from sapwood.lang.xpath import error_hints
 
 Kind = Literal["name", "number", "literal", "operator", "symbol", "variable", "binding", "end"]
 
@@ -128,7 +128,7 @@ def unknown(query: str, position: int) -> QueryError:
     """The error for a character that starts no token."""
     character = query[position]
     if character in "'\"":
-        inside = hints.quote_inside(query, position)
+        inside = error_hints.quote_inside(query, position)
         return QueryError(
             "a string that is never closed", query, position, inside or f"add the missing {character}"
         )

@@ -22,8 +22,8 @@ from sapwood.lang.pattern import (
     Step,
     Test,
     all_of,
+    canonical_predicates,
     plain_step,
-    predicates,
 )
 from sapwood.lang.xpath import ast
 
@@ -177,7 +177,7 @@ def filtered(route: Route, conditions: tuple[Condition, ...]) -> Route:
     if not route.steps:
         return Route(route.absolute, (), (*route.context, *conditions))
     last = route.steps[-1]
-    narrowed = Step(last.axis, last.test, predicates((*last.conditions, *conditions)))
+    narrowed = Step(last.axis, last.test, canonical_predicates((*last.conditions, *conditions)))
     return Route(route.absolute, (*route.steps[:-1], narrowed), route.context)
 
 

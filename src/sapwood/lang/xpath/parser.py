@@ -12,9 +12,9 @@ from dataclasses import replace
 
 from sapwood.errors import QueryError
 from sapwood.lang.names import ASCII_NAME, NAME_ENDS
-from sapwood.lang.namespaces import ANY_PREFIX, bound_prefixes, match_in_any
+from sapwood.lang.namespaces import ANY_PREFIX, exact_prefixes, match_in_any
 from sapwood.lang.pattern import ANY_NAMESPACE
-from sapwood.lang.xpath import error_hints as hints
+from sapwood.lang.xpath import error_hints
 from sapwood.lang.xpath.ast import (
     RETURN_TYPES,
     Binary,
@@ -26,7 +26,7 @@ from sapwood.lang.xpath.ast import (
     Number,
     Step,
     Text,
-    type_of,
+    static_type,
 )
 from sapwood.lang.xpath.lexer import Token, tokenize, tokens_from
 
@@ -65,7 +65,7 @@ def parse_inside(
     """
     plain = _PLAIN.match(text, start) if not match_in_any(namespaces) else None
     variable = variables.get(plain[1]) if plain is not None and plain[1] else None
-    if plain is not None and (not plain[1] or (variable is not None and type_of(variable) == "node-set")):
+    if plain is not None and (not plain[1] or (variable is not None and static_type(variable) == "node-set")):
         return _plain_path(plain, variable), plain.end()
     return Parser(text, tokens_from(text, start), namespaces, variables).parse_first()
 
@@ -145,13 +145,14 @@ class Parser:
     def _hint_for(self, token: Token) -> str | None:
         """What to write instead of a token that cannot stand where it does."""
         before = self._tokens[self._at - 1].text if self._at else ""
-        hint = hints.misplaced(self._query, token.start, making=bool(self._variables))
+        hint = error_hints.misplaced(self._query, token.start, making=bool(self._variables))
         if hint is not None:
             return hint
-        if token.kind == "name" and token.text in hints.XPATH2_OPERATORS:
-            return f"XPath 2.0's {token.text!r} is written {hints.XPATH2_OPERATORS[token.text]} in XPath 1.0"
-        if token.kind == "variable" and before in hints.XPATH2_KEYWORDS:
-            return hints.XPATH2_KEYWORDS[before]
+        if token.kind == "name" and token.text in error_hints.XPATH2_OPERATORS:
+            instead = error_hints.XPATH2_OPERATORS[token.text]
+            return f"XPath 2.0's {token.text!r} is written {instead} in XPath 1.0"
+        if token.kind == "variable" and before in error_hints.XPATH2_KEYWORDS:
+            return error_hints.XPATH2_KEYWORDS[before]
         if token.text == "=" and before == "=":
             return "XPath compares with a single ="
         if token.text == "(" and before in ("/", "//"):
@@ -212,7 +213,7 @@ class Parser:
         while (bar := self._accept("|")) is not None:
             right = self._path()
             for side in (left, right):
-                if type_of(side) != "node-set":
+                if static_type(side) != "node-set":
                     raise self._error("'|' unites node-sets, and this is none", side.start, None)
             left = Binary(bar.text, left, right, start=left.start, end=right.end)
         return left
@@ -234,8 +235,8 @@ class Parser:
         return LocationPath(False, primary, tuple(steps), start=primary.start, end=self._end())
 
     def _require_nodes(self, expr: Expr, what: str) -> None:
-        if type_of(expr) != "node-set":
-            raise self._error(f"{what} applies to nodes, and this is a {type_of(expr)}", expr.start)
+        if static_type(expr) != "node-set":
+            raise self._error(f"{what} applies to nodes, and this is a {static_type(expr)}", expr.start)
 
     def _end(self) -> int:
         return self._tokens[self._at - 1].end
@@ -271,13 +272,15 @@ class Parser:
             return replace(known, start=token.start, end=token.end)
         hint = "write the value itself, in quotes if it is a string"
         if self._variables:
-            hint = hints.unknown_variable(token.text[1:], self._variables)
+            hint = error_hints.unknown_variable(token.text[1:], self._variables)
         raise self._error(f"no variable {token.text!r} is declared", token.start, hint)
 
     def _call(self, name: Token) -> Call:
         if name.text not in RETURN_TYPES:
             raise self._error(
-                f"XPath 1.0 has no function {name.text!r}", name.start, hints.unknown_function(name.text)
+                f"XPath 1.0 has no function {name.text!r}",
+                name.start,
+                error_hints.unknown_function(name.text),
             )
         opened = self._take()
         args: list[Expr] = []
@@ -300,8 +303,10 @@ class Parser:
                 else f"{fewest} to {most}"
             )
             raise self._error(f"{name.text}() takes {wanted} arguments, not {len(args)}", name.start)
-        if name.text in _NODE_SET_ARGUMENT and args and type_of(args[0]) != "node-set":
-            raise self._error(f"{name.text}() takes nodes, and this is a {type_of(args[0])}", args[0].start)
+        if name.text in _NODE_SET_ARGUMENT and args and static_type(args[0]) != "node-set":
+            raise self._error(
+                f"{name.text}() takes nodes, and this is a {static_type(args[0])}", args[0].start
+            )
 
     def _location_path(self) -> LocationPath:
         start = self._next.start
@@ -342,11 +347,11 @@ class Parser:
             return "attribute"
         token = self._next
         if token.kind == "name" and self._tokens[self._at + 1].text == "::":
-            if token.text not in hints.AXES:
+            if token.text not in error_hints.AXES:
                 raise self._error(
                     f"there is no axis {token.text!r}",
                     token.start,
-                    hints.did_you_mean(token.text, hints.AXES),
+                    error_hints.did_you_mean(token.text, error_hints.AXES),
                 )
             self._at += 2
             return token.text
@@ -365,7 +370,7 @@ class Parser:
 
     def _kind_test(self, name: Token) -> str:
         if name.text not in _NODE_TYPES:
-            hint = hints.XPATH2_KEYWORDS.get(name.text)
+            hint = error_hints.XPATH2_KEYWORDS.get(name.text)
             if name.text in RETURN_TYPES:
                 hint = f"write {name.text}(path) around the path"
             raise self._error(f"{name.text}() cannot stand as a path step", name.start, hint)
@@ -384,7 +389,7 @@ class Parser:
             return local
         uri = self._namespaces.get(prefix) or (XML_NAMESPACE if prefix == "xml" else None)
         if uri is None:
-            hint = hints.undeclared(prefix, bound_prefixes(self._namespaces))
+            hint = error_hints.undeclared(prefix, exact_prefixes(self._namespaces))
             raise self._error(f"the prefix {prefix!r} is not declared", token.start, hint)
         return f"{uri}}}{local}"
 

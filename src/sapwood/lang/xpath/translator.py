@@ -33,9 +33,9 @@ from sapwood.lang.pattern import (
     Test,
     all_of,
     any_of,
-    at_most_one,
+    canonical_predicates,
     negation,
-    predicates,
+    selects_at_most_one,
 )
 from sapwood.lang.xpath import ast
 from sapwood.lang.xpath.location_paths import ANYWHERE, NodeSet, Route, Walk, filtered
@@ -87,9 +87,9 @@ class Translator:
         match expr:
             case ast.Binary(op="or"):
                 with self._without_hoisting():
-                    return any_of([self.boolean(part) for part in ast.flattened(expr, "or")])
+                    return any_of([self.boolean(part) for part in ast.flatten_chain(expr, "or")])
             case ast.Binary(op="and"):
-                return all_of([self.boolean(part) for part in ast.flattened(expr, "and")])
+                return all_of([self.boolean(part) for part in ast.flatten_chain(expr, "and")])
             case ast.Binary(op="=" | "!=" | "<" | "<=" | ">" | ">="):
                 return self._comparison(expr)
             case ast.Call():
@@ -98,7 +98,7 @@ class Translator:
                 return TRUE if text else FALSE
             case ast.Number(value=number):
                 return TRUE if number and not math.isnan(number) else FALSE
-        if ast.type_of(expr) == "node-set":
+        if ast.static_type(expr) == "node-set":
             return self.existence(self.nodes(expr))
         self.weaken(expr, "arithmetic")
         return self._needed_for_number(expr)
@@ -117,7 +117,7 @@ class Translator:
                 return self._string_test(call)
             case "count":
                 return self.boolean(call.args[0])
-            case "string" | "normalize-space" if call.args and ast.type_of(call.args[0]) == "node-set":
+            case "string" | "normalize-space" if call.args and ast.static_type(call.args[0]) == "node-set":
                 self.weaken(call, f"{call.name}() as a condition")
                 return self.boolean(call.args[0])
             case "id":
@@ -169,7 +169,7 @@ class Translator:
             return self._position(expr, op, left, right)
         if value is not None:
             return self._against_constant(expr, op, left, right, value)
-        if ast.type_of(left) == ast.type_of(right) == "node-set":
+        if ast.static_type(left) == ast.static_type(right) == "node-set":
             self.weaken(expr, "a comparison between paths")
             return all_of((self.boolean(left), self.boolean(right)))
         if _is_call(right, "true", "false") and op in ("=", "!="):
@@ -187,7 +187,7 @@ class Translator:
         Against a boolean, nothing: an empty node-set is just false. As a number, what is missing is NaN,
         which only `!=` passes. As a string it is empty, and may well equal another.
         """
-        types = {ast.type_of(side), ast.type_of(other)}
+        types = {ast.static_type(side), ast.static_type(other)}
         if "boolean" in types or op == "!=":
             return TRUE
         if op != "=" or "number" in types or _is_nodes(side):
@@ -197,7 +197,7 @@ class Translator:
     def _against_constant(
         self, expr: ast.Binary, op: str, left: ast.Expr, right: ast.Expr, value: str | float
     ) -> Condition:
-        if ast.type_of(left) == "node-set":
+        if ast.static_type(left) == "node-set":
             if op not in ("=", "!="):
                 value = to_number(value)
             if value != value:  # nothing compares with NaN, and everything differs from it
@@ -264,7 +264,7 @@ class Translator:
         nodes = self.nodes(subject) if subject is not None else NodeSet([Route(False)])
         if len(nodes.routes) == 1 and len(self.reasons) == weakened:
             route = nodes.routes[0]
-            return self._relative(route.holds(test, first=not at_most_one(Path(route.steps))), nodes)
+            return self._relative(route.holds(test, first=not selects_at_most_one(Path(route.steps))), nodes)
         if len(self.reasons) == weakened:
             self.weaken(expr, "the first node of a union")
         return self._any(nodes, lambda route: route.holds(test))
@@ -334,7 +334,7 @@ class Translator:
 
     def _union(self, expr: ast.Binary) -> NodeSet:
         with self._without_hoisting():
-            parts = [self.nodes(part) for part in ast.flattened(expr, "|")]
+            parts = [self.nodes(part) for part in ast.flatten_chain(expr, "|")]
         routes = list(dict.fromkeys(route for part in parts for route in part.routes))
         if all(part.beyond is None for part in parts):
             return NodeSet(routes)
@@ -368,10 +368,10 @@ class Translator:
                 kept.append(translated)
         self._in_predicate -= 1
         self._on_leaves = outside
-        return predicates(kept)
+        return canonical_predicates(kept)
 
     def _predicate(self, expr: ast.Expr) -> Condition:
-        if ast.type_of(expr) != "number":
+        if ast.static_type(expr) != "number":
             return self.boolean(expr)
         value = _constant(expr)
         if isinstance(value, float):
@@ -393,7 +393,7 @@ class Translator:
 
 
 def _is_nodes(expr: ast.Expr) -> bool:
-    return ast.type_of(expr) == "node-set"
+    return ast.static_type(expr) == "node-set"
 
 
 def _is_call(expr: ast.Expr, *names: str) -> bool:

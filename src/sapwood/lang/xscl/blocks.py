@@ -25,8 +25,8 @@ from sapwood.lang.xscl.lexer import (
     END,
     STREAMLESS,
     WORD,
-    Binding,
     Marked,
+    WindowBinding,
     found_instead,
     space,
     with_primes,
@@ -118,7 +118,7 @@ class Blocks:
             raise self.error(f"{found[1]} before a block", start, hint)
         return found[1], found.end()
 
-    def add(self, draft: Draft, at: int, binding: Binding | None = None) -> Draft:
+    def add(self, draft: Draft, at: int, binding: WindowBinding | None = None) -> Draft:
         """Takes up a variable whose path is at a place."""
         if self._count == MOST_VARIABLES:
             raise self.error(f"more than {MOST_VARIABLES} variables", at)
@@ -164,7 +164,7 @@ class Blocks:
             why = f"this {'path' if in_path else 'condition'} cannot be part of a join: {reasons[0].why}"
             raise self.error(why, start, DECIDABLE)
 
-    def misplaced(self, where: str, binding: Binding) -> QueryError:
+    def misplaced(self, where: str, binding: WindowBinding) -> QueryError:
         hint = "bind a step of a block, or of a path in a predicate of its own: [author->a]"
         return self.error(f"a variable cannot be bound {where}", binding.start, hint)
 
@@ -181,9 +181,9 @@ class _Steps(Parser):
     def __init__(self, marked: Marked, start: int, namespaces: Mapping[str, str]) -> None:
         super().__init__(marked.text, marked.tokens(start), namespaces, {})
         self._bindings = marked.bindings
-        self.bound: dict[int, Binding] = {}
+        self.bound: dict[int, WindowBinding] = {}
         """by where their step starts"""
-        self._found: list[Binding] = []  # the one of the node test that was read last
+        self._found: list[WindowBinding] = []  # the one of the node test that was read last
 
     def path(self) -> tuple[ast.LocationPath, int]:
         start = self._next.start
@@ -220,7 +220,7 @@ class _Steps(Parser):
 
     def _predicates(self) -> tuple[ast.Expr, ...]:
         """Predicates, with a binding before or after them."""
-        found: list[Binding] = []
+        found: list[WindowBinding] = []
         predicates: list[ast.Expr] = []
         while self._is("[") or self._next.kind == "binding":
             if self._is("["):
@@ -238,7 +238,7 @@ class _Steps(Parser):
 class _BlockReader:
     """Makes variables of the steps of one block."""
 
-    def __init__(self, blocks: Blocks, marked: Marked, bound: dict[int, Binding], number: int) -> None:
+    def __init__(self, blocks: Blocks, marked: Marked, bound: dict[int, WindowBinding], number: int) -> None:
         self._blocks = blocks
         self._marked = marked
         self._bound = bound
@@ -268,7 +268,9 @@ class _BlockReader:
             way = []
         return origin, tuple(way)
 
-    def _variable(self, steps: tuple[ast.Step, ...], origin: Draft | None, binding: Binding | None) -> Draft:
+    def _variable(
+        self, steps: tuple[ast.Step, ...], origin: Draft | None, binding: WindowBinding | None
+    ) -> Draft:
         start, end = steps[0].start, steps[-1].end
         path = ast.LocationPath(origin is None, None, steps, start=start, end=end)
         route = self._blocks.route(path, at_document=origin is None)
@@ -293,7 +295,7 @@ class _BlockReader:
             if not self._binds(predicate):
                 kept.append(predicate)
                 continue
-            terms = ast.flattened(predicate, "and")
+            terms = ast.flatten_chain(predicate, "and")
             free = [term for term in terms if not self._binds(term)]
             kept += [conjunction(free)] if free else []
             binding += [term for term in terms if self._binds(term)]
@@ -336,7 +338,7 @@ def _counts(expr: ast.Expr) -> bool:
         if isinstance(part, ast.Call) and part.name in ("position", "last"):
             return True
         parts += ast.operands(part)
-    return ast.type_of(expr) == "number"
+    return ast.static_type(expr) == "number"
 
 
 def _self(path: ast.LocationPath) -> ast.Step:

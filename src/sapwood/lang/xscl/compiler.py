@@ -17,14 +17,13 @@ from sapwood.errors import QueryError
 from sapwood.lang.fwr.constructor import ConstructorReader, Tag
 from sapwood.lang.fwr.expressions import Enclosed, ExpressionReader
 from sapwood.lang.fwr.model import Standing, Template
-from sapwood.lang.fwr.parser import is_flwor
 from sapwood.lang.fwr.template import HoleCompiler, is_nodes, spoken_of
+from sapwood.lang.language_detection import is_transformation
 from sapwood.lang.literals.escaping import NO_XML
 from sapwood.lang.names import NAME
 from sapwood.lang.namespaces import match_in_any
 from sapwood.lang.pattern import Axis
-from sapwood.lang.xpath import ast
-from sapwood.lang.xpath import error_hints as hints
+from sapwood.lang.xpath import ast, error_hints
 from sapwood.lang.xscl.blocks import DECIDABLE
 from sapwood.lang.xscl.fast_path import plain_chain
 from sapwood.lang.xscl.lexer import (
@@ -60,7 +59,7 @@ def compile_join(text: str, namespaces: Mapping[str, str] | None = None) -> Join
     if lacks_select(text):
         hint = "write SELECT before the element: SELECT <made>{$x1}</made> FROM …"
         raise QueryError("an element before FROM, but no SELECT", text, space(text, 0), hint)
-    if is_flwor(text):
+    if is_transformation(text):
         raise QueryError("this is a for-where-return query, not a join", text, 0)
     try:
         return _Compiler(text, namespaces or {}).compile()
@@ -144,7 +143,7 @@ class _Compiler:
             return "PUBLISH comes last"
         if word == "PUBLISH" or self._text.startswith(",", at):
             return "a query publishes one stream"
-        return hints.NO_LINKS.get(word or self._text[at])
+        return error_hints.NO_LINKS.get(word or self._text[at])
 
     # -- SELECT ----------------------------------------------------------------------------------------
 
@@ -205,7 +204,7 @@ class _HoleReader(ExpressionReader):
         found, end = super()._expression(at, scope)
         for spoken in _STRING_OR_VARIABLE.finditer(self._text, found.start, end):
             if spoken[1] and spoken[1] not in self.numbers:
-                hint = hints.unbound_variable(spoken[1], self.numbers, "$")
+                hint = error_hints.unbound_variable(spoken[1], self.numbers, "$")
                 raise self._error(f"there is no variable {spoken[1]}", spoken.start(), hint)
         if None in spoken_of(found.expr):
             raise self._error("a path from a document, but from which?", found.start, self.path_starts)

@@ -12,9 +12,9 @@ from bisect import bisect_left
 from typing import NamedTuple
 
 from sapwood.errors import QueryError
-from sapwood.lang.language_detection import is_flwor
+from sapwood.lang.language_detection import is_transformation
 from sapwood.lang.names import NAME_ENDS, NO_NAME_BEFORE
-from sapwood.lang.xpath import error_hints as hints
+from sapwood.lang.xpath import error_hints
 from sapwood.lang.xpath.lexer import Token, tokens_from
 
 WORD = r"(?![0-9.\-])(?:[A-Za-z0-9_.]|-(?!>)|[^\x00-\x7f])+"
@@ -59,7 +59,7 @@ _SELECTED = re.compile(rf"(?:</{WORD}(?::{WORD})?\s*|/)>\s*from{END}", re.IGNORE
 
 def has_signs_of_join(text: str) -> bool:
     """Whether a text that may be a join is one; see `recognition.is_join`."""
-    if is_flwor(text):
+    if is_transformation(text):
         return lacks_select(text)
     if _STARTS.match(text) is not None:
         return True
@@ -172,7 +172,7 @@ def _unit_hint(unit: str) -> str:
         return "write min for minutes; months are 30 days or so: write days"
     if unit in ("y", "year", "years"):
         return "write days or weeks"
-    return hints.did_you_mean(unit, _SECONDS) or "there are ms, s, min, h, days and weeks"
+    return error_hints.did_you_mean(unit, _SECONDS) or "there are ms, s, min, h, days and weeks"
 
 
 # -- what is no XPath ------------------------------------------------------------------------------------
@@ -190,7 +190,7 @@ _MARK = re.compile(
 _PRIMED = re.compile(rf"\${WORD}('+)")
 
 
-class Binding(NamedTuple):
+class WindowBinding(NamedTuple):
     """`->name` or `AS name`, and where; a prime in the name is `PRIME`."""
 
     name: str
@@ -203,7 +203,7 @@ class Marked:
     """A query, from some place on as XPath reads it: bindings are blank, primes are letters."""
 
     def __init__(self, text: str, start: int) -> None:
-        self.bindings: dict[int, Binding] = {}
+        self.bindings: dict[int, WindowBinding] = {}
         """by where they start"""
         pieces: list[str] = []
         at = 0
@@ -225,7 +225,7 @@ class Marked:
         if found[group] is None:
             raise _no_name(found)
         name = with_letters(found[group])
-        self.bindings[found.start()] = Binding(name, found.start(), found.start(group), found.end())
+        self.bindings[found.start()] = WindowBinding(name, found.start(), found.start(group), found.end())
         return " " * len(found.group())
 
     def tokens(self, start: int) -> list[Token]:
@@ -237,7 +237,7 @@ class Marked:
         ]
         return sorted([*tokens, *bindings], key=lambda token: token.start) if bindings else tokens
 
-    def within(self, start: int, end: int) -> list[Binding]:
+    def within(self, start: int, end: int) -> list[WindowBinding]:
         """The bindings that start in a part of the text."""
         starts = self._starts[bisect_left(self._starts, start) : bisect_left(self._starts, end)]
         return [self.bindings[at] for at in starts]

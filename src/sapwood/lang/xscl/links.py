@@ -16,9 +16,8 @@ from typing import NamedTuple
 from sapwood.errors import QueryError
 from sapwood.lang.fwr.expressions import refuse_context
 from sapwood.lang.fwr.template import from_context, is_nodes, spoken_of
-from sapwood.lang.pattern import Path, at_most_one
-from sapwood.lang.xpath import ast
-from sapwood.lang.xpath import error_hints as hints
+from sapwood.lang.pattern import Path, selects_at_most_one
+from sapwood.lang.xpath import ast, error_hints
 from sapwood.lang.xpath.lexer import Token, unknown
 from sapwood.lang.xpath.location_paths import Route
 from sapwood.lang.xpath.parser import Parser
@@ -104,9 +103,11 @@ class _ChainReader:
 
     def _hint(self, word: str, at: int) -> str | None:
         """What to write instead of what stands where a link was expected."""
-        known = hints.NO_LINKS.get(word or self._text[at])
+        known = error_hints.NO_LINKS.get(word or self._text[at])
         if known is not None or word:
-            return known or hints.did_you_mean(word, _WORDS) or "link blocks by JOIN{…} or FOLLOWED BY{…}"
+            return (
+                known or error_hints.did_you_mean(word, _WORDS) or "link blocks by JOIN{…} or FOLLOWED BY{…}"
+            )
         if self._text.startswith("=>", at):
             return "write -> before a variable"
         if self._text[at] == "{":
@@ -153,8 +154,8 @@ class _ChainReader:
         if self._text.startswith("}", at):
             raise self._error("a link without a window", at, "write {x = y, 1 day}, or INF for no bound")
         word, _ = keyword(self._text, at)
-        operator = hints.XPATH2_OPERATORS.get(word.lower())
-        hint = hints.NO_COMPARATORS.get(word or self._text[at : at + 1])
+        operator = error_hints.XPATH2_OPERATORS.get(word.lower())
+        hint = error_hints.NO_COMPARATORS.get(word or self._text[at : at + 1])
         if hint is None and operator is not None:
             hint = f"write {operator} instead of {word.lower()}"
         elif hint is None and not word and at < len(self._text) and self._text[at] not in "{}":
@@ -166,7 +167,7 @@ class _ChainReader:
     def _compared(self, predicate: ast.Expr, block: int) -> list[_DraftComparison]:
         """The comparisons of the link to a block; all else in its predicate goes to one variable each."""
         compared: list[_DraftComparison] = []
-        for condition in ast.flattened(predicate, "and"):
+        for condition in ast.flatten_chain(predicate, "and"):
             drafts = self._variables(condition, block)
             if len(drafts) == 1:
                 self._refuse_itself(condition)
@@ -201,7 +202,7 @@ class _ChainReader:
         known = self._blocks.variables
         draft = known.get(name)
         if draft is None:
-            raise self._error(f"there is no variable {name}", at, hints.unbound_variable(name, known))
+            raise self._error(f"there is no variable {name}", at, error_hints.unbound_variable(name, known))
         if draft.block > block:
             reason = f"{name} is of a later block"
             raise self._error(reason, at, "speak of it in the braces before that block")
@@ -366,7 +367,7 @@ def _are_numbers(*sides: ast.Expr) -> bool:
 
 def _is_one(draft: Draft) -> bool:
     """Whether a variable is bound to one node at most for each of its origin's."""
-    return bool(draft.name) or at_most_one(Path(draft.route.steps))
+    return bool(draft.name) or selects_at_most_one(Path(draft.route.steps))
 
 
 def _why_none(condition: ast.Expr) -> str:
@@ -390,7 +391,7 @@ def _kind(side: ast.Expr) -> str:
         case _ if is_nodes(side):
             return "a union of variables"
         case _:
-            return "conditions" if ast.type_of(side) == "boolean" else "arithmetic"
+            return "conditions" if ast.static_type(side) == "boolean" else "arithmetic"
 
 
 def _converted(side: ast.Expr, kind: str) -> ast.Expr:

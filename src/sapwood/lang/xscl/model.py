@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
-from sapwood.lang.fwr.model import Hole, Template, template_spelling
-from sapwood.lang.pattern import Path, spelling
+from sapwood.lang.fwr.model import Template, TemplateHole, template_key
+from sapwood.lang.pattern import Path, canonical_text
 
 MESSAGE = -1
 """in place of a variable's number: its path starts at the document node of the block's message"""
@@ -111,8 +111,8 @@ class Join:
         return tuple(dict.fromkeys(block.stream for block in self.blocks))
 
     @property
-    def holes(self) -> tuple[Hole, ...]:
-        return tuple(part for part in self.template or () if isinstance(part, Hole))
+    def holes(self) -> tuple[TemplateHole, ...]:
+        return tuple(part for part in self.template or () if isinstance(part, TemplateHole))
 
     @property
     def key(self) -> object:
@@ -124,7 +124,7 @@ class Join:
             return first, selected, self.publish
         origins = {hole.origin for hole in self.holes}
         order = tuple([place_of[number] for number in sorted(origins)])
-        template = template_spelling(self.template, place_of)
+        template = template_key(self.template, place_of)
         return first, selected, template, order, self.publish
 
     def first_blocks(self, blocks: int) -> tuple[dict[int, int], object]:
@@ -162,7 +162,7 @@ def _what(variable: BlockVariable) -> tuple[int, Path, bool]:
 
 @lru_cache(maxsize=10_000)
 def _spelling(path: Path) -> str:
-    return spelling(path)
+    return canonical_text(path)
 
 
 def _normal(link: Link, place_of: Mapping[int, int]) -> object:
@@ -172,5 +172,5 @@ def _normal(link: Link, place_of: Mapping[int, int]) -> object:
 
 def default_template(selected: tuple[int, ...]) -> Template:
     """The nodes that the blocks select, under one root."""
-    holes = [Hole("nodes", "content", variable, (Path(()),)) for variable in selected]
+    holes = [TemplateHole("nodes", "content", variable, (Path(()),)) for variable in selected]
     return ("<joined>", *holes, "</joined>")

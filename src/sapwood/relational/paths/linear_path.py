@@ -24,7 +24,7 @@ import re
 from dataclasses import dataclass
 from itertools import accumulate
 
-from sapwood.engine.automaton.dataguide import tests_passed_by
+from sapwood.engine.automaton.dataguide import name_tests_of
 from sapwood.lang.pattern import ANY_NAMESPACE, TEXT, Axis, is_wildcard
 
 TagPath = tuple[str, ...]
@@ -214,12 +214,12 @@ def _passes(axis: Axis, test: str, name: str) -> bool:
         if name[0] != "@":
             return False
         name = name[1:]
-        return test == name or (is_wildcard(test) and test in tests_passed_by(name))
+        return test == name or (is_wildcard(test) and test in name_tests_of(name))
     if name[0] == "}":
         name = name[1:]
     elif name[0] == "@" or (name == TEXT and test != TEXT):
         return False
-    return test == name or (is_wildcard(test) and test in tests_passed_by(name))
+    return test == name or (is_wildcard(test) and test in name_tests_of(name))
 
 
 # -- texts ---------------------------------------------------------------------------------------------

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from sapwood.engine.automaton.dataguide import tests_passed_by
-from sapwood.engine.automaton.path_trie import DEEP, ROOT, PathTree
+from sapwood.engine.automaton.dataguide import name_tests_of
+from sapwood.engine.automaton.path_trie import DESCENDANT, ROOT, PathTrie
 from sapwood.lang.pattern import TEXT, Axis
 from sapwood.relational.paths.linear_path import LinearPath, TagPath, element_tag
 
@@ -18,7 +18,7 @@ class PathMatches:
     """Linear paths by their numbers, ready to be matched."""
 
     def __init__(self, paths: Mapping[int, LinearPath]) -> None:
-        self._tree = PathTree()
+        self._tree = PathTrie()
         self._ending: dict[int, list[int]] = {}
         for id, path in paths.items():
             state, _ = self._tree.insert(_symbols(path))
@@ -58,14 +58,14 @@ class PathMatches:
 
     def _entered(self, state: int) -> set[int]:
         row = self._tree.edges[state]
-        return {state, row[DEEP]} if row is not None and DEEP in row else {state}
+        return {state, row[DESCENDANT]} if row is not None and DESCENDANT in row else {state}
 
 
 def _symbols(path: LinearPath) -> Iterator[str]:
     """The path as the prefix tree has it, attributes with an `@` as in tag paths."""
     for axis, test in path.steps:
         if axis is Axis.DESCENDANT:
-            yield DEEP
+            yield DESCENDANT
         yield f"@{test}" if axis is Axis.ATTRIBUTE else element_tag(test)
 
 
@@ -74,5 +74,5 @@ def _symbols_passed_by(name: str) -> list[str]:
     if name == TEXT:
         return [TEXT]
     if name[0] == "@":
-        return [f"@{test}" for test in tests_passed_by(name[1:])]
-    return [element_tag(test) for test in tests_passed_by(name.removeprefix("}"))]
+        return [f"@{test}" for test in name_tests_of(name[1:])]
+    return [element_tag(test) for test in name_tests_of(name.removeprefix("}"))]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 
-from sapwood.engine.automaton.dataguide import Place
+from sapwood.engine.automaton.dataguide import GuideNode
 from sapwood.lang.pattern import TEXT
 from sapwood.relational.paths.linear_path import TagPath, element_tag
 
@@ -17,7 +17,7 @@ Wanted = tuple[int, int] | None
 """a tag path's number and what is wanted of its values; None: nothing is"""
 
 
-class TagNode(Place):
+class TagNode(GuideNode):
     """A path of element names, and what is wanted there. A reader steps through it as through a Place."""
 
     __slots__ = ("attribute", "element", "path", "text_node", "tree")
@@ -30,7 +30,7 @@ class TagNode(Place):
         self.attribute: dict[str, Wanted] = {}
         self.attributes = self.text = self.value = None  # a reader has nothing to probe here
 
-    def __missing__(self, name: str) -> Place:
+    def __missing__(self, name: str) -> GuideNode:
         child = self[name] = TagNode(self.tree, (*self.path, element_tag(name)))
         self.tree.new.append((self, name, child))
         return child
@@ -79,7 +79,7 @@ class TagTree(ABC):
         return (number, self.uses[number]) if number else None
 
 
-class KnownTags(TagTree):
+class TagSnapshot(TagTree):
     """What somebody else knows of tag paths. Those that are new to it are only noted."""
 
     def __init__(self, numbers: Mapping[TagPath, int], uses: Mapping[int, int]) -> None:

@@ -12,7 +12,7 @@ from hashlib import blake2b
 from struct import pack
 from typing import NamedTuple
 
-from sapwood.lang.pattern import Test, constant
+from sapwood.lang.pattern import Test, format_constant
 
 EXISTS, EQUAL_TEXT, EQUAL_NUMBER, CONTAINS, STARTS = range(5)
 LESS, AT_MOST, MORE, AT_LEAST, OTHER_NUMBER, OTHER_TEXT = range(5, 11)
@@ -24,7 +24,7 @@ RANGES = {"<": LESS, "<=": AT_MOST, ">": MORE, ">=": AT_LEAST}
 WRITTEN = ("exists", "=", "=", "contains", "starts-with", "<", "<=", ">", ">=", "!=", "!=", "always")
 
 
-class Comparison(NamedTuple):
+class ColumnComparison(NamedTuple):
     """An operator with its constant; `key` is the same for equal constants of facts, and seldom else."""
 
     op: int
@@ -37,33 +37,33 @@ class Comparison(NamedTuple):
         return self.op < FIRST_BOUND
 
 
-JUST_THERE = Comparison(EXISTS)
+JUST_THERE = ColumnComparison(EXISTS)
 
 
-def comparison(test: Test | None) -> Comparison:
+def comparison(test: Test | None) -> ColumnComparison:
     """A test as the tables hold it."""
     if test is None:
         return JUST_THERE
     value = test.value
     if test.op in RANGES:
         assert isinstance(value, float)
-        return Comparison(RANGES[test.op], number=value)
+        return ColumnComparison(RANGES[test.op], number=value)
     if isinstance(value, str):
         return of_text(test.op, value)
     return of_number(test.op, value)
 
 
-def of_text(op: str, value: str) -> Comparison:
+def of_text(op: str, value: str) -> ColumnComparison:
     if op == "!=":
-        return Comparison(OTHER_TEXT, text=value)
+        return ColumnComparison(OTHER_TEXT, text=value)
     kind = EQUAL_TEXT if op == "=" else CONTAINS if op == "contains" else STARTS
-    return Comparison(kind, text_key(value), text=value)
+    return ColumnComparison(kind, text_key(value), text=value)
 
 
-def of_number(op: str, value: float) -> Comparison:
+def of_number(op: str, value: float) -> ColumnComparison:
     if op == "=":
-        return Comparison(EQUAL_NUMBER, number_key(value), value)
-    return Comparison(OTHER_NUMBER if op == "!=" else RANGES[op], number=value)
+        return ColumnComparison(EQUAL_NUMBER, number_key(value), value)
+    return ColumnComparison(OTHER_NUMBER if op == "!=" else RANGES[op], number=value)
 
 
 def text_key(value: str) -> int:
@@ -79,4 +79,4 @@ def number_key(value: float) -> int:
 def written(op: int, number: float | None, text: str | None) -> str:
     """A comparison as people read it."""
     value = number if number is not None else text
-    return WRITTEN[op] if value is None else f"{WRITTEN[op]} {constant(value)}"
+    return WRITTEN[op] if value is None else f"{WRITTEN[op]} {format_constant(value)}"

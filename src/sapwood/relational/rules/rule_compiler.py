@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import NamedTuple
 
-from sapwood.engine.fallback.xpath_fallback import Refiner
+from sapwood.engine.fallback.xpath_fallback import XPathFallback
 from sapwood.errors import QueryError
 from sapwood.lang.query import compile_query
 from sapwood.relational.paths.path_catalog import Paths, uses_of
-from sapwood.relational.rules.comparisons import Comparison, comparison, of_number, of_text
-from sapwood.relational.rules.rule_form import Form, Rule, relational_form
+from sapwood.relational.rules.comparisons import ColumnComparison, comparison, of_number, of_text
+from sapwood.relational.rules.rule_form import Rule, RuleForm, relational_form
 
 _QUOTED = re.compile(r"""(['"])(.*?)\1""", re.DOTALL)
 _NUMBER = re.compile(r"([=<>]\s*)(-?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+))(?=\s*(?:[\])]|and\b|or\b|\Z))")
@@ -39,7 +39,7 @@ class Predicate(NamedTuple):
     """A branch of a rule as a row."""
 
     path: int
-    comparison: Comparison
+    comparison: ColumnComparison
     branching: int | None
 
 
@@ -66,7 +66,7 @@ class _Slot(NamedTuple):
 
 
 class _Template(NamedTuple):
-    rules: tuple[tuple[tuple[tuple[int, Comparison | _Slot, int | None], ...], int | None], ...]
+    rules: tuple[tuple[tuple[tuple[int, ColumnComparison | _Slot, int | None], ...], int | None], ...]
     order: tuple[int, ...]
     """the constants as they come up in the rules"""
     meaning: bytes
@@ -79,7 +79,7 @@ class QueryCompiler:
     def __init__(self, paths: Paths, namespaces: Mapping[str, str]) -> None:
         self._paths = paths
         self._namespaces = namespaces
-        self._refiner = Refiner(Counter())
+        self._refiner = XPathFallback(Counter())
         self._templates: dict[str, _Template | object | None] = {}
         self._kept = 0
 
@@ -139,7 +139,7 @@ class QueryCompiler:
             return None  # before its paths are taken for paths that somebody asks for
         rules = []
         for rule in form.rules:
-            predicates: list[tuple[int, Comparison | _Slot, int | None]] = []
+            predicates: list[tuple[int, ColumnComparison | _Slot, int | None]] = []
             compiled = self._rule(rule)
             for branch, predicate in zip(rule.branches, compiled.predicates, strict=True):
                 place = _place(branch.test.value) if branch.test is not None else None
@@ -152,7 +152,7 @@ class QueryCompiler:
         order = tuple(slot.place for slots, _ in rules for _, slot, _ in slots if isinstance(slot, _Slot))
         return _Template(tuple(rules), order, _meaning(rules, constants))
 
-    def _marked(self, skeleton: str, constants: list[str | float]) -> Form | None:
+    def _marked(self, skeleton: str, constants: list[str | float]) -> RuleForm | None:
         marks = [
             f"'{_MARK}{place}'" if isinstance(constant, str) else f"{_FIRST_NUMBER + place:.0f}"
             for place, constant in enumerate(constants)
@@ -198,7 +198,7 @@ def _by_quotes(text: str) -> list[str]:
 
 
 def _meaning(
-    rules: list[tuple[tuple[tuple[int, Comparison | _Slot, int | None], ...], int | None]],
+    rules: list[tuple[tuple[tuple[int, ColumnComparison | _Slot, int | None], ...], int | None]],
     constants: list[str | float],
 ) -> bytes:
     """What a template says but for its constants."""

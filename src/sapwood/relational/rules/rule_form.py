@@ -21,7 +21,7 @@ from itertools import chain, count, product
 from math import prod
 from typing import NamedTuple
 
-from sapwood.engine.automaton.query_paths import common
+from sapwood.engine.automaton.query_paths import intersect_name_tests
 from sapwood.lang.pattern import (
     ANY_NAMESPACE,
     EMPTY,
@@ -35,7 +35,7 @@ from sapwood.lang.pattern import (
     Or,
     Step,
     Test,
-    at_most_one,
+    selects_at_most_one,
 )
 from sapwood.lang.query import Query
 from sapwood.relational.paths.linear_path import LinearPath
@@ -73,7 +73,7 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class RuleForm:
     """A message that matches meets one of the rules at least; if the form is `exact`, that is enough."""
 
     rules: tuple[Rule, ...]
@@ -86,14 +86,14 @@ class Form:
         return not self.weakened
 
 
-def relational_form(query: Query) -> Form:
+def relational_form(query: Query) -> RuleForm:
     """The rules of a query."""
     former = _Former()
     rules = former.rules(query.condition)
     if not rules:  # then nothing is approximate: not even the weaker condition can be met
-        return Form((), ())
+        return RuleForm((), ())
     reasons = [f"{_quoted(query.text[r.start : r.end])}: {r.why}" for r in query.reasons]
-    return Form(rules, tuple(dict.fromkeys((*reasons, *former.weakened))))
+    return RuleForm(rules, tuple(dict.fromkeys((*reasons, *former.weakened))))
 
 
 class _Leg(NamedTuple):
@@ -195,7 +195,7 @@ class _Former:
 
     def _has(self, condition: Has, split: bool) -> list[_Way]:
         path, test = condition.path, condition.test
-        if condition.first and not at_most_one(path):
+        if condition.first and not selects_at_most_one(path):
             self._weaken(condition, "the first node of several")
         ways = [_ANYHOW] if test is None else [_Way((), (_Leg(test=test),))]
         for run in _runs(path.steps):
@@ -249,7 +249,7 @@ def _narrowed(step: Step, way: _Way) -> str | None:
         return None if way.names or any(leg.steps for leg in way.legs) else step.test
     test: str | None = step.test
     for name in way.names:
-        test = common(test, name) if test is not None else None
+        test = intersect_name_tests(test, name) if test is not None else None
     return test
 
 

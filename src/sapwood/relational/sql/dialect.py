@@ -20,7 +20,7 @@ from sapwood.relational.rules.comparisons import (
 )
 
 
-class Step(NamedTuple):
+class SqlStep(NamedTuple):
     """A statement whose result later ones call by a name."""
 
     name: str

@@ -34,7 +34,7 @@ from sapwood.relational.rules.comparisons import (
     FIRST_BOUND,
     STARTS,
 )
-from sapwood.relational.sql.dialect import Dialect, Step, passes, within
+from sapwood.relational.sql.dialect import Dialect, SqlStep, passes, within
 from sapwood.relational.storage.table_schema import NO_FACT, NO_PATH
 
 HOLDING = "holding"
@@ -67,7 +67,7 @@ class Extents:
     """branching points above one another, at most"""
 
 
-def steps(extents: Extents, dialect: Dialect) -> Iterator[Step]:
+def plan_steps(extents: Extents, dialect: Dialect) -> Iterator[SqlStep]:
     """All statements, from what messages say to the queries that they match."""
     yield from _said(extents)
     if extents.plan is Plan.UNROLLED:
@@ -83,10 +83,10 @@ def steps(extents: Extents, dialect: Dialect) -> Iterator[Step]:
 # -- what messages say ---------------------------------------------------------------------------------
 
 
-def _said(extents: Extents) -> Iterator[Step]:
-    yield Step("seen", "SELECT DISTINCT msg, tag FROM value")
+def _said(extents: Extents) -> Iterator[SqlStep]:
+    yield SqlStep("seen", "SELECT DISTINCT msg, tag FROM value")
     if extents.fact_ops & {EQUAL_TEXT, EQUAL_NUMBER}:
-        yield Step(
+        yield SqlStep(
             "probe",
             f"""
             SELECT DISTINCT msg, tag, text_key AS key, {EQUAL_TEXT} AS op, text,
@@ -97,7 +97,7 @@ def _said(extents: Extents) -> Iterator[Step]:
             FROM value WHERE number_key IS NOT NULL""",
         )
     texts = "min(v.text) AS low_text, max(v.text) AS high_text" if extents.texts else _NO_TEXTS
-    yield Step(
+    yield SqlStep(
         "extent",
         f"""
         SELECT v.msg, c.class, min(v.number) AS low, max(v.number) AS high, {texts},
@@ -106,7 +106,7 @@ def _said(extents: Extents) -> Iterator[Step]:
         UNION ALL
         SELECT msg, {NO_PATH}, NULL, NULL, {_NO_TEXTS}, false FROM message""",
     )
-    yield Step(HOLDING, " UNION ALL ".join(_facts(extents)))
+    yield SqlStep(HOLDING, " UNION ALL ".join(_facts(extents)))
 
 
 _NO_TEXTS = "CAST(NULL AS STRING) AS low_text, CAST(NULL AS STRING) AS high_text"
@@ -144,7 +144,7 @@ def _facts(extents: Extents) -> Iterator[str]:
 # -- chains --------------------------------------------------------------------------------------------
 
 
-def _chained(extents: Extents, first: str, rows: str | None = None) -> Iterator[Step]:
+def _chained(extents: Extents, first: str, rows: str | None = None) -> Iterator[SqlStep]:
     """The recursive plan, in two stages: facts, each round asking for one more, then bounds.
 
     It goes on from `rows`, if there are any: those without `next` are through.
@@ -153,7 +153,7 @@ def _chained(extents: Extents, first: str, rows: str | None = None) -> Iterator[
     finals = [f"SELECT msg, rule FROM {rows} WHERE next IS NULL"] if rows else []
     following = first
     for level in range(1, extents.fact_levels + 1):
-        yield Step(f"fact_round{level}", following)
+        yield SqlStep(f"fact_round{level}", following)
         reached.append(f"SELECT msg, id FROM fact_round{level} WHERE NOT final")
         finals.append(f"SELECT msg, id AS rule FROM fact_round{level} WHERE final")
         following = f"""
@@ -164,7 +164,7 @@ def _chained(extents: Extents, first: str, rows: str | None = None) -> Iterator[
     source = f"({' UNION ALL '.join(reached) or _NOWHERE})"
     meets = within("e", "c", extents.texts)
     for level in range(1, extents.bound_levels + 1):
-        yield Step(
+        yield SqlStep(
             f"bound_round{level}",
             f"""
             SELECT s.msg, c.id, c.final
@@ -175,7 +175,7 @@ def _chained(extents: Extents, first: str, rows: str | None = None) -> Iterator[
         )
         source = f"(SELECT msg, id FROM bound_round{level} WHERE NOT final)"
         finals.append(f"SELECT msg, id AS rule FROM bound_round{level} WHERE final")
-    yield Step("found", " UNION ALL ".join(finals) or _NOTHING)
+    yield SqlStep("found", " UNION ALL ".join(finals) or _NOTHING)
 
 
 _NOWHERE = "SELECT msg, CAST(0 AS BIGINT) AS id FROM message WHERE false"
@@ -185,16 +185,16 @@ _NOTHING = "SELECT msg, CAST(0 AS BIGINT) AS rule FROM message WHERE false"
 # -- rows ----------------------------------------------------------------------------------------------
 
 
-def _unrolled(extents: Extents) -> Iterator[Step]:
+def _unrolled(extents: Extents) -> Iterator[SqlStep]:
     """Rules in one row: by the first fact, then the second; bounds; the other facts; then what is chained."""
     facts = [_fact_slot(slot) for slot in range(2, extents.fact_slots + 1)]
     bounds = [_bound_slot(slot, extents.texts) for slot in range(1, extents.bound_slots + 1)]
     joins = " ".join([*facts[:1], *bounds, *facts[1:]])
     row = f"SELECT t.msg, u.rule, u.next FROM unrolled u JOIN holding t ON t.fact = u.fact1 {joins}"
     if not extents.fact_levels and not extents.bound_levels:
-        yield Step("found", f"SELECT msg, rule FROM ({row}) r")
+        yield SqlStep("found", f"SELECT msg, rule FROM ({row}) r")
         return
-    yield Step("in_row", row)
+    yield SqlStep("in_row", row)
     first = """
         SELECT s.msg, c.id, c.final
         FROM fact_chain c JOIN in_row s ON s.next = c.pre JOIN holding t ON t.msg = s.msg AND t.fact = c.fact
@@ -216,18 +216,18 @@ def _bound_slot(slot: int, texts: bool) -> str:
 # -- branches that hang together -----------------------------------------------------------------------
 
 
-def _matched(extents: Extents, dialect: Dialect) -> Iterator[Step]:
+def _matched(extents: Extents, dialect: Dialect) -> Iterator[SqlStep]:
     """The queries that messages match, `certain` unless there were too many ways to look at branches."""
-    yield Step(
+    yield SqlStep(
         "candidate",
         "SELECT f.msg, f.rule, r.query, r.shape FROM rule r JOIN found f ON f.rule = r.id",
     )
     plain = "SELECT DISTINCT msg, query, true AS certain FROM candidate WHERE shape IS NULL"
     if not extents.depth:
-        yield Step("matched", plain)
+        yield SqlStep("matched", plain)
         return
     yield from branching(extents.depth, dialect)
-    yield Step(
+    yield SqlStep(
         "matched",
         f"""
         SELECT msg, query, max(CASE WHEN certain THEN 1 ELSE 0 END) = 1 AS certain
@@ -240,7 +240,7 @@ def _matched(extents: Extents, dialect: Dialect) -> Iterator[Step]:
     )
 
 
-HIT = Step(
+HIT = SqlStep(
     "hit",
     f"""
     SELECT c.msg, c.rule, c.shape, p.n, p.branching, v.tag, v.nodes
@@ -254,14 +254,14 @@ before the next step: whoever runs the steps makes `point_place` of `tag_branchi
 """
 
 
-def branching(depth: int, dialect: Dialect) -> Iterator[Step]:
+def branching(depth: int, dialect: Dialect) -> Iterator[SqlStep]:
     """The candidates whose branches meet: from the deepest branching points up, an element stays if all that
     hangs from its point is found below it."""
     yield HIT
     nodes = ", ".join(
         f"{dialect.item('h.nodes', dialect.item('b.positions', str(d)))} AS v{d}" for d in range(1, depth + 1)
     )
-    yield Step(
+    yield SqlStep(
         "binding",
         f"""
         SELECT DISTINCT h.msg, h.rule, h.shape, h.n AS part, b.positions IS NULL AS unclear, {nodes}
@@ -271,7 +271,7 @@ def branching(depth: int, dialect: Dialect) -> Iterator[Step]:
     for level in range(depth, 0, -1):
         columns = ", ".join(f"v{d}" for d in range(1, level + 1))
         of_level = f"SELECT msg, rule, shape, part, {columns} FROM binding WHERE NOT unclear"
-        yield Step(
+        yield SqlStep(
             f"point{level}",
             f"""
             SELECT l.msg, l.rule, l.shape, s.parent AS part, {columns}
@@ -283,7 +283,7 @@ def branching(depth: int, dialect: Dialect) -> Iterator[Step]:
         outer = ", ".join(f"v{d}" for d in range(1, level))
         # inner elements no longer matter, so that each outer one is there once for every part
         below = f"UNION ALL SELECT DISTINCT msg, rule, shape, part, {outer} FROM point{level}"
-    yield Step(
+    yield SqlStep(
         "satisfied",
         """
         SELECT l.msg, l.rule FROM point1 l

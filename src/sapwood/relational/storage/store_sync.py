@@ -2,13 +2,13 @@
 
 Notes in the tables say whose subscriptions they hold, and how far they have come:
 
-    store        where the store is, as `held` tells it
+    store        where the store is, as `read_sync_state` tells it
     version      the version that the tables are at; absent while they are on the way to one
     mark         the store's mark of that version, or of the one they are on the way to
     unfinished   only on the way: from which version to which, and behind which place the rest begins
 
 Each chunk is a transaction together with its notes. So whoever comes after a crash goes on where it happened,
-and `held` tells whoever asks that the tables have only a part of a population so far.
+and `read_sync_state` tells whoever asks that the tables have only a part of a population so far.
 
 A subscription's number is its place in the store: answers come in the store's order, also for those that were
 away for a while, or that went and came again.
@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 from sapwood.engine.bulk_load import OnError
 from sapwood.errors import TablesError
-from sapwood.lang.languages import XPATH, language_of
+from sapwood.lang.languages import XPATH, detect_language
 from sapwood.relational.relational_matcher import CHUNK, RelationalMatcher
 from sapwood.relational.storage.table_schema import CACHED, TABLES
 from sapwood.relational.subscription_catalog import Notes
@@ -36,19 +36,19 @@ OnProgress = Callable[[int], None]
 _NOT_EMPTIED = {"meta", "counter", "path_class", *CACHED}
 
 
-class NoFilter(ValueError):
+class UnsupportedLanguage(ValueError):
     """A subscription in a language that tables do not hold; it is left out."""
 
     def __init__(self, language: str) -> None:
         self.language = language
         super().__init__(f"a query in {language}, which is no XPath filter, is not kept in tables")
 
-    def __reduce__(self) -> tuple[type[NoFilter], tuple[str]]:
+    def __reduce__(self) -> tuple[type[UnsupportedLanguage], tuple[str]]:
         return type(self), (self.language,)
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class SyncState:
     """What a set of tables holds."""
 
     store: str | None
@@ -59,16 +59,16 @@ class Held:
     """whether the tables are on the way to a version, and hold only a part of it"""
 
 
-def held(matcher: RelationalMatcher) -> Held:
+def read_sync_state(matcher: RelationalMatcher) -> SyncState:
     """Whose subscriptions the tables hold, and of which version."""
     noted = matcher.tables.meta
     version = noted("version")
-    return Held(
+    return SyncState(
         noted("store"), int(version) if version is not None else None, noted("unfinished") is not None
     )
 
 
-def bring_to(
+def synchronize(
     matcher: RelationalMatcher,
     store: SubscriptionStore,
     version: int | None = None,
@@ -93,7 +93,7 @@ def bring_to(
     return _Way(matcher, store, on_error, on_progress, chunk, also).to(target)
 
 
-def empty(matcher: RelationalMatcher, note: Mapping[str, str | None] | None = None) -> None:
+def clear_tables(matcher: RelationalMatcher, note: Mapping[str, str | None] | None = None) -> None:
     """Drops all subscriptions, namespaces and notes but the plan; `note` is put on record with it."""
     population, tables = matcher.population, matcher.tables
     with tables.lock:
@@ -160,7 +160,7 @@ class _Way:
         since = self._reached(version)
         if since is None:
             start = _Stretch(None, version)
-            empty(self._matcher, self._notes(start, self._store.mark(version), finished=False))
+            clear_tables(self._matcher, self._notes(start, self._store.mark(version), finished=False))
             self._go(start)
         elif since < version:
             self._go(_Stretch(since, version))
@@ -252,9 +252,9 @@ class _Way:
         )
 
     def _is_filter(self, row: _Row) -> bool:
-        language = language_of(row.query)
+        language = detect_language(row.query)
         if language != XPATH and self._on_error is not None:
-            self._on_error(row.id, NoFilter(language))
+            self._on_error(row.id, UnsupportedLanguage(language))
         return language == XPATH
 
 

@@ -45,7 +45,7 @@ Counters = dict[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Copied:
+class SnapshotTable:
     """A table that is copied: which rows, and how to tell new ones."""
 
     name: str
@@ -68,10 +68,12 @@ class Copied:
         """The conditions of its parts; rows that are not looked up by a value are a part of their own."""
         if not self.by or count == 1:
             return ["true"]
-        return [f"{in_part(self.by, count)} = {part}" for part in range(count)] + [f"{self.by} IS NULL"]
+        return [f"{partition_expression(self.by, count)} = {part}" for part in range(count)] + [
+            f"{self.by} IS NULL"
+        ]
 
     def needed(self, count: int, values: Iterable[int]) -> list[int]:
-        """The parts that have the rows for values, given what `in_part` tells of these."""
+        """The parts that have the rows for values, given what `partition_expression` tells of these."""
         return sorted({*values, count} if self.by and count > 1 else {0})
 
     def sql(self, part: str = "true") -> str:
@@ -88,30 +90,30 @@ class Copied:
         return f"SELECT {', '.join(self.schema.names)} FROM {self.name} WHERE ({self.where})"
 
 
-def in_part(column: str, count: int) -> str:
+def partition_expression(column: str, count: int) -> str:
     """The part that the rows with a column's value are in, of a power of two; in any engine's words."""
     return f"({column} & {count - 1})"
 
 
-SUBSCRIPTION = Copied("subscription", "false")
+SUBSCRIPTION = SnapshotTable("subscription", "false")
 _EQUAL_TO = f"(CASE WHEN op IN ({EQUAL_TEXT}, {EQUAL_NUMBER}) THEN key END)"
 _CHAINED = "id >= CASE WHEN final THEN {rule} ELSE {chain} END"
 _ALWAYS = (
-    Copied("fact", "id >= {fact}", by=_EQUAL_TO),
-    Copied("rule", "id >= {rule}", by="id"),
+    SnapshotTable("fact", "id >= {fact}", by=_EQUAL_TO),
+    SnapshotTable("rule", "id >= {rule}", by="id"),
     # where branches hang together, and only there, values are looked at once more
-    Copied("predicate", "rule >= {rule}", "branching IS NOT NULL", by="rule", without=("fact",)),
+    SnapshotTable("predicate", "rule >= {rule}", "branching IS NOT NULL", by="rule", without=("fact",)),
     # those that rules alone may not decide
-    Copied(
+    SnapshotTable(
         "query",
         "id >= {query}",
         "NOT exact OR id IN (SELECT query FROM rule WHERE shape IS NOT NULL)",
         without=("digest1", "digest2"),
     ),
-    Copied("fact_chain", _CHAINED, by="fact", order="level, pre"),
-    Copied("bound_chain", _CHAINED, order="level, pre"),
+    SnapshotTable("fact_chain", _CHAINED, by="fact", order="level, pre"),
+    SnapshotTable("bound_chain", _CHAINED, order="level, pre"),
 )
-_UNROLLED = Copied("unrolled", "rule >= {rule}", by="fact1", order="fact1")
+_UNROLLED = SnapshotTable("unrolled", "rule >= {rule}", by="fact1", order="fact1")
 LOOKED_UP = {
     "probe": ("key", ("fact",)),
     "holding": ("fact", ("unrolled", "fact_chain")),
@@ -120,12 +122,12 @@ LOOKED_UP = {
 """The steps of plans, and the column of each by which those that follow look rows of tables up"""
 
 
-def copied(plan: Plan) -> tuple[Copied, ...]:
+def snapshot_tables(plan: Plan) -> tuple[SnapshotTable, ...]:
     """The tables that statements of a plan read, but for subscriptions and small ones."""
     return (*_ALWAYS, _UNROLLED) if plan is Plan.UNROLLED else _ALWAYS
 
 
-def small(connection: Connection) -> dict[str, pa.Table]:
+def read_small_tables(connection: Connection) -> dict[str, pa.Table]:
     """The small tables."""
     return {name: connection.arrow(f"SELECT * FROM {name}") for name in SMALL}
 
@@ -134,7 +136,7 @@ def small(connection: Connection) -> dict[str, pa.Table]:
 
 
 @dataclass(frozen=True, slots=True)
-class Marks:
+class TableVersions:
     """What a base was made of, so that what has changed since can be found."""
 
     plan: Plan
@@ -154,14 +156,14 @@ class Marks:
         return json.dumps(asdict(self))
 
     @classmethod
-    def read(cls, text: str) -> Marks:
+    def read(cls, text: str) -> TableVersions:
         """What `str` has written."""
         found = json.loads(text)
         stretches = {int(number): digest for number, digest in found["stretches"].items()}
         return cls(**found | {"plan": Plan(found["plan"]), "stretches": stretches})
 
 
-def marks(connection: Connection, plan: Plan) -> Marks:
+def read_table_versions(connection: Connection, plan: Plan) -> TableVersions:
     """The marks of the tables as the connection sees them, by a scan of narrow columns."""
     stretches = connection.rows(
         f"""
@@ -169,7 +171,7 @@ def marks(connection: Connection, plan: Plan) -> Marks:
         FROM subscription GROUP BY 1"""
     )
     counters = dict(connection.rows("SELECT name, next FROM counter"))
-    return Marks(
+    return TableVersions(
         plan,
         {name: counters[name] for name in _COUNTERS},
         connection.value("SELECT count(*) FROM rule"),
@@ -178,7 +180,7 @@ def marks(connection: Connection, plan: Plan) -> Marks:
     )
 
 
-def outdated(connection: Connection, base: Marks, now: Marks) -> bool:
+def is_outdated(connection: Connection, base: TableVersions, now: TableVersions) -> bool:
     """Whether rules have been filed anew since the base, or so much has changed that it had better be made
     anew."""
     if base.plan is not now.plan:
@@ -211,13 +213,13 @@ def subscriptions_sql(stretch: int) -> str:
     return f"SELECT * FROM subscription WHERE number BETWEEN {first} AND {first + (1 << STRETCH) - 1}"
 
 
-def changed(base: Marks, now: Marks) -> list[int]:
+def changed_stretches(base: TableVersions, now: TableVersions) -> list[int]:
     """The stretches of subscriptions that are not as they were."""
     numbers = sorted(base.stretches.keys() | now.stretches.keys())
     return [number for number in numbers if base.stretches.get(number) != now.stretches.get(number)]
 
 
-def differences(
+def subscription_delta(
     connection: Connection, stretches: Iterable[tuple[int, pa.Table]]
 ) -> tuple[pa.Table, pa.Table]:
     """The subscriptions that a base lacks, and number and query of those that only it has; given these of

@@ -14,7 +14,7 @@ import pickle
 from dataclasses import dataclass
 from uuid import uuid4
 
-from sapwood.spark.distribution.index_snapshot import Edition
+from sapwood.spark.distribution.index_snapshot import IndexSnapshot
 from sapwood.spark.io.storage import make_empty, open_file, open_new, remove_file
 
 
@@ -49,7 +49,7 @@ class Post:
             file.write(value)
         return base
 
-    def put(self, batch: int, edition: Edition) -> None:
+    def put(self, batch: int, edition: IndexSnapshot) -> None:
         """Lets the tasks of a batch know their edition."""
         path = f"{self.folder}/{batch}"
         with open_new(path) as file:
@@ -59,9 +59,9 @@ class Post:
         self._last = path
 
 
-def edition_of(folder: str, batch: str) -> Edition:
+def edition_of(folder: str, batch: str) -> IndexSnapshot:
     """The edition of a batch, for its tasks."""
     with open_file(f"{folder}/{batch}") as file:
         edition = pickle.load(file)
-    assert isinstance(edition, Edition)
+    assert isinstance(edition, IndexSnapshot)
     return edition

@@ -1,7 +1,7 @@
 """Which subscriptions serve a batch, and how they get to the workers.
 
-A `Population` lives on the driver: the compiled broker and the version it stands at. What it issues is an
-`Edition`, small enough to travel with every task:
+A `SubscriptionSource` lives on the driver: the compiled broker and the version it stands at. What it
+issues is an `IndexSnapshot`, small enough to travel with every task:
 
     base      the packed broker of some version, broadcast: one file, fetched once by every executor; if a
               stream's own plan needs it, which is made before the edition is, a file in the checkpoint
@@ -42,7 +42,7 @@ class Carrier(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class SnapshotDelta:
     """What a version changed: subscriptions removed, and those put in with a new query."""
 
     version: int
@@ -76,14 +76,14 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Edition:
+class IndexSnapshot:
     """The subscriptions of one version, for the workers."""
 
     population: str
     version: int
     base: Base
     base_version: int
-    changes: tuple[Change, ...]
+    changes: tuple[SnapshotDelta, ...]
     oldest: int
     """the version from which the changes lead on"""
     numeric: bool = False
@@ -97,14 +97,14 @@ class Edition:
 
 
 @dataclass(slots=True)
-class Population:
+class SubscriptionSource:
     """The driver's copy of the subscriptions."""
 
     broker: Broker
     version: int = 0
     numeric: bool = False
     name: str = field(default_factory=lambda: uuid4().hex)
-    _changes: list[Change] = field(default_factory=list)
+    _changes: list[SnapshotDelta] = field(default_factory=list)
     _oldest: int = field(init=False)
     _base: Base | None = None
     _base_version: int = 0
@@ -112,20 +112,20 @@ class Population:
     def __post_init__(self) -> None:
         self._oldest = self.version
 
-    def advance(self, change: Change, on_error: OnError = lambda id, error: None) -> None:
-        """Goes on to a newer version, see `Change.apply`."""
+    def advance(self, change: SnapshotDelta, on_error: OnError = lambda id, error: None) -> None:
+        """Goes on to a newer version, see `SnapshotDelta.apply`."""
         if change.version <= self.version:
             raise ValueError(f"version {change.version} does not follow version {self.version}")
         change.apply(self.broker, on_error)
         self.version = change.version
         self._changes.append(change)
 
-    def issue(self, context: Carrier) -> Edition:
+    def issue(self, context: Carrier) -> IndexSnapshot:
         """The present edition; packs a new base if there is none, or the last one is far behind."""
         if self._base is None or self._behind() > max(_FEW, len(self.broker) // 10):
             self._pack(context)
         assert self._base is not None
-        return Edition(
+        return IndexSnapshot(
             self.name,
             self.version,
             self._base,
@@ -142,7 +142,7 @@ class Population:
         # a version that changed nothing here still takes room in every edition
         return sum(1 + len(change) for change in self._since(self._base_version))
 
-    def _since(self, version: int) -> Iterable[Change]:
+    def _since(self, version: int) -> Iterable[SnapshotDelta]:
         return (change for change in self._changes if change.version > version)
 
     def _pack(self, context: Carrier) -> None:

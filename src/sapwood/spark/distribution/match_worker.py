@@ -13,10 +13,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sapwood.broker import Broker
-from sapwood.broker.delivery import Answer
+from sapwood.broker.delivery import PublishResult
 from sapwood.errors import MessageError
-from sapwood.join.state.portable_state import Partners
-from sapwood.spark.distribution.index_snapshot import Edition
+from sapwood.join.state.portable_state import EquatedVariables
+from sapwood.spark.distribution.index_snapshot import IndexSnapshot
 
 MESSAGES_PER_BATCH = 1_000
 MATCHES_PER_BATCH = 200_000
@@ -36,20 +36,20 @@ COST = pa.struct([("subscription", pa.string()), ("seconds", pa.float64())])
 class LiveBroker:
     """A worker's broker, the version it stands at, and its ids as Arrow wants them."""
 
-    def __init__(self, edition: Edition) -> None:
+    def __init__(self, edition: IndexSnapshot) -> None:
         self.broker = Broker.unpack(edition.base.value)
         self.version = edition.base_version
         gc.freeze()  # half a million objects that live as long as the worker: not to be looked through again
         self._id_type = pa.int64() if edition.numeric else pa.string()
         self.ids: pa.Array = pa.nulls(0, self._id_type)
-        self._partners: dict[bytes, Partners] | None = None
+        self._partners: dict[bytes, EquatedVariables] | None = None
         self._list_ids()
 
-    def leads_to(self, edition: Edition) -> bool:
+    def leads_to(self, edition: IndexSnapshot) -> bool:
         """Whether the edition's changes lead on from here."""
         return edition.oldest <= self.version <= edition.version
 
-    def advance(self, edition: Edition) -> None:
+    def advance(self, edition: IndexSnapshot) -> None:
         changes = [change for change in edition.changes if self.version < change.version <= edition.version]
         for change in changes:
             change.apply(self.broker)
@@ -59,7 +59,7 @@ class LiveBroker:
             self._partners = None
 
     @property
-    def partners(self) -> dict[bytes, Partners]:
+    def partners(self) -> dict[bytes, EquatedVariables]:
         """What the variables of joins are equated with."""
         if self._partners is None:
             self._partners = self.broker.network_of_joins.partners()
@@ -78,7 +78,7 @@ _KEPT = 2
 _live: OrderedDict[str, LiveBroker] = OrderedDict()
 
 
-def live_broker(edition: Edition) -> LiveBroker:
+def live_broker(edition: IndexSnapshot) -> LiveBroker:
     """This worker's broker at the edition's version; unpacked only if it has none that leads there."""
     live = _live.pop(edition.population, None)
     if live is None or not live.leads_to(edition):
@@ -98,7 +98,7 @@ class MatchPartition:
     `undecided` has the subscriptions that have no answer, and why; it is null if all have one.
     """
 
-    edition: Edition
+    edition: IndexSnapshot
     body: str
     problem: str | None
     """a column that says why a message is to be rejected unread, if there is one"""
@@ -174,7 +174,7 @@ class _Answers:
         self._failures.append(failures)
         self._matches += len(filters) + len(transformations)
 
-    def _failed(self, answer: Answer) -> list[dict[str, str]] | None:
+    def _failed(self, answer: PublishResult) -> list[dict[str, str]] | None:
         if not answer.problems and not answer.matches.undecided:
             return None
         ids = self._live.broker.failures(answer)

@@ -11,10 +11,15 @@ from sapwood.engine import Limits
 from sapwood.errors import QueryError, StoreError
 from sapwood.input_files import LineError, read_queries
 from sapwood.lang.language_detection import is_join
-from sapwood.lang.languages import XPATH, XSCL, check_query, language_of
-from sapwood.spark.distribution.index_snapshot import Carrier, Change, Edition, Population
+from sapwood.lang.languages import XPATH, XSCL, check_query, detect_language
+from sapwood.spark.distribution.index_snapshot import (
+    Carrier,
+    IndexSnapshot,
+    SnapshotDelta,
+    SubscriptionSource,
+)
 from sapwood.spark.distribution.stream_cycles import Begun, Circles
-from sapwood.spark.pipeline.config import SettingsError
+from sapwood.spark.pipeline.config import ConfigError
 from sapwood.store import SubscriptionStore
 
 _log = logging.getLogger(__name__)
@@ -35,7 +40,7 @@ class Subscribed(Protocol):
     def newest(self) -> int:
         """The version that a new batch is to be served with."""
 
-    def edition(self, context: Carrier, version: int) -> Edition:
+    def edition(self, context: Carrier, version: int) -> IndexSnapshot:
         """The subscriptions of a version, which never goes back while a pipeline runs."""
 
     @property
@@ -59,9 +64,9 @@ def _any(query: str) -> bool:
     return True
 
 
-def is_no_filter(query: str) -> bool:
+def is_not_filter(query: str) -> bool:
     """Whether a query makes something of messages, where filters are served elsewhere."""
-    return language_of(query) != XPATH
+    return detect_language(query) != XPATH
 
 
 class StoredPopulation:
@@ -74,7 +79,7 @@ class StoredPopulation:
         self._joining = joining
         self._serves = serves
         self._declared: dict[str, str] = {}
-        self._population: Population | None = None
+        self._population: SubscriptionSource | None = None
         self._circles = Circles()
         self.left_out: dict[str, str] = {}
 
@@ -88,25 +93,25 @@ class StoredPopulation:
     def subscribers(self, since: int, until: int) -> Iterable[tuple[str, str]]:
         return self._store.subscribers(since, until)
 
-    def edition(self, context: Carrier, version: int) -> Edition:
+    def edition(self, context: Carrier, version: int) -> IndexSnapshot:
         if self._population is None:
             self._population = self._compiled(version)
         elif self._population.version < version:
             self._population.advance(self._change(self._population, version), self._refuse)
         return self._population.issue(context)
 
-    def _compiled(self, version: int) -> Population:
+    def _compiled(self, version: int) -> SubscriptionSource:
         self._declared = self._store.namespaces
         broker = Broker(self._declared, self._limits)
         if self._joining:
             begun, _ = self._begun(_BEGINNING, version, ())
             put, since = _put(begun)
-            Change(version, put=put, since=since).apply(broker, self._refuse)
-            return Population(broker, version)
+            SnapshotDelta(version, put=put, since=since).apply(broker, self._refuse)
+            return SubscriptionSource(broker, version)
         broker.subscribe_many(self._servable(self._store.at(version)), self._refuse)
-        return Population(broker, version)
+        return SubscriptionSource(broker, version)
 
-    def _change(self, population: Population, until: int) -> Change:
+    def _change(self, population: SubscriptionSource, until: int) -> SnapshotDelta:
         since = population.version
         changes = self._store.changes(since, until)
         namespaces = self._store.namespaces
@@ -122,7 +127,7 @@ class StoredPopulation:
             put, firsts = tuple(self._servable(changes.put)), ()
         # what is refused, or served elsewhere, may have been something else before
         refused = {id for id, _ in changes.put if id in population.broker} - {id for id, _ in put}
-        return Change(until, (*changes.removed, *sorted(refused), *out), put, new, firsts)
+        return SnapshotDelta(until, (*changes.removed, *sorted(refused), *out), put, new, firsts)
 
     def _begun(self, since: int, until: int, removed: Iterable[str]) -> tuple[list[Begun], list[str]]:
         """What is to be put in, and what else is to be taken out."""
@@ -182,7 +187,7 @@ class FixedPopulation:
         broker: Broker | None = None,
     ) -> None:
         """`broker`: one that has them already, as `compile_file` makes it."""
-        self._population = Population(broker or compile_file(path, namespaces, limits, serves))
+        self._population = SubscriptionSource(broker or compile_file(path, namespaces, limits, serves))
         self._path = path
         self.namespaces = namespaces
         self.left_out: dict[str, str] = {}
@@ -194,7 +199,7 @@ class FixedPopulation:
         named = ((str(query.id), query.subscriber or "") for query in read_queries(self._path))
         return named if since < 0 else ()
 
-    def edition(self, context: Carrier, version: int) -> Edition:
+    def edition(self, context: Carrier, version: int) -> IndexSnapshot:
         return self._population.issue(context)
 
     @property
@@ -228,7 +233,7 @@ def compile_file(path: str, namespaces: Mapping[str, str], limits: Limits, serve
                 continue
             lines[id] = query.line
             try:
-                if query.language not in (None, language_of(query.text)):
+                if query.language not in (None, detect_language(query.text)):
                     check_query(query.text, query.language, namespaces)  # says why it is not
             except (QueryError, StoreError) as error:
                 wrong[query.line] = _in_a_line(error)
@@ -244,7 +249,7 @@ def compile_file(path: str, namespaces: Mapping[str, str], limits: Limits, serve
         more = [f"and {len(wrong) - _MOST_TOLD:,} more"] if len(wrong) > _MOST_TOLD else []
         count = "a query" if len(wrong) == 1 else f"{len(wrong):,} queries"
         text = "\n  ".join([f"subscriptions.file: {count} cannot be served:", *told, *more])
-        raise SettingsError(text)
+        raise ConfigError(text)
     return broker
 
 
@@ -258,7 +263,7 @@ def _in_a_line(error: Exception) -> str:
 def queries_in(path: str, namespaces: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """The ids and queries of a file, each in the language that it claims to be in, if it does."""
     for query in read_queries(path):
-        if query.language not in (None, language_of(query.text)):
+        if query.language not in (None, detect_language(query.text)):
             check_query(query.text, query.language, namespaces)  # says why it is not
         yield str(query.id), query.text
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from sapwood.errors import QueryError
-from sapwood.join.stream_graph import Streams, told
+from sapwood.join.stream_graph import StreamGraph, describe_cycle
 from sapwood.lang.language_detection import is_join
 from sapwood.lang.xscl.compiler import compile_join
 from sapwood.lang.xscl.model import Join
@@ -54,11 +54,11 @@ class Circles:
         return free, sorted(id for id in old if id in self.closing and id not in before)
 
     def _closing(self) -> dict[str, str]:
-        streams, closing = Streams(), {}
+        streams, closing = StreamGraph(), {}
         for begun, join in sorted(self._publishing.values(), key=lambda each: (each[0].since, each[0].id)):
             cycle = streams.cycle(join.streams, join.publish)
             if cycle:
-                closing[begun.id] = told(cycle)
+                closing[begun.id] = describe_cycle(cycle)
             else:
                 streams.add(join.streams, join.publish, bool(join.links))
         return closing

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
-from sapwood.engine.message.encoding import decoded
+from sapwood.engine.message.encoding import decode_message
 from sapwood.errors import MessageError
 from sapwood.spark.dataframe_match import column
 
@@ -21,7 +21,7 @@ _ID, _NAME = "_sapwood_id", "_sapwood_subscriber"
 _DECLARATION = re.compile(r"\s*<\?xml\s[^>]*\?>")
 
 
-class Subscribers:
+class SubscriberColumn:
     """Who is behind each subscription, as far as a name was given.
 
     The most frequent subscriber is the default, and only the others are joined with deliveries: usually a few
@@ -80,7 +80,7 @@ def text_of(body: bytes | str | None) -> str | None:
     if body is None:
         return None
     try:
-        text = body if isinstance(body, str) else decoded(body)
+        text = body if isinstance(body, str) else decode_message(body)
     except MessageError:
         return None  # it is a reject
     text = text.removeprefix("\ufeff")

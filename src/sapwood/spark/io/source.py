@@ -20,7 +20,7 @@ from sapwood.spark.io.formats import (
     unread_messages,
 )
 from sapwood.spark.io.unread_files import EMPTY, UnreadFile
-from sapwood.spark.pipeline.config import SettingsError, SourceSettings
+from sapwood.spark.pipeline.config import ConfigError, SourceConfig
 
 TIME = "_time"
 """a column with the time of a message, if nothing in it says"""
@@ -30,7 +30,7 @@ TIME = "_time"
 class Source:
     """The stream or table that batches are cut from, and how a batch becomes messages."""
 
-    settings: SourceSettings
+    settings: SourceConfig
     partitions: int | None
     limits: Limits
 
@@ -89,7 +89,7 @@ class Source:
         return messages.withColumn(TIME, F.current_timestamp())
 
 
-def _limits(given: SourceSettings) -> dict[str, str]:
+def _limits(given: SourceConfig) -> dict[str, str]:
     """How much a batch of files takes, for Spark."""
     if given.bytes_per_batch is not None:
         return {"maxBytesPerTrigger": str(given.bytes_per_batch)}
@@ -131,7 +131,7 @@ def alike(frames: Sequence[DataFrame]) -> list[DataFrame]:
         for field in frame.schema.fields:
             known = fields.setdefault(field.name, field)
             if known.dataType != field.dataType:
-                raise SettingsError(
+                raise ConfigError(
                     f"source #{number}: its column {field.name!r} is {field.dataType.simpleString()}, and"
                     f" {known.dataType.simpleString()} in a source before: cast one of them"
                 )

@@ -24,10 +24,10 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from sapwood.broker.delivery import Published, id_of_copy
+from sapwood.broker.delivery import Published, delivery_id
 from sapwood.engine.message.message_reader import Message
-from sapwood.join.state.message_state import Record
-from sapwood.join.state.portable_state import Kept
+from sapwood.join.state.message_state import StoredMessage
+from sapwood.join.state.portable_state import PortableMessage
 from sapwood.spark.io.storage import names_in, open_file, remove_folder
 from sapwood.spark.joins.witness_extraction import (
     CHAIN,
@@ -75,7 +75,7 @@ class Going(NamedTuple):
     """of a chain: the columns of its newest message"""
 
 
-def chained(kept: Kept, floor: int, values: tuple[Any, ...]) -> Going:
+def chained(kept: PortableMessage, floor: int, values: tuple[Any, ...]) -> Going:
     """The first messages of a chain."""
     return Going(None, None, -1, 0, floor, packed(kept), pickle.dumps((values, None, [])))
 
@@ -83,8 +83,8 @@ def chained(kept: Kept, floor: int, values: tuple[Any, ...]) -> Going:
 def published(made: Published, piece: int, floor: int) -> Going:
     """A message that a query publishes."""
     message = made.message
-    record = Record(made.id, made.stream, made.time, 0, message.data, message.encoding)
-    return Going(made.stream, made.id, made.query, piece, floor, packed(Kept((record,), [])), b"")
+    record = StoredMessage(made.id, made.stream, made.time, 0, message.data, message.encoding)
+    return Going(made.stream, made.id, made.query, piece, floor, packed(PortableMessage((record,), [])), b"")
 
 
 class Onward:
@@ -218,7 +218,7 @@ class ReadOn:
             return speaker.kept(CHAIN, _name_of_chain(kept), kept, row, floor)
         assert id is not None
         before = kept.records[0]
-        known = {"message_id": id_of_copy(id, copy), "stream": stream, "published_at": _moment(before.time)}
+        known = {"message_id": delivery_id(id, copy), "stream": stream, "published_at": _moment(before.time)}
         values = tuple([known[name] if name is not None else None for name in self.columns])
         message = Message(before.data)
         message.encoding = before.encoding
@@ -226,7 +226,7 @@ class ReadOn:
         return rows
 
 
-def _name_of_chain(kept: Kept) -> bytes:
+def _name_of_chain(kept: PortableMessage) -> bytes:
     """What is never the name of a message: no stream's name begins like it."""
     records = repr([(r.stream, r.id, r.time, r.sequence) for r in kept.records])
     return b"\1" + kept.chain + blake2b(records.encode("utf-8", "surrogatepass"), digest_size=16).digest()

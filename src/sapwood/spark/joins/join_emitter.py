@@ -19,10 +19,10 @@ import pyarrow as pa
 from sapwood.broker import Broker
 from sapwood.broker.delivery import Delivery
 from sapwood.engine.failures import Failure
-from sapwood.join.join_engine import Joins
+from sapwood.join.join_engine import JoinEngine
 from sapwood.join.results import Meetings
-from sapwood.join.state.portable_state import Kept
-from sapwood.spark.distribution.index_snapshot import Edition
+from sapwood.join.state.portable_state import PortableMessage
+from sapwood.spark.distribution.index_snapshot import IndexSnapshot
 from sapwood.spark.distribution.match_worker import live_broker
 from sapwood.spark.io.delivery_columns import text_of
 from sapwood.spark.joins.feedback import ONWARD, Going, chained, published
@@ -124,10 +124,10 @@ class _Older:
     """Older messages; those that were asked for last are ready."""
 
     def __init__(self) -> None:
-        self._ready: OrderedDict[bytes, tuple[Kept, int]] = OrderedDict()
+        self._ready: OrderedDict[bytes, tuple[PortableMessage, int]] = OrderedDict()
         self._bytes = 0
 
-    def get(self, row: _Row) -> Kept:
+    def get(self, row: _Row) -> PortableMessage:
         known = self._ready.get(row.older)
         if known is not None:
             self._ready.move_to_end(row.older)
@@ -148,7 +148,7 @@ class Meet:
     has a row with the subscription, and why in a further column. What goes on to the next batch has a row
     with null for all these, and itself in the last column."""
 
-    edition: Edition
+    edition: IndexSnapshot
     types: list[pa.DataType]
     """of the message's columns"""
     body: bool = False
@@ -176,7 +176,7 @@ class Meet:
             yield columns.take()
 
 
-def _meetings(rows: Iterator[_Row], joins: Joins) -> Iterator[tuple[_Row, tuple[Any, ...], Meetings]]:
+def _meetings(rows: Iterator[_Row], joins: JoinEngine) -> Iterator[tuple[_Row, tuple[Any, ...], Meetings]]:
     """What each message, or what a chain has brought together, meets; with its row and columns."""
     older = _Older()
     for _, group in groupby(rows, key=itemgetter(1)):

@@ -29,14 +29,14 @@ from pyspark.sql.types import ArrayType, BinaryType, StringType, StructField, St
 from sapwood.errors import SapwoodError
 from sapwood.join.state.event_time import TimePath
 from sapwood.spark.dataframe_match import PROBLEM
-from sapwood.spark.distribution.index_snapshot import Edition
+from sapwood.spark.distribution.index_snapshot import IndexSnapshot
 from sapwood.spark.io.source import Sources, alike, schema_before_body
 from sapwood.spark.joins.feedback import ONWARD, Onward
 from sapwood.spark.joins.join_emitter import Meet, Restore
 from sapwood.spark.joins.join_state import LATE, OUT, PAIR, PARTS, Bodies, Strings
 from sapwood.spark.joins.witness_extraction import CHAIN, PLAIN, ROWS, TAKEN, Read
 from sapwood.spark.pipeline.batch import FAILURE, LATENESS, Joined
-from sapwood.spark.pipeline.config import JoinSettings, SettingsError, SourceSettings
+from sapwood.spark.pipeline.config import ConfigError, JoinConfig, SourceConfig
 
 _CONFIG = {
     "spark.sql.streaming.stateStore.providerClass": (
@@ -75,7 +75,7 @@ class JoiningStream:
     """The plan of a pipeline that joins messages."""
 
     sources: Sources
-    settings: JoinSettings
+    settings: JoinConfig
     posted: str
     """where editions are"""
     onward: Onward
@@ -96,7 +96,7 @@ class JoiningStream:
         frames = alike(frames)
         self._columns = schema_before_body(frames[0])
         if "messages" in self._columns.names:
-            raise SettingsError("source.keep: the deliveries of joins have a column 'messages'; rename yours")
+            raise ConfigError("source.keep: the deliveries of joins have a column 'messages'; rename yours")
         self._text = isinstance(frames[0].schema["body"].dataType, StringType)
         rows = [self._rows(number, frame) for number, frame in enumerate(frames)]
         # which has no event time, so the watermark does not wait for it
@@ -129,7 +129,9 @@ class JoiningStream:
         return parts.groupBy("bucket").transformWithStateInPandas(Bodies(buckets), OUT, "Append", "EventTime")
 
     @contextmanager
-    def serving(self, batch: DataFrame, edition: Edition, number: int) -> Iterator[tuple[DataFrame, Joined]]:
+    def serving(
+        self, batch: DataFrame, edition: IndexSnapshot, number: int
+    ) -> Iterator[tuple[DataFrame, Joined]]:
         """The messages of a batch, and what joins make of them. Once that is delivered, what goes on to the
         next batch is put away."""
         batch = batch.persist(StorageLevel.DISK_ONLY)  # or everything that is written runs the plan again
@@ -156,7 +158,7 @@ class JoiningStream:
         restored = StructType([*self._columns.fields, body, *texts])
         return whole.mapInArrow(Restore(self._types, self._text), restored)
 
-    def _met(self, batch: DataFrame, edition: Edition) -> DataFrame:
+    def _met(self, batch: DataFrame, edition: IndexSnapshot) -> DataFrame:
         """The deliveries of joins, and what goes on."""
         made = [
             StructField("subscription", StringType()),
@@ -184,7 +186,7 @@ def _quieten(spark: SparkSession) -> None:
     jvm.org.apache.logging.log4j.core.config.Configurator.setLevel(name, level)
 
 
-def check_times(sources: Sequence[SourceSettings], namespaces: Mapping[str, str]) -> None:
+def check_times(sources: Sequence[SourceConfig], namespaces: Mapping[str, str]) -> None:
     """SettingsError for a path that is none."""
     for number, source in enumerate(sources, 1):
         if source.time is not None:
@@ -192,11 +194,11 @@ def check_times(sources: Sequence[SourceSettings], namespaces: Mapping[str, str]
                 TimePath(source.time, namespaces)
             except ValueError as error:
                 where = "source.time" if len(sources) == 1 else f"source #{number}.time"
-                raise SettingsError(f"{where}: {error}") from None
+                raise ConfigError(f"{where}: {error}") from None
 
 
 @contextmanager
-def configured(spark: SparkSession, settings: JoinSettings, own: Mapping[str, object]) -> Iterator[None]:
+def configured(spark: SparkSession, settings: JoinConfig, own: Mapping[str, object]) -> Iterator[None]:
     """What a stateful stream wants of its session, while it is being started; `own` are people's settings,
     which come first."""
     policy = "min" if settings.wait_for == "slowest" else "max"

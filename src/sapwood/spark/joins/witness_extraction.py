@@ -29,11 +29,11 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from sapwood.engine.message.message_reader import Message
-from sapwood.engine.pattern_evaluator import Evaluator
+from sapwood.engine.pattern_evaluator import PatternEvaluator
 from sapwood.errors import MessageError
-from sapwood.join.state.event_time import TimePath, seconds
-from sapwood.join.state.message_state import Record
-from sapwood.join.state.portable_state import Kept, Partners, Testimony
+from sapwood.join.state.event_time import TimePath, to_seconds
+from sapwood.join.state.message_state import StoredMessage
+from sapwood.join.state.portable_state import EquatedVariables, PortableMessage, PortableValue
 from sapwood.spark.distribution.checkpoint_transport import edition_of
 from sapwood.spark.distribution.match_worker import LiveBroker, few, live_broker
 
@@ -99,18 +99,18 @@ def bucket_of(key: bytes, buckets: int) -> int:
     return crc32(key) % buckets
 
 
-def packed(kept: Kept) -> bytes:
+def packed(kept: PortableMessage) -> bytes:
     """Messages and what they have to say, as bytes."""
     records = [(r.id, r.stream, r.time, r.sequence, r.data, r.encoding) for r in kept.records]
     ways = [[tuple(each) for each in way] for way in kept.ways]
     return pickle.dumps((records, ways, kept.chain), pickle.HIGHEST_PROTOCOL)
 
 
-def unpacked(data: bytes) -> Kept:
+def unpacked(data: bytes) -> PortableMessage:
     """What was packed."""
     records, ways, chain = pickle.loads(data)
-    said = [[Testimony(*each) for each in way] for way in ways]
-    return Kept(tuple([Record(*each) for each in records]), said, chain)
+    said = [[PortableValue(*each) for each in way] for way in ways]
+    return PortableMessage(tuple([StoredMessage(*each) for each in records]), said, chain)
 
 
 def as_arrow(rows: list[Row]) -> pa.RecordBatch:
@@ -185,13 +185,13 @@ class _Reader:
             self._stream, values, message, lambda evaluator: self._when(message, evaluator, given)
         )
 
-    def _when(self, message: Message, evaluator: Evaluator | None, given: datetime | None) -> float:
+    def _when(self, message: Message, evaluator: PatternEvaluator | None, given: datetime | None) -> float:
         if self._path is None:
             if given is None:
                 raise MessageError("it does not say when it happened: published_at is null")
-            return seconds(given)
+            return to_seconds(given)
         if evaluator is None or not self._index.text_needed:
-            evaluator = Evaluator(self._index.read(message, all=True))
+            evaluator = PatternEvaluator(self._index.read(message, all=True))
         time = self._path.read(evaluator)
         if abs(time) > _LATEST:
             raise MessageError(f"it says that it happened beyond the year 9999: {time:g}")
@@ -212,7 +212,7 @@ class Speaker:
         stream: str,
         values: tuple[Any, ...],
         message: Message,
-        when: Callable[[Evaluator | None], float],
+        when: Callable[[PatternEvaluator | None], float],
         held: int = -1,
     ) -> tuple[list[Row], float | None]:
         """The rows of a message, and when it happened."""
@@ -226,9 +226,11 @@ class Speaker:
             # of a message that is refused, whoever serves the others says why and where
             told = error.reason if error.line is None else None
             return [self.plain(stream, values, message, told)], None
-        record = Record(values[0], stream, time, self._live.version, message.data, message.encoding)
+        record = StoredMessage(values[0], stream, time, self._live.version, message.data, message.encoding)
         row = pickle.dumps((values, None, alone))
-        return self.kept(TAKEN, _name(stream, values[0]), Kept((record,), [testimony]), row, held), time
+        return self.kept(
+            TAKEN, _name(stream, values[0]), PortableMessage((record,), [testimony]), row, held
+        ), time
 
     def plain(
         self, stream: str, values: tuple[Any, ...], message: Message | None, problem: str | None
@@ -236,11 +238,13 @@ class Speaker:
         """The row of a message that joins have nothing to do with."""
         name, record = _name(stream, values[0]), b""
         if message is not None:
-            record = packed(Kept((Record(values[0], "", 0.0, 0, message.data, message.encoding),), []))
+            record = packed(
+                PortableMessage((StoredMessage(values[0], "", 0.0, 0, message.data, message.encoding),), [])
+            )
         row = pickle.dumps((values, problem, []))
         return Row(bucket_of(name, self._buckets), PLAIN, name, record=record, row=row)
 
-    def kept(self, kind: str, name: bytes, kept: Kept, row: bytes, held: int) -> list[Row]:
+    def kept(self, kind: str, name: bytes, kept: PortableMessage, row: bytes, held: int) -> list[Row]:
         """The rows of what is to be kept: itself, and the values that may be found in other messages."""
         spoken = self._spoken(name, kept, held)
         # what no query joins with others does not come too late
@@ -250,8 +254,8 @@ class Speaker:
         itself = Row(bucket, kind, name, t=t, until=until, record=packed(kept), row=row, floor=held)
         return [itself, *spoken]
 
-    def _spoken(self, name: bytes, kept: Kept, held: int) -> list[Row]:
-        by_value: dict[str, dict[bytes, Partners]] = {}
+    def _spoken(self, name: bytes, kept: PortableMessage, held: int) -> list[Row]:
+        by_value: dict[str, dict[bytes, EquatedVariables]] = {}
         partners = self._live.partners
         for variable, value, _ in chain.from_iterable(kept.ways):
             found = partners.get(variable)

@@ -13,7 +13,7 @@ from sapwood.spark.monitoring.delivery_counts import MatchedSubscriptions
 from sapwood.spark.monitoring.totals import most_delivered, slowest
 from sapwood.spark.pipeline.batch import Outcome
 from sapwood.spark.pipeline.batch_log import parsed, together
-from sapwood.spark.pipeline.config import Settings, SettingsError
+from sapwood.spark.pipeline.config import ConfigError, PipelineConfig
 from sapwood.store import SubscriptionStore
 
 _SHOWN = 50
@@ -49,21 +49,24 @@ class ReportData:
     """a batch that was planned and is not done"""
 
 
-def read_checkpoint(settings: Settings) -> ReportData:
+def read_checkpoint(settings: PipelineConfig) -> ReportData:
     """What a checkpoint has on record, whether the pipeline runs or not; SettingsError if there is none."""
     folder = f"{settings.run.checkpoint}/sapwood"
     planned = [int(name) for name in names_in(f"{folder}/planned") if name.isdigit()]
     outcomes = [Outcome.from_record(record) for record in _records(f"{folder}/done")]
     if not planned and not outcomes:
-        raise SettingsError(f"run.checkpoint: {settings.run.checkpoint} has no batch on record yet")
+        raise ConfigError(f"run.checkpoint: {settings.run.checkpoint} has no batch on record yet")
     outcomes.sort(key=lambda outcome: outcome.batch)
     newest = max(planned, default=-1)
     serving = newest if not outcomes or newest > outcomes[-1].batch else None
-    return gather(settings, outcomes, together(_records(f"{folder}/matched")), serving)
+    return collect_report_data(settings, outcomes, together(_records(f"{folder}/matched")), serving)
 
 
-def gather(
-    settings: Settings, outcomes: Sequence[Outcome], matched: MatchedSubscriptions, serving: int | None = None
+def collect_report_data(
+    settings: PipelineConfig,
+    outcomes: Sequence[Outcome],
+    matched: MatchedSubscriptions,
+    serving: int | None = None,
 ) -> ReportData:
     """A report's data, with what is known of the subscriptions that it names."""
     named = {id for id, _ in (*slowest(outcomes), *most_delivered(outcomes))}
@@ -90,7 +93,7 @@ def _records(folder: str) -> Iterator[dict[str, Any]]:
                 yield parsed(file.read().decode("utf-8", "replace"), f"{folder}/{name}")
 
 
-def _subscriptions(settings: Settings) -> Iterable[Listed]:
+def _subscriptions(settings: PipelineConfig) -> Iterable[Listed]:
     given = settings.subscriptions
     if given.store is not None:
         with SubscriptionStore(given.store, create=False) as store:

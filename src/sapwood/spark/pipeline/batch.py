@@ -15,8 +15,8 @@ from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 
 from sapwood.spark.dataframe_match import ANSWERS, BODIES, Shape, column, match_edition, pairs
-from sapwood.spark.distribution.index_snapshot import Edition
-from sapwood.spark.io.delivery_columns import TEXT, Subscribers, with_message, with_text
+from sapwood.spark.distribution.index_snapshot import IndexSnapshot
+from sapwood.spark.io.delivery_columns import TEXT, SubscriberColumn, with_message, with_text
 from sapwood.spark.io.sinks import Sink
 from sapwood.spark.monitoring.delivery_counts import (
     MOST_SUBSCRIBERS,
@@ -96,12 +96,12 @@ class Joined:
     """messages that are too late for them, with `body` and why"""
 
 
-Matching = Callable[[DataFrame, Edition], AbstractContextManager[DataFrame]]
+Matching = Callable[[DataFrame, IndexSnapshot], AbstractContextManager[DataFrame]]
 """Messages with what they match, as `match_edition` has them with `profile`; to be read in time."""
 
 
 @contextmanager
-def by_broker(messages: DataFrame, edition: Edition) -> Iterator[DataFrame]:
+def by_broker(messages: DataFrame, edition: IndexSnapshot) -> Iterator[DataFrame]:
     """Matches messages with a broker, which has all subscriptions."""
     yield match_edition(messages, edition, profile=True)
 
@@ -116,13 +116,13 @@ class Server:
     matching: Matching = by_broker
     body: bool = False
     """whether filters get the message itself"""
-    subscribers: Subscribers = field(default_factory=Subscribers)
+    subscribers: SubscriberColumn = field(default_factory=SubscriberColumn)
     matched: MatchedSubscriptions = field(default_factory=MatchedSubscriptions)
 
     def serve(
         self,
         messages: DataFrame,
-        edition: Edition,
+        edition: IndexSnapshot,
         subscriptions: int,
         batch: int,
         joined: Joined | None = None,

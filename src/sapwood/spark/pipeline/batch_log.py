@@ -99,7 +99,7 @@ class Folder:
         return [name for name in names if not name.startswith(("_", "."))]
 
 
-class Ledger:
+class BatchLog:
     """The plans and outcomes of a pipeline's batches."""
 
     def __init__(self, spark: SparkSession, path: str) -> None:

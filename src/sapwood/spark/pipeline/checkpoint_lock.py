@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
-from sapwood.spark.pipeline.config import SettingsError, local_path
+from sapwood.spark.pipeline.config import ConfigError, local_path
 
 try:
     import fcntl
@@ -26,7 +26,7 @@ _NAME = "lock"
 
 
 @contextmanager
-def locked(checkpoint: str) -> Iterator[None]:
+def lock_checkpoint(checkpoint: str) -> Iterator[None]:
     """Holds the lock; SettingsError at once if another run has it."""
     folder = local_path(checkpoint)
     if folder is None or fcntl is None:
@@ -37,7 +37,7 @@ def locked(checkpoint: str) -> Iterator[None]:
         path.parent.mkdir(parents=True, exist_ok=True)
         file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)  # which no child process inherits
     except OSError as error:
-        raise SettingsError(f"run.checkpoint: {folder} cannot be written: {error.strerror}") from None
+        raise ConfigError(f"run.checkpoint: {folder} cannot be written: {error.strerror}") from None
     try:
         _take(file, path, folder)
         yield
@@ -50,7 +50,7 @@ def _take(file: int, path: Path, folder: Path) -> None:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         holder = path.read_text("utf-8", "replace").strip() or "another process"
-        raise SettingsError(
+        raise ConfigError(
             f"run.checkpoint: {folder} is in use by {holder}; stop that run, or give this one a checkpoint "
             "of its own"
         ) from None

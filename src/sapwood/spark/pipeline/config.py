@@ -25,8 +25,8 @@ from pydantic import (
 
 from sapwood.engine import Limits
 from sapwood.errors import QueryError, SapwoodError
-from sapwood.lang.literals.durations import read_duration
-from sapwood.lang.namespaces import prefixes_of
+from sapwood.lang.literals.durations import parse_duration
+from sapwood.lang.namespaces import to_prefixes
 from sapwood.records import RecordScanner
 from sapwood.spark.dataframe_match import Shape
 from sapwood.spark.io.sinks import FILE_FORMATS
@@ -50,14 +50,14 @@ _TAKEN = {
 """Columns that what is kept must not be called, and what to do instead."""
 
 
-class SettingsError(SapwoodError):
+class ConfigError(SapwoodError):
     """A pipeline file that cannot be run; names every key that is wrong, and what would be right."""
 
 
 def _trigger(text: str) -> str:
     if text not in (AVAILABLE_NOW, BATCH):
         try:
-            read_duration(text)
+            parse_duration(text)
         except ValueError:
             raise ValueError(
                 f"'{AVAILABLE_NOW}', '{BATCH}', or an interval such as '5 seconds' is expected, not {text!r}"
@@ -65,17 +65,17 @@ def _trigger(text: str) -> str:
     return text
 
 
-def seconds_of(text: str) -> float:
+def to_seconds_of_text(text: str) -> float:
     """A length of time, written as windows are; ValueError says what is wrong with it."""
     try:
-        return read_duration(text)
+        return parse_duration(text)
     except QueryError as error:
         hint = f"; {error.hint}" if error.hint else ""
         raise ValueError(error.reason.replace("a window", "a length of time") + hint) from None
 
 
 def _length(text: str) -> str:
-    seconds_of(text)
+    to_seconds_of_text(text)
     return text
 
 
@@ -93,7 +93,7 @@ Options = dict[str, str | int | float | bool]
 Trigger = Annotated[str, AfterValidator(_trigger)]
 
 
-class SourceSettings(_Table):
+class SourceConfig(_Table):
     """Where messages come from."""
 
     path: str | None = None
@@ -147,14 +147,14 @@ class SourceSettings(_Table):
         return self
 
 
-class SubscriptionSettings(_Table):
+class SubscriptionConfig(_Table):
     """Whose subscriptions are served."""
 
     store: str | None = None
     """a subscription store: an SQLite file or a database URL; changes take effect while a stream runs"""
     file: str | None = None
     """a file of queries, which stay as they are"""
-    namespaces: Annotated[dict[str, str], BeforeValidator(prefixes_of)] = {}
+    namespaces: Annotated[dict[str, str], BeforeValidator(to_prefixes)] = {}
     """prefixes, or "any", for a file; a store has its own"""
 
     @model_validator(mode="after")
@@ -171,7 +171,7 @@ class SubscriptionSettings(_Table):
         return self
 
 
-class SinkSettings(_Table):
+class SinkConfig(_Table):
     """Where rows go: a folder, or whatever the format's options say."""
 
     path: str | None = None
@@ -185,13 +185,13 @@ class SinkSettings(_Table):
         return self
 
 
-class DeliverySettings(SinkSettings):
+class DeliveryConfig(SinkConfig):
     shape: Shape = "pairs"
     body: bool = False
     """whether filters, too, get a body: the message itself"""
 
 
-class JoinSettings(_Table):
+class JoinConfig(_Table):
     """How messages are joined."""
 
     lateness: Annotated[str, AfterValidator(_length)] = "0 s"
@@ -203,10 +203,10 @@ class JoinSettings(_Table):
 
     @property
     def lateness_seconds(self) -> float:
-        return seconds_of(self.lateness)
+        return to_seconds_of_text(self.lateness)
 
 
-class RelationalSettings(_Table):
+class RelationalConfig(_Table):
     """How the relational engine works."""
 
     on: Literal["duckdb", "spark"] = "duckdb"
@@ -219,7 +219,7 @@ class RelationalSettings(_Table):
     """the file of tables; by default in the checkpoint"""
 
 
-class RunSettings(_Table):
+class RunConfig(_Table):
     """How it runs."""
 
     checkpoint: str
@@ -235,7 +235,7 @@ class RunSettings(_Table):
         """The trigger as an interval for Spark, in which 0 is as fast as possible; None if it is none."""
         if self.trigger in (AVAILABLE_NOW, BATCH):
             return None
-        return f"{round(read_duration(self.trigger) * 1000)} milliseconds"
+        return f"{round(parse_duration(self.trigger) * 1000)} milliseconds"
 
 
 def local_path(path: str) -> Path | None:
@@ -249,18 +249,18 @@ def _listed(source: Any) -> Any:
     return [source] if isinstance(source, dict) else source
 
 
-class Settings(_Table):
+class PipelineConfig(_Table):
     name: str = "sapwood"
     engine: Literal["automaton", "relational"] = "automaton"
     """what filters are matched with: an automaton in memory, or tables on disk"""
-    sources: Annotated[tuple[SourceSettings, ...], BeforeValidator(_listed)] = Field(alias="source")
+    sources: Annotated[tuple[SourceConfig, ...], BeforeValidator(_listed)] = Field(alias="source")
     """one, or several, each of which is a stream of its own"""
-    subscriptions: SubscriptionSettings
-    deliveries: DeliverySettings
-    rejects: SinkSettings
-    run: RunSettings
-    joins: JoinSettings | None = None
-    relational: RelationalSettings | None = None
+    subscriptions: SubscriptionConfig
+    deliveries: DeliveryConfig
+    rejects: SinkConfig
+    run: RunConfig
+    joins: JoinConfig | None = None
+    relational: RelationalConfig | None = None
     limits: dict[str, int | float] = {}
     spark: Options = {}
 
@@ -322,7 +322,7 @@ class Settings(_Table):
         return None
 
     @property
-    def source(self) -> SourceSettings:
+    def source(self) -> SourceConfig:
         """The first of the sources, which usually is the only one."""
         return self.sources[0]
 
@@ -338,40 +338,42 @@ class Settings(_Table):
         return Limits(**given)
 
 
-def read_settings(path: str | Path) -> Settings:
+def read_config(path: str | Path) -> PipelineConfig:
     """The settings in a TOML file; paths in it are relative to its folder."""
     path = Path(path)
     try:
         content = tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
-        raise SettingsError(f"{path} cannot be read: {error.strerror}") from None
+        raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{path} is not TOML: {error}") from None
+        raise ConfigError(f"{path} is not TOML: {error}") from None
     except RecursionError:
-        raise SettingsError(
+        raise ConfigError(
             f"{path} cannot be run: it is nested too deeply; tables of tables are enough"
         ) from None
-    return settings(content, str(path), path.parent)
+    return parse_config(content, str(path), path.parent)
 
 
-def settings(content: dict[str, Any], origin: str = "settings", folder: Path | None = None) -> Settings:
+def parse_config(
+    content: dict[str, Any], origin: str = "settings", folder: Path | None = None
+) -> PipelineConfig:
     """The settings in a nested mapping."""
     try:
-        checked = Settings.model_validate(content)
+        checked = PipelineConfig.model_validate(content)
     except ValidationError as error:
         alone = isinstance(content.get("source"), dict)
         problems = [
             _problem(_place(entry["loc"], alone), entry["loc"], entry["type"], entry["msg"])
             for entry in error.errors()
         ]
-        raise SettingsError("\n".join([f"{origin} cannot be run:", *(f"  {p}" for p in problems)])) from None
+        raise ConfigError("\n".join([f"{origin} cannot be run:", *(f"  {p}" for p in problems)])) from None
     resolved = _resolved(checked, (folder or Path()).absolute())
     if problems := _in_each_others_way(resolved):
-        raise SettingsError("\n".join([f"{origin} cannot be run:", *(f"  {p}" for p in problems)]))
+        raise ConfigError("\n".join([f"{origin} cannot be run:", *(f"  {p}" for p in problems)]))
     return resolved
 
 
-def _in_each_others_way(given: Settings) -> list[str]:
+def _in_each_others_way(given: PipelineConfig) -> list[str]:
     """Paths of what is written that are the same, or one in the other."""
     places = {
         "run.checkpoint": given.run.checkpoint,
@@ -420,19 +422,19 @@ def _problem(key: str, location: tuple[str | int, ...], kind: str, text: str) ->
 
 def _known_keys(location: tuple[str | int, ...]) -> list[str]:
     tables: dict[str, type[BaseModel]] = {
-        "source": SourceSettings,
-        "subscriptions": SubscriptionSettings,
-        "deliveries": DeliverySettings,
-        "rejects": SinkSettings,
-        "run": RunSettings,
-        "joins": JoinSettings,
-        "relational": RelationalSettings,
+        "source": SourceConfig,
+        "subscriptions": SubscriptionConfig,
+        "deliveries": DeliveryConfig,
+        "rejects": SinkConfig,
+        "run": RunConfig,
+        "joins": JoinConfig,
+        "relational": RelationalConfig,
     }
-    model = tables[str(location[0])] if location else Settings
+    model = tables[str(location[0])] if location else PipelineConfig
     return [field.alias or name for name, field in model.model_fields.items()]
 
 
-def _resolved(given: Settings, folder: Path) -> Settings:
+def _resolved(given: PipelineConfig, folder: Path) -> PipelineConfig:
     """With the paths made absolute."""
 
     def at(path: str | None) -> str | None:

@@ -12,26 +12,26 @@ from sapwood.spark.distribution.pipeline_subscriptions import (
     FixedPopulation,
     StoredPopulation,
     Subscribed,
-    is_no_filter,
+    is_not_filter,
     joins_in_store,
 )
 from sapwood.spark.joins.join_plan import check_protobuf
 from sapwood.spark.pipeline.batch import Matching, by_broker
-from sapwood.spark.pipeline.batch_log import Ledger
-from sapwood.spark.pipeline.config import JoinSettings, RelationalSettings, Settings, SettingsError
+from sapwood.spark.pipeline.batch_log import BatchLog
+from sapwood.spark.pipeline.config import ConfigError, JoinConfig, PipelineConfig, RelationalConfig
 
 _ANOTHER = "give it a new checkpoint, in which it begins anew"
 
 
 def chosen(
-    settings: Settings, ledger: Ledger, compiled: Broker | None = None
-) -> tuple[Subscribed, JoinSettings | None]:
+    settings: PipelineConfig, ledger: BatchLog, compiled: Broker | None = None
+) -> tuple[Subscribed, JoinConfig | None]:
     """The subscriptions, and how messages are joined if they are; SettingsError if that cannot be. Those of a
     file may have been compiled already."""
     limits = settings.matcher_limits()
     given = settings.subscriptions
     tabled = settings.engine == "relational"
-    serves = {"serves": is_no_filter} if tabled else {}
+    serves = {"serves": is_not_filter} if tabled else {}
     population: Subscribed
     if given.store is not None:
         joins = _joins(settings, ledger, joins_in_store(given.store), fixed=False)
@@ -49,35 +49,35 @@ def chosen(
     return population, joins
 
 
-def matching_by(settings: Settings, population: Subscribed, folder: str) -> Matching:
+def matching_by(settings: PipelineConfig, population: Subscribed, folder: str) -> Matching:
     """What matches messages with the subscriptions; `folder` is for what it leaves there meanwhile."""
     if settings.engine != "relational":
         return by_broker
     from sapwood.spark.relational.table_subscriptions import TabledPopulation
 
     assert isinstance(population, TabledPopulation)
-    how = settings.relational or RelationalSettings()
+    how = settings.relational or RelationalConfig()
     return population.matching(how.on, f"{folder}/relational")
 
 
-def _joins(settings: Settings, ledger: Ledger, wanted: bool, fixed: bool) -> JoinSettings | None:
+def _joins(settings: PipelineConfig, ledger: BatchLog, wanted: bool, fixed: bool) -> JoinConfig | None:
     recorded = ledger.joins()
     if recorded is None and ledger.last_planned() is not None:
         if settings.joins is not None or (wanted and fixed):
-            raise SettingsError(f"this pipeline began without joins, and goes on so: {_ANOTHER}")
+            raise ConfigError(f"this pipeline began without joins, and goes on so: {_ANOTHER}")
         return None
     if recorded is None and settings.joins is None and not wanted:
         return None
     problem = settings.against_joins()
     if problem is not None:
-        raise SettingsError(f"some subscriptions join messages. {problem}")
+        raise ConfigError(f"some subscriptions join messages. {problem}")
     check_protobuf()
-    joins = settings.joins or JoinSettings()
+    joins = settings.joins or JoinConfig()
     how = {"buckets": joins.buckets}
     if recorded is None:
         ledger.begin_joins(how)
     elif recorded != how:
-        raise SettingsError(
+        raise ConfigError(
             f"joins.buckets: it began with {recorded['buckets']}, which cannot change; {_ANOTHER}"
         )
     return joins

@@ -37,9 +37,9 @@ from sapwood.spark.joins.feedback import Onward
 from sapwood.spark.joins.join_plan import JoiningStream, check_times, configured, rows_kept
 from sapwood.spark.monitoring.delivery_counts import MatchedSubscriptions
 from sapwood.spark.pipeline.batch import Outcome, Server
-from sapwood.spark.pipeline.batch_log import Ledger
-from sapwood.spark.pipeline.checkpoint_lock import locked
-from sapwood.spark.pipeline.config import BATCH, Settings, local_path
+from sapwood.spark.pipeline.batch_log import BatchLog
+from sapwood.spark.pipeline.checkpoint_lock import lock_checkpoint
+from sapwood.spark.pipeline.config import BATCH, PipelineConfig, local_path
 from sapwood.spark.pipeline.factory import chosen, matching_by
 
 _log = logging.getLogger(__name__)
@@ -58,21 +58,21 @@ class Pipeline:
     def __init__(
         self,
         spark: SparkSession,
-        settings: Settings,
+        settings: PipelineConfig,
         on_batch: Listener | None = None,
         compiled: Broker | None = None,
         on_ready: Callable[[], None] | None = None,
     ) -> None:
         """`compiled`: a broker that has the queries of `subscriptions.file` already. `on_ready` is called
         once, when a stream has served what was there, and waits for more."""
-        with locked(settings.run.checkpoint):
+        with lock_checkpoint(settings.run.checkpoint):
             """Nobody else is using it, so what an earlier run has left there may be tidied up."""
         self._spark = spark
         self._settings = settings
         self._on_batch = on_batch or (lambda outcome: None)
         self._on_ready = on_ready
         self._source = _sources(settings)
-        self._ledger = Ledger(spark, f"{settings.run.checkpoint}/sapwood")
+        self._ledger = BatchLog(spark, f"{settings.run.checkpoint}/sapwood")
         self._population, joins = chosen(settings, self._ledger, compiled)
         own = qualified(spark, f"{settings.run.checkpoint}/sapwood")
         self._server = Server(
@@ -108,7 +108,7 @@ class Pipeline:
         """
         self._tell_overlooked()
         try:
-            with locked(self._settings.run.checkpoint):
+            with lock_checkpoint(self._settings.run.checkpoint):
                 if self._settings.run.trigger == BATCH:
                     self._serve(self._source.open(self._spark, streaming=False), 0)
                 else:
@@ -258,12 +258,12 @@ class Pipeline:
         batch.write.format("noop").mode("overwrite").save()
 
 
-def _sources(settings: Settings) -> Sources:
+def _sources(settings: PipelineConfig) -> Sources:
     limits = settings.matcher_limits()
     return Sources(tuple(Source(each, settings.run.partitions, limits) for each in settings.sources))
 
 
-def _sink(settings: Settings, name: str) -> Sink:
+def _sink(settings: PipelineConfig, name: str) -> Sink:
     given = getattr(settings, name)
     options = {key: str(value) for key, value in given.options.items()}
     return Sink(given.format, given.path, options, f"{settings.name}/{name}")

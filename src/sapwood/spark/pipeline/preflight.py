@@ -7,7 +7,7 @@ import re
 import socket
 from collections.abc import Iterator
 
-from sapwood.spark.pipeline.config import SettingsError
+from sapwood.spark.pipeline.config import ConfigError
 
 _LOCAL = re.compile(
     r"local(?:\[(?:\*|[1-9]\d*)(?:\s*,\s*\d+)?\])?|local-cluster\[\s*\d+\s*(?:,\s*\d+\s*){2}\]"
@@ -26,7 +26,7 @@ def check_master(master: str) -> None:
         return
     if master == "yarn":
         if not (os.environ.get("HADOOP_CONF_DIR") or os.environ.get("YARN_CONF_DIR")):
-            raise SettingsError("master: yarn needs HADOOP_CONF_DIR or YARN_CONF_DIR, and neither is set")
+            raise ConfigError("master: yarn needs HADOOP_CONF_DIR or YARN_CONF_DIR, and neither is set")
         return
     hosts = list(_hosts(master))
     failures = []
@@ -37,7 +37,7 @@ def check_master(master: str) -> None:
             failures.append(f"{host}:{port}: {error.strerror or error}")
         else:
             return  # one of several is enough
-    raise SettingsError(f"master: {master} cannot be reached ({'; '.join(failures)})")
+    raise ConfigError(f"master: {master} cannot be reached ({'; '.join(failures)})")
 
 
 def _hosts(master: str) -> Iterator[tuple[str, int]]:
@@ -46,12 +46,12 @@ def _hosts(master: str) -> Iterator[tuple[str, int]]:
         for place in standalone[1].split(","):
             found = _HOST.fullmatch(place)
             if found is None or int(found[2]) > 65_535:
-                raise SettingsError(
+                raise ConfigError(
                     f"master: {master!r}: a host and a port are expected, as in spark://host:7077"
                 )
             yield found[1].strip("[]"), int(found[2])
         return
     kubernetes = _KUBERNETES.fullmatch(master)
     if kubernetes is None:
-        raise SettingsError(f"master: {master!r} is none that Spark knows; there are {_KNOWN}")
+        raise ConfigError(f"master: {master!r} is none that Spark knows; there are {_KNOWN}")
     yield kubernetes[2].strip("[]"), int(kubernetes[3] or (80 if kubernetes[1] == "http" else 443))

@@ -11,7 +11,7 @@ from typing import Any
 ENDED_BY_CTRL_C = 130
 
 
-class Interrupts:
+class SignalHandler:
     """While it is entered, signals stop a pipeline gently.
 
     To be entered on the main thread and after the session is made: PySpark has a handler of its own, which
@@ -29,7 +29,7 @@ class Interrupts:
         self.received: signal.Signals | None = None
         """the first signal that came, if any"""
 
-    def __enter__(self) -> Interrupts:
+    def __enter__(self) -> SignalHandler:
         for number in (signal.SIGINT, signal.SIGTERM):
             self._former[number] = signal.signal(number, self._on_signal)
         return self

@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from sapwood.relational.executor import UNDECIDED, TooMuch, match_rules
+from sapwood.relational.executor import RESIDUAL_QUERIES, BatchTooLarge, match_rules
 from sapwood.relational.relational_matcher import RelationalMatcher
-from sapwood.relational.shredder import VALUE, Said
+from sapwood.relational.shredder import VALUE, ShreddedBatch
 from sapwood.spark.io.storage import make_empty, open_new, remove_folder
 from sapwood.spark.relational.residual_stage import Decide, decided
-from sapwood.spark.relational.result_combiner import Found
+from sapwood.spark.relational.result_combiner import CombinedMatches
 from sapwood.spark.relational.shredded_batch import BLOCK, Heard
 
 VALUES = 1_000_000
@@ -30,7 +30,8 @@ _FETCHED = 100_000
 _PAIRS = pa.schema([("msg", pa.int64()), ("subscription", pa.string())])
 
 _SURE = f"""
-    SELECT m.msg, m.query FROM matched m ANTI JOIN ({UNDECIDED}) o ON o.msg = m.msg AND o.query = m.query
+    SELECT m.msg, m.query FROM matched m ANTI JOIN ({RESIDUAL_QUERIES}) o
+    ON o.msg = m.msg AND o.query = m.query
     UNION ALL SELECT msg, query FROM decided"""
 _UNKNOWN = """
     SELECT u.msg, s.id AS subscription, u.kind, u.reason
@@ -48,7 +49,7 @@ class OnDuckDB:
         make_empty(folder)
 
     @contextmanager
-    def found(self, heard: Heard, messages: DataFrame) -> Iterator[Found]:
+    def found(self, heard: Heard, messages: DataFrame) -> Iterator[CombinedMatches]:
         """What a batch matches; `messages` has the bodies, by `msg`."""
         batch = f"{self._folder}/{uuid4().hex}"
         make_empty(batch)
@@ -60,7 +61,7 @@ class OnDuckDB:
             spark = messages.sparkSession
             failures = spark.createDataFrame(pa.concat_tables(undecided)) if undecided else None
             pairs = spark.read.schema(from_arrow_schema(_PAIRS)).parquet(batch)
-            yield Found(pairs, undecided=failures)
+            yield CombinedMatches(pairs, undecided=failures)
         finally:
             remove_folder(batch)
 
@@ -77,14 +78,16 @@ class OnDuckDB:
         numbers = np.sort(heard.messages.filter(portion).toArrow().column(0).to_numpy())
         values = heard.values.filter(portion).toArrow()
         own = np.searchsorted(numbers, values.column("msg").to_numpy()).astype(np.int32)
-        said = Said([values.set_column(0, "msg", pa.array(own)).cast(VALUE)], list(range(len(numbers))))
+        said = ShreddedBatch(
+            [values.set_column(0, "msg", pa.array(own)).cast(VALUE)], list(range(len(numbers)))
+        )
         undecided: list[pa.Table] = []
         done = 0
         while done < len(numbers):
             some = range(done, min(done + self._at_once, len(numbers)))
             try:
                 match_rules(connection, said, heard.extents, self._matcher.place_points, some)
-            except TooMuch:
+            except BatchTooLarge:
                 self._at_once = max(1, len(some) // 2)
                 continue
             undecided += self._decide(heard, messages, numbers)
@@ -98,7 +101,7 @@ class OnDuckDB:
     def _decide(self, heard: Heard, messages: DataFrame, numbers: NDArray[np.int64]) -> list[pa.Table]:
         """Leaves in `matched` what is certain, or turns out to be true; who has no answer."""
         connection = heard.connection
-        asked = connection.arrow(UNDECIDED)
+        asked = connection.arrow(RESIDUAL_QUERIES)
         if not len(asked):
             return []
         asked = asked.set_column(0, "msg", pa.array(numbers[asked.column(0).to_numpy()]))

@@ -25,13 +25,13 @@ from sapwood.relational.sql.match_plan import Plan
 from sapwood.relational.storage.duckdb_database import Connection
 from sapwood.relational.storage.table_snapshot import (
     SUBSCRIPTION,
-    Copied,
-    Marks,
-    changed,
-    copied,
-    differences,
-    marks,
-    outdated,
+    SnapshotTable,
+    TableVersions,
+    changed_stretches,
+    is_outdated,
+    read_table_versions,
+    snapshot_tables,
+    subscription_delta,
     subscriptions_sql,
 )
 from sapwood.spark.io.storage import make_folder, names_in, open_file, open_new, remove_folder
@@ -44,7 +44,7 @@ _ROWS = 1 << 17
 @dataclass(frozen=True, slots=True)
 class _Base:
     name: str
-    marks: Marks
+    marks: TableVersions
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class _Since:
     """What is new, and number and query of the subscriptions that are gone."""
 
     name: str
-    marks: Marks
+    marks: TableVersions
     gone: pa.Table
 
 
@@ -68,9 +68,9 @@ class Copies:
 
     def bring(self, connection: Connection, plan: Plan) -> str:
         """Brings the copies in step with what the connection sees; tells what stands for just that."""
-        now = marks(connection, plan)
+        now = read_table_versions(connection, plan)
         base = self._base
-        if base is None or self._note() != base.name or outdated(connection, base.marks, now):
+        if base is None or self._note() != base.name or is_outdated(connection, base.marks, now):
             self._base, self._since = self._made(connection, plan, now), None
         elif now == base.marks:
             self._since = None
@@ -85,7 +85,9 @@ class Copies:
         assert self._base is not None
         return self._base.marks.parts
 
-    def frame(self, spark: SparkSession, table: Copied, parts: Iterable[int] | None = None) -> DataFrame:
+    def frame(
+        self, spark: SparkSession, table: SnapshotTable, parts: Iterable[int] | None = None
+    ) -> DataFrame:
         """A table as it was when the copies were last brought in step, or some parts of it."""
         assert self._base is not None
         there, since = f"{self._folder}/{self._base.name}/{table.name}", self._since
@@ -107,7 +109,7 @@ class Copies:
         if name is None or "marks" not in names_in(f"{self._folder}/{name}"):
             return None
         with open_file(f"{self._folder}/{name}/marks") as file:
-            return _Base(name, Marks.read(file.read().decode()))
+            return _Base(name, TableVersions.read(file.read().decode()))
 
     def _note(self) -> str | None:
         with self._tables.lock:
@@ -121,9 +123,9 @@ class Copies:
 
     # -- files -----------------------------------------------------------------------------------------
 
-    def _made(self, connection: Connection, plan: Plan, now: Marks) -> _Base:
+    def _made(self, connection: Connection, plan: Plan, now: TableVersions) -> _Base:
         name = f"base-{uuid4().hex}"
-        for table in copied(plan):
+        for table in snapshot_tables(plan):
             for number, part in enumerate(table.parts(now.parts)):
                 self._write(name, table.name, table.schema, connection.stream(table.sql(part), _ROWS), number)
         for stretch in now.stretches or [0]:
@@ -135,19 +137,19 @@ class Copies:
             self._tables.set_meta({_NOTE: name})
         return _Base(name, now)
 
-    def _new(self, connection: Connection, plan: Plan, base: _Base, now: Marks) -> _Since:
+    def _new(self, connection: Connection, plan: Plan, base: _Base, now: TableVersions) -> _Since:
         name = f"since-{uuid4().hex}"
-        for table in copied(plan):
+        for table in snapshot_tables(plan):
             rows = connection.stream(table.new_sql(base.marks.counters), _ROWS)
             self._write(name, table.name, table.schema, rows)
-        come, gone = differences(connection, self._there(base, now))
+        come, gone = subscription_delta(connection, self._there(base, now))
         self._write(name, SUBSCRIPTION.name, SUBSCRIPTION.schema, come.to_batches())
         return _Since(name, now, gone)
 
-    def _there(self, base: _Base, now: Marks) -> Iterator[tuple[int, pa.Table]]:
+    def _there(self, base: _Base, now: TableVersions) -> Iterator[tuple[int, pa.Table]]:
         """Number and query of the base's subscriptions, in each stretch that has changed."""
         columns = ["number", "query"]
-        for stretch in changed(base.marks, now):
+        for stretch in changed_stretches(base.marks, now):
             if stretch not in base.marks.stretches:
                 yield stretch, SUBSCRIPTION.schema.empty_table().select(columns)
                 continue

@@ -28,20 +28,20 @@ from sapwood.spark.dataframe_match import (
     pairs,
     with_problem,
 )
-from sapwood.spark.distribution.index_snapshot import Edition
+from sapwood.spark.distribution.index_snapshot import IndexSnapshot
 from sapwood.spark.relational.duckdb_backend import OnDuckDB
 from sapwood.spark.relational.isolated_session import moved, own_session
 from sapwood.spark.relational.parquet_snapshot import Copies
-from sapwood.spark.relational.result_combiner import NUMBER, Found, together
+from sapwood.spark.relational.result_combiner import NUMBER, CombinedMatches, together
 from sapwood.spark.relational.shredded_batch import Ear, Heard
 from sapwood.spark.relational.spark_backend import OnSpark
 
-Place = Literal["duckdb", "spark"]
+Backend = Literal["duckdb", "spark"]
 """where the statements run"""
 
 
 class _Engine(Protocol):
-    def found(self, heard: Heard, messages: DataFrame) -> AbstractContextManager[Found]:
+    def found(self, heard: Heard, messages: DataFrame) -> AbstractContextManager[CombinedMatches]:
         """What a batch matches; `messages` has the bodies, by `msg`. To be read before this ends."""
 
     def smaller(self) -> bool:
@@ -53,7 +53,7 @@ def match_relational(
     matcher: RelationalMatcher,
     *,
     shape: Shape = "pairs",
-    on: Place = "duckdb",
+    on: Backend = "duckdb",
     folder: str | None = None,
 ) -> DataFrame:
     """Which subscriptions of a matcher each message matches, as `match` tells it; at once, not when the
@@ -77,9 +77,9 @@ def match_relational(
 class RelationalMatching:
     """Matches batches of messages with the tables as they are when a batch begins."""
 
-    def __init__(self, matcher: RelationalMatcher, on: Place, folder: str) -> None:
-        if on not in get_args(Place):
-            raise ValueError(f"on must be one of {', '.join(map(repr, get_args(Place)))}, not {on!r}")
+    def __init__(self, matcher: RelationalMatcher, on: Backend, folder: str) -> None:
+        if on not in get_args(Backend):
+            raise ValueError(f"on must be one of {', '.join(map(repr, get_args(Backend)))}, not {on!r}")
         self._own: SparkSession | None = None
         self._ear = Ear(matcher)
         self._engine: _Engine = (
@@ -89,7 +89,7 @@ class RelationalMatching:
         )
 
     @contextmanager
-    def __call__(self, messages: DataFrame, edition: Edition | None = None) -> Iterator[DataFrame]:
+    def __call__(self, messages: DataFrame, edition: IndexSnapshot | None = None) -> Iterator[DataFrame]:
         """One row for each message, as `match_edition` has them, with the subscriptions of the tables and of
         an edition; to be read before this ends."""
         check_messages(messages)
@@ -106,7 +106,7 @@ class RelationalMatching:
         finally:
             numbered.unpersist()
 
-    def _found(self, stack: ExitStack, numbered: DataFrame) -> Found:
+    def _found(self, stack: ExitStack, numbered: DataFrame) -> CombinedMatches:
         problem = column(PROBLEM) if PROBLEM in numbered.columns else F.lit(None).cast("string")
         bodies = numbered.select(F.col(NUMBER).alias("msg"), "body", problem.alias("problem"))
         while True:

@@ -11,15 +11,15 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from sapwood.engine import Limits
-from sapwood.engine.failures import Problem
+from sapwood.engine.failures import QueryProblem
 from sapwood.engine.message.message_reader import Message
-from sapwood.relational.residual import Decider
+from sapwood.relational.residual import ResidualEvaluator
 
 _ROWS = pa.schema(
     [("msg", pa.int64()), ("query", pa.int64()), ("kind", pa.string()), ("reason", pa.string())]
 )
 _TYPES = "msg BIGINT, query BIGINT, kind STRING, reason STRING"
-_deciders: dict[Limits, Decider] = {}
+_deciders: dict[Limits, ResidualEvaluator] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,15 +39,15 @@ class Decide:
                 if rows:
                     yield pa.RecordBatch.from_pylist(rows, schema=_ROWS)
 
-    def _decider(self) -> Decider:
+    def _decider(self) -> ResidualEvaluator:
         """This worker's, which keeps queries compiled."""
         if self.limits not in _deciders:
-            _deciders[self.limits] = Decider(self.limits)
+            _deciders[self.limits] = ResidualEvaluator(self.limits)
         return _deciders[self.limits]
 
 
 def _decided(
-    decider: Decider,
+    decider: ResidualEvaluator,
     namespaces: Mapping[str, str],
     msg: int,
     body: bytes | str,
@@ -57,7 +57,7 @@ def _decided(
     truths = decider.true_of(message, [query["text"] for query in queries], namespaces)
     rows: list[dict[str, Any]] = []
     for query, truth in zip(queries, truths, strict=True):
-        if isinstance(truth, Problem):
+        if isinstance(truth, QueryProblem):
             rows.append({"msg": msg, "query": query["query"], **truth._asdict()})
         elif truth:
             rows.append({"msg": msg, "query": query["query"]})

@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, StringType
 
 from sapwood.spark.dataframe_match import BODIES, COSTS, ERROR, PROBLEM, UNDECIDED, column, match_edition
-from sapwood.spark.distribution.index_snapshot import Edition
+from sapwood.spark.distribution.index_snapshot import IndexSnapshot
 
 NUMBER = "_sapwood_number"
 """a column with a number for each message, the `msg` of all frames that the relational engine makes"""
@@ -18,7 +18,7 @@ _NOBODY = ArrayType(StringType(), containsNull=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class CombinedMatches:
     """What the tables have found for a batch."""
 
     pairs: DataFrame
@@ -29,7 +29,7 @@ class Found:
     """`msg`, `subscription`, `kind` and `reason` of subscriptions that have no answer on a message"""
 
 
-def together(numbered: DataFrame, found: Found, edition: Edition | None) -> DataFrame:
+def together(numbered: DataFrame, found: CombinedMatches, edition: IndexSnapshot | None) -> DataFrame:
     """Messages with the subscriptions found for them, and with those of an edition: the columns that
     `match_edition` makes."""
     if edition is None or edition.empty:

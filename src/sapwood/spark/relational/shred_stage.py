@@ -26,8 +26,8 @@ from pyspark.core.broadcast import Broadcast
 from sapwood.engine import Limits
 from sapwood.engine.message.message_reader import Message
 from sapwood.relational.paths.linear_path import TagPath
-from sapwood.relational.paths.tag_tree import KnownTags
-from sapwood.relational.shredder import VALUE, ValueReader
+from sapwood.relational.paths.tag_tree import TagSnapshot
+from sapwood.relational.shredder import VALUE, Shredder
 from sapwood.spark.distribution.match_worker import few
 
 _MESSAGES = 256
@@ -62,17 +62,17 @@ class Known(NamedTuple):
 
 
 _KEPT = 2
-_readers: OrderedDict[str, tuple[KnownTags, ValueReader]] = OrderedDict()
+_readers: OrderedDict[str, tuple[TagSnapshot, Shredder]] = OrderedDict()
 
 
-def _reader(known: Known) -> tuple[KnownTags, ValueReader]:
+def _reader(known: Known) -> tuple[TagSnapshot, Shredder]:
     """This worker's reader for what is known."""
     found = _readers.pop(known.name, None)
     if found is None:
         while len(_readers) >= _KEPT:
             _readers.popitem(last=False)
-        tags = KnownTags(known.numbers, known.uses)
-        found = tags, ValueReader(tags, known.limits)
+        tags = TagSnapshot(known.numbers, known.uses)
+        found = tags, Shredder(tags, known.limits)
     _readers[known.name] = found
     return found
 
@@ -102,7 +102,7 @@ def _portions(bodies: pa.Array) -> Iterator[tuple[int, int]]:
             start, size = row + 1, 0
 
 
-def _read(reader: ValueReader, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+def _read(reader: Shredder, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     numbers, bodies, problems = batch.columns
     messages: list[Message] = []
     places: list[int] = []

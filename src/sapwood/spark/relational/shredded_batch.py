@@ -16,7 +16,7 @@ from sapwood.relational.relational_matcher import RelationalMatcher
 from sapwood.relational.shredder import VALUE
 from sapwood.relational.sql.match_plan import Extents
 from sapwood.relational.storage.duckdb_database import Connection
-from sapwood.relational.subscription_catalog import extents
+from sapwood.relational.subscription_catalog import read_extents
 from sapwood.spark.relational.materialized_frame import Computed
 from sapwood.spark.relational.shred_stage import ROWS, Known, ReadValues
 
@@ -78,7 +78,7 @@ class Ear:
                 known = self._tell(messages.sparkSession)
                 connection = self._matcher.connection
                 connection.run("BEGIN TRANSACTION")
-                reach = extents(connection)
+                reach = read_extents(connection)
                 namespaces = dict(self._matcher.namespaces)
             rows = Computed(messages.mapInArrow(ReadValues(known), ROWS))
             try:

@@ -15,17 +15,24 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from sapwood.relational.executor import MISSING_PLACES, PLACES
+from sapwood.relational.executor import BRANCHING_NODES, MISSING_BRANCHING_NODES
 from sapwood.relational.relational_matcher import RelationalMatcher
-from sapwood.relational.sql.dialect import SparkDialect, Step
-from sapwood.relational.sql.match_plan import HIT, HOLDING, steps
+from sapwood.relational.sql.dialect import SparkDialect, SqlStep
+from sapwood.relational.sql.match_plan import HIT, HOLDING, plan_steps
 from sapwood.relational.storage.duckdb_database import Connection
-from sapwood.relational.storage.table_snapshot import LOOKED_UP, SUBSCRIPTION, Copied, copied, in_part, small
+from sapwood.relational.storage.table_snapshot import (
+    LOOKED_UP,
+    SUBSCRIPTION,
+    SnapshotTable,
+    partition_expression,
+    read_small_tables,
+    snapshot_tables,
+)
 from sapwood.spark.relational.isolated_session import suit
 from sapwood.spark.relational.materialized_frame import Computed
 from sapwood.spark.relational.parquet_snapshot import Copies
 from sapwood.spark.relational.residual_stage import Decide, decided
-from sapwood.spark.relational.result_combiner import Found
+from sapwood.spark.relational.result_combiner import CombinedMatches
 from sapwood.spark.relational.shredded_batch import Heard
 
 _FEW = 500_000
@@ -65,7 +72,7 @@ class Shown:
     def __init__(self, copies: Copies) -> None:
         self._copies = copies
         self._name = ""
-        self._large: dict[str, Copied] = {}
+        self._large: dict[str, SnapshotTable] = {}
         self._frames: dict[str, DataFrame] = {}
         self._small: dict[str, pa.Table] = {}
 
@@ -74,22 +81,25 @@ class Shown:
         plan = heard.extents.plan
         name = self._copies.bring(heard.connection, plan)
         if name != self._name:
-            self._large = {table.name: table for table in (*copied(plan), SUBSCRIPTION)}
+            self._large = {table.name: table for table in (*snapshot_tables(plan), SUBSCRIPTION)}
             self._frames = {name: self._copies.frame(own, table) for name, table in self._large.items()}
             self._name = name
         for name, frame in self._frames.items():
             frame.createOrReplaceTempView(name)
-        for name, table in small(heard.connection).items():
+        for name, table in read_small_tables(heard.connection).items():
             if not table.equals(self._small.get(name, _NOTHING)):
                 own.createDataFrame(table).createOrReplaceTempView(name)
                 self._small[name] = table
 
-    def narrow(self, step: Step, rows: DataFrame) -> None:
+    def narrow(self, step: SqlStep, rows: DataFrame) -> None:
         """Shows of the tables that rows of a step are looked up in only the parts where they may be."""
         count = self._copies.parts
         if count > 1 and step.name in LOOKED_UP:
             column, names = LOOKED_UP[step.name]
-            values = {part for (part,) in rows.select(F.expr(in_part(column, count))).distinct().collect()}
+            values = {
+                part
+                for (part,) in rows.select(F.expr(partition_expression(column, count))).distinct().collect()
+            }
             for table in [self._large[name] for name in names if name in self._large]:
                 if len(values) < count:
                     some = self._copies.frame(rows.sparkSession, table, table.needed(count, values))
@@ -111,7 +121,7 @@ class OnSpark:
         return False
 
     @contextmanager
-    def found(self, heard: Heard, messages: DataFrame) -> Iterator[Found]:
+    def found(self, heard: Heard, messages: DataFrame) -> Iterator[CombinedMatches]:
         """What a batch matches; `messages` has the bodies, by `msg`."""
         spark = messages.sparkSession
         tasks = suit(spark, sum(heard.blocks.values()))
@@ -124,12 +134,12 @@ class OnSpark:
             undecided = None
             if heard.extents.depth or heard.connection.value(_INEXACT):
                 undecided = self._decide(heard, views, messages)
-            yield Found(spark.sql(_ANSWER), undecided=undecided)
+            yield CombinedMatches(spark.sql(_ANSWER), undecided=undecided)
         finally:
             views.close()
 
     def _run(self, spark: SparkSession, heard: Heard, views: Views) -> None:
-        statements = list(steps(heard.extents, SparkDialect()))
+        statements = list(plan_steps(heard.extents, SparkDialect()))
         few = sum(heard.blocks.values()) <= _FEW
         for place, step in enumerate(statements):
             frame = spark.sql(step.sql)
@@ -146,9 +156,9 @@ class OnSpark:
         """Where branching points lie on the tag paths of a batch."""
         asked = hit.select("tag", "branching").distinct().toArrow()
         with connection.given(hit=asked):
-            new = self._matcher.place_points(connection.rows(MISSING_PLACES))
+            new = self._matcher.place_points(connection.rows(MISSING_BRANCHING_NODES))
             with connection.given(new_places=new):
-                places = connection.arrow(PLACES)
+                places = connection.arrow(BRANCHING_NODES)
         return hit.sparkSession.createDataFrame(places)
 
     def _decide(self, heard: Heard, views: Views, messages: DataFrame) -> DataFrame | None:
@@ -181,6 +191,6 @@ _KNOWN = """
 _INEXACT = "SELECT count(*) FROM query WHERE NOT exact"
 
 
-def _readers(step: Step, later: list[Step]) -> int:
+def _readers(step: SqlStep, later: list[SqlStep]) -> int:
     """How many of later statements read a step."""
     return sum(bool(re.search(rf"\b{step.name}\b", other.sql)) for other in later)

@@ -17,11 +17,11 @@ from typing import Protocol
 from sapwood.errors import QueryError, TablesError
 from sapwood.relational import RelationalMatcher
 from sapwood.relational.relational_matcher import CHUNK
-from sapwood.relational.storage.store_sync import NoFilter, bring_to, empty
-from sapwood.spark.distribution.index_snapshot import Carrier, Edition
-from sapwood.spark.distribution.pipeline_subscriptions import Subscribed, is_no_filter, queries_in
-from sapwood.spark.pipeline.config import RelationalSettings, Settings
-from sapwood.spark.relational.relational_match import Place, RelationalMatching
+from sapwood.relational.storage.store_sync import UnsupportedLanguage, clear_tables, synchronize
+from sapwood.spark.distribution.index_snapshot import Carrier, IndexSnapshot
+from sapwood.spark.distribution.pipeline_subscriptions import Subscribed, is_not_filter, queries_in
+from sapwood.spark.pipeline.config import PipelineConfig, RelationalConfig
+from sapwood.spark.relational.relational_match import Backend, RelationalMatching
 from sapwood.store import SubscriptionStore
 
 _log = logging.getLogger(__name__)
@@ -60,7 +60,7 @@ class TabledPopulation:
     def subscribers(self, since: int, until: int) -> Iterable[tuple[str, str]]:
         return self._others.subscribers(since, until)
 
-    def edition(self, context: Carrier, version: int) -> Edition:
+    def edition(self, context: Carrier, version: int) -> IndexSnapshot:
         """The others; the filters are in the tables then."""
         self._filters.bring(version)
         return self._others.edition(context, version)
@@ -68,7 +68,7 @@ class TabledPopulation:
     def __len__(self) -> int:
         return len(self._others) + len(self._matcher)
 
-    def matching(self, on: Place, folder: str) -> RelationalMatching:
+    def matching(self, on: Backend, folder: str) -> RelationalMatching:
         """What matches messages with all of them; `folder` is one that all workers reach."""
         self._matching = RelationalMatching(self._matcher, on, folder)
         return self._matching
@@ -83,9 +83,9 @@ class TabledPopulation:
         del self._filters, self._matching, self._matcher
 
 
-def in_tables(others: Subscribed, settings: Settings) -> TabledPopulation:
+def in_tables(others: Subscribed, settings: PipelineConfig) -> TabledPopulation:
     """The subscriptions of a pipeline, with its filters in tables."""
-    how = settings.relational or RelationalSettings()
+    how = settings.relational or RelationalConfig()
     settings.tables.parent.mkdir(parents=True, exist_ok=True)
     matcher = RelationalMatcher(
         settings.tables, limits=settings.matcher_limits(), plan=how.plan, memory=how.memory
@@ -116,12 +116,14 @@ class _StoredFilters:
         told: dict[str, str] = {}
 
         def refuse(id: Hashable, error: ValueError) -> None:
-            if not isinstance(error, NoFilter):
+            if not isinstance(error, UnsupportedLanguage):
                 told[str(id)] = error.reason if isinstance(error, QueryError) else str(error)
                 _log.error("subscription %s is left out: %s", id, error)
 
         before = self._noted()
-        bring_to(self._matcher, self._store, version, refuse, also=lambda: {_NOTE: json.dumps(before | told)})
+        synchronize(
+            self._matcher, self._store, version, refuse, also=lambda: {_NOTE: json.dumps(before | told)}
+        )
         left_out = {id: why for id, why in before.items() if self._still(id)} | told
         if left_out != self._noted():
             tables = self._matcher.tables
@@ -138,7 +140,7 @@ class _StoredFilters:
         """Whether a filter that was left out is still there, and not served by now."""
         found = self._store.get(id)
         return (
-            found is not None and found.active and not is_no_filter(found.query) and id not in self._matcher
+            found is not None and found.active and not is_not_filter(found.query) and id not in self._matcher
         )
 
     def close(self) -> None:
@@ -167,9 +169,9 @@ class _FixedFilters:
                 f"{tables.path} holds subscriptions that come from elsewhere, and would lose them; give "
                 "another file in relational.tables"
             )
-        empty(self._matcher, notes)
+        clear_tables(self._matcher, notes)
         self._matcher.declare(namespaces)
-        filters = (pair for pair in queries_in(path, namespaces) if not is_no_filter(pair[1]))
+        filters = (pair for pair in queries_in(path, namespaces) if not is_not_filter(pair[1]))
         while some := list(islice(filters, CHUNK)):
             self._matcher.population.change(put=some, replace=False)
         with tables.changing():

@@ -17,18 +17,18 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Literal, TypeVar
 
-from sapwood.engine.pattern_evaluator import Evaluator
-from sapwood.lang.fwr.model import Hole, Transformation
+from sapwood.engine.pattern_evaluator import PatternEvaluator
+from sapwood.lang.fwr.model import TemplateHole, Transformation
 from sapwood.lang.pattern import Condition, Path, Step
 from sapwood.transform.nested_loops import groups
 from sapwood.transform.path_analysis import (
-    Binding,
+    BindingPath,
     FieldTest,
     Navigation,
     binding,
     is_own,
-    navigation,
     predicate,
+    to_navigation,
 )
 from sapwood.transform.per_query.operators import (
     BindingSearch,
@@ -38,15 +38,15 @@ from sapwood.transform.per_query.operators import (
     NestedLoops,
     Operator,
     OuterJoinSelect,
+    PlanRun,
     ReturnSelect,
     ReturnStream,
-    Run,
     Selection,
     SemiJoin,
     Stream,
     WhereFilter,
 )
-from sapwood.transform.per_query.path_streams import Streams, TooManyTuples
+from sapwood.transform.per_query.path_streams import PathStreams, TooManyTuples
 from sapwood.transform.per_query.stream_conditions import (
     ElementGraph,
     Verdict,
@@ -73,7 +73,7 @@ class Removed:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class OperatorPlan:
     """What is done for one exact query, operator by operator."""
 
     transformation: Transformation
@@ -84,19 +84,19 @@ class Plan:
     operators: tuple[Operator, ...]
     """all of them, in the order of their work"""
     removed: tuple[Removed, ...]
-    twin: Plan | None = None
+    twin: OperatorPlan | None = None
     """for messages that do not conform to the graph, if it made a difference"""
 
     def run(
         self,
-        streams: Streams,
-        evaluator: Evaluator,
+        streams: PathStreams,
+        evaluator: PatternEvaluator,
         conforming: bool = False,
         costs: Counter[str] | None = None,
     ) -> list[Group]:
         """The query's groups; the time spent is added to `costs`, by kind of operator."""
         chosen = self if conforming or self.twin is None else self.twin
-        run = Run(streams, evaluator, costs)
+        run = PlanRun(streams, evaluator, costs)
         try:
             return chosen._groups(run)
         except TooManyTuples:
@@ -106,7 +106,7 @@ class Plan:
         """A line for each operator, and for each that is not needed."""
         return [*map(str, self.operators), *map(str, self.removed)]
 
-    def _groups(self, run: Run) -> list[Group]:
+    def _groups(self, run: PlanRun) -> list[Group]:
         if self.source is None:
             return self._walked(run)
         nodes = self.source.nodes(run)
@@ -124,7 +124,7 @@ class Plan:
         rows = zip(*(columns[number] for number in range(len(columns))), strict=True)
         return [Group((node,), row) for node, row in zip(nodes, rows, strict=True)]
 
-    def _walked(self, run: Run) -> list[Group]:
+    def _walked(self, run: PlanRun) -> list[Group]:
         return run.bill("NestedLoops", groups, self.transformation, run.evaluator, run.streams.document)
 
 
@@ -133,7 +133,7 @@ def plan(
     sharing: Sharing = "FWR",
     optimise: Optimise = "query",
     graph: ElementGraph | None = None,
-) -> Plan:
+) -> OperatorPlan:
     """The plan of an exact query; `optimise="dtd"` needs the element graph."""
     if optimise != "dtd":
         return _Planner(transformation, sharing, optimise == "query", None).plan()
@@ -158,19 +158,19 @@ class _Planner:
         self._operators: list[Operator] = []
         self._removed: list[Removed] = []
 
-    def plan(self) -> Plan:
+    def plan(self) -> OperatorPlan:
         several = _beyond_streams(self._transformation)
         if several:
             loops = NestedLoops("all of it", "tree search", several)
-            return Plan(self._transformation, None, (), (), (loops,), ())
+            return OperatorPlan(self._transformation, None, (), (), (loops,), ())
         bound = binding(self._transformation.variables[0])
         source, filters, returns = self._source(bound), self._filters(bound), self._returns(bound)
         operators, removed = tuple(self._operators), tuple(self._removed)
-        return Plan(self._transformation, source, filters, returns, operators, removed)
+        return OperatorPlan(self._transformation, source, filters, returns, operators, removed)
 
     # -- for -------------------------------------------------------------------------------------------
 
-    def _source(self, bound: Binding) -> BindingStream | BindingSearch:
+    def _source(self, bound: BindingPath) -> BindingStream | BindingSearch:
         if bound.search or bound.bare is None:
             about = " | ".join(map(str, bound.search))
             return self._listed(BindingSearch(about, "tree search", bound.why, bound.search))
@@ -198,7 +198,7 @@ class _Planner:
 
     # -- where -----------------------------------------------------------------------------------------
 
-    def _filters(self, bound: Binding) -> tuple[SemiJoin | WhereFilter, ...]:
+    def _filters(self, bound: BindingPath) -> tuple[SemiJoin | WhereFilter, ...]:
         filters: list[SemiJoin | WhereFilter] = []
         searched: list[Condition] = []
         for conjunct in bound.conjuncts:
@@ -226,7 +226,7 @@ class _Planner:
 
     # -- return ----------------------------------------------------------------------------------------
 
-    def _returns(self, bound: Binding) -> tuple[OuterJoinSelect | ReturnSelect, ...]:
+    def _returns(self, bound: BindingPath) -> tuple[OuterJoinSelect | ReturnSelect, ...]:
         holes = dict(enumerate(self._transformation.holes))
         joined = {number: found for number, hole in holes.items() if (found := self._joinable(hole, bound))}
         searched = {number: hole for number, hole in holes.items() if number not in joined}
@@ -244,10 +244,10 @@ class _Planner:
             returns.append(self._listed(ReturnSelect(about, "tree search", why, tuple(searched), parts)))
         return tuple(returns)
 
-    def _joinable(self, hole: Hole, bound: Binding) -> Navigation | None:
+    def _joinable(self, hole: TemplateHole, bound: BindingPath) -> Navigation | None:
         if self._sharing != "FWR" or bound.bare is None or hole.origin != 0 or len(hole.paths) != 1:
             return None
-        found = navigation(hole.paths[0])
+        found = to_navigation(hole.paths[0])
         return found if found is not None and found.steps else None
 
     def _outer_join(self, above: tuple[Step, ...], joined: dict[int, Navigation]) -> OuterJoinSelect:
@@ -277,7 +277,7 @@ def _join(ordered: Verdict) -> Literal["merge", "hash"]:
     return "merge" if ordered.holds else "hash"
 
 
-def _steps(bound: Binding) -> tuple[Step, ...]:
+def _steps(bound: BindingPath) -> tuple[Step, ...]:
     assert bound.bare is not None
     return bound.bare.steps
 

@@ -19,12 +19,12 @@ from time import perf_counter_ns
 from typing import Literal, ParamSpec, TypeVar
 
 from sapwood.engine.message.document import ContextNode
-from sapwood.engine.pattern_evaluator import Evaluator
-from sapwood.lang.fwr.model import DOCUMENT, Hole
+from sapwood.engine.pattern_evaluator import PatternEvaluator
+from sapwood.lang.fwr.model import DOCUMENT, TemplateHole
 from sapwood.lang.pattern import Condition, Path, Step
-from sapwood.transform.nested_loops import reached, start
+from sapwood.transform.nested_loops import select_nodes, start
 from sapwood.transform.path_analysis import FieldTest
-from sapwood.transform.per_query.path_streams import Streams, Tuples
+from sapwood.transform.per_query.path_streams import PathStreams, Tuples
 
 Implementation = Literal["scan", "hash", "merge", "tree search"]
 Nodes = list[ContextNode]
@@ -40,11 +40,11 @@ _END = sys.maxsize
 
 
 @dataclass(slots=True)
-class Run:
+class PlanRun:
     """One message on its way through plans."""
 
-    streams: Streams
-    evaluator: Evaluator
+    streams: PathStreams
+    evaluator: PatternEvaluator
     costs: Counter[str] | None = None
     """kind of operator → nanoseconds; matching counts as `Matching`"""
 
@@ -57,7 +57,7 @@ class Run:
         return done
 
     def reached(self, paths: tuple[Path, ...], node: ContextNode) -> Nodes:
-        return reached(paths, node, self.evaluator, self.streams.document)
+        return select_nodes(paths, node, self.evaluator, self.streams.document)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +85,10 @@ class Selection(Operator):
 
     tests: tuple[FieldTest, ...]
 
-    def __call__(self, tuples: Tuples, run: Run) -> Tuples:
+    def __call__(self, tuples: Tuples, run: PlanRun) -> Tuples:
         return run.bill(self.kind, self._kept, tuples, run.evaluator)
 
-    def _kept(self, tuples: Tuples, evaluator: Evaluator) -> Tuples:
+    def _kept(self, tuples: Tuples, evaluator: PatternEvaluator) -> Tuples:
         for field, condition in self.tests:
             tuples = [matched for matched in tuples if evaluator.holds(condition, matched[field])]
         return tuples
@@ -98,7 +98,7 @@ class Selection(Operator):
 class DupElim(Operator):
     """Keeps one of those that are equal; `scan` if they are known to be neighbours. Keeps the order."""
 
-    def __call__(self, items: Iterable[T], run: Run) -> list[T]:
+    def __call__(self, items: Iterable[T], run: PlanRun) -> list[T]:
         return run.bill(self.kind, self._distinct, items)
 
     def _distinct(self, items: Iterable[T]) -> list[T]:
@@ -114,7 +114,7 @@ class Stream:
     path: Path
     selection: Selection | None = None
 
-    def tuples(self, run: Run) -> Tuples:
+    def tuples(self, run: PlanRun) -> Tuples:
         found = run.bill("Matching", run.streams.of, self.path)
         return found if self.selection is None or not found else self.selection(found, run)
 
@@ -130,7 +130,7 @@ class BindingStream:
     stream: Stream
     dup_elim: DupElim | None
 
-    def nodes(self, run: Run) -> Nodes:
+    def nodes(self, run: PlanRun) -> Nodes:
         elements = map(_last, self.stream.tuples(run))
         return list(elements) if self.dup_elim is None else [*self.dup_elim(elements, run)]
 
@@ -141,7 +141,7 @@ class BindingSearch(Operator):
 
     paths: tuple[Path, ...]
 
-    def nodes(self, run: Run) -> Nodes:
+    def nodes(self, run: PlanRun) -> Nodes:
         return run.bill(self.kind, run.reached, self.paths, start(DOCUMENT, ()))
 
 
@@ -152,7 +152,7 @@ class SemiJoin(Operator):
     stream: Stream
     field: int
 
-    def __call__(self, nodes: Nodes, run: Run) -> Nodes:
+    def __call__(self, nodes: Nodes, run: PlanRun) -> Nodes:
         return run.bill(self.kind, self._kept, nodes, self.stream.tuples(run))
 
     def _kept(self, nodes: Nodes, tuples: Tuples) -> Nodes:
@@ -177,10 +177,10 @@ class WhereFilter(Operator):
 
     conditions: tuple[Condition, ...]
 
-    def __call__(self, nodes: Nodes, run: Run) -> Nodes:
+    def __call__(self, nodes: Nodes, run: PlanRun) -> Nodes:
         return run.bill(self.kind, self._kept, nodes, run.evaluator)
 
-    def _kept(self, nodes: Nodes, evaluator: Evaluator) -> Nodes:
+    def _kept(self, nodes: Nodes, evaluator: PatternEvaluator) -> Nodes:
         return [node for node in nodes if all(evaluator.holds(c, node) for c in self.conditions)]
 
 
@@ -196,7 +196,7 @@ class ReturnStream:
     leaf: Step | None
     dup_elim: DupElim | None
 
-    def pairs(self, run: Run) -> list[tuple[int, int]]:
+    def pairs(self, run: PlanRun) -> list[tuple[int, int]]:
         of_tuple: Callable[[tuple[int, ...]], tuple[int, int]] = itemgetter(self.field, -1)
         pairs = map(of_tuple, self.stream.tuples(run))
         return list(pairs) if self.dup_elim is None else self.dup_elim(pairs, run)
@@ -209,12 +209,12 @@ class OuterJoinSelect(Operator):
     holes: tuple[int, ...]
     inputs: tuple[ReturnStream, ...]
 
-    def columns(self, nodes: Nodes, run: Run) -> list[Column]:
+    def columns(self, nodes: Nodes, run: PlanRun) -> list[Column]:
         return [
             run.bill(self.kind, self._column, nodes, each.pairs(run), each.leaf, run) for each in self.inputs
         ]
 
-    def _column(self, nodes: Nodes, pairs: list[tuple[int, int]], leaf: Step | None, run: Run) -> Column:
+    def _column(self, nodes: Nodes, pairs: list[tuple[int, int]], leaf: Step | None, run: PlanRun) -> Column:
         column = _merged(nodes, pairs) if self.implementation == "merge" else _probed(nodes, pairs)
         return column if leaf is None else [run.evaluator.follow(found, leaf) for found in column]
 
@@ -247,12 +247,12 @@ class ReturnSelect(Operator):
     """Searches the tree for what its holes are filled with."""
 
     holes: tuple[int, ...]
-    parts: tuple[Hole, ...]
+    parts: tuple[TemplateHole, ...]
 
-    def columns(self, nodes: Nodes, run: Run) -> list[Column]:
+    def columns(self, nodes: Nodes, run: PlanRun) -> list[Column]:
         return [run.bill(self.kind, self._column, nodes, hole, run) for hole in self.parts]
 
-    def _column(self, nodes: Nodes, hole: Hole, run: Run) -> Column:
+    def _column(self, nodes: Nodes, hole: TemplateHole, run: PlanRun) -> Column:
         if hole.origin == DOCUMENT:
             return [run.reached(hole.paths, start(DOCUMENT, ()))] * len(nodes)
         return [run.reached(hole.paths, node) for node in nodes]

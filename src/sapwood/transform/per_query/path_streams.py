@@ -24,7 +24,7 @@ class TooManyTuples(Exception):
     """A stream would be longer than is worth having."""
 
 
-class Streams:
+class PathStreams:
     """The streams of one message, each made when somebody first asks for it."""
 
     def __init__(self, document: Document, most: int = MOST_TUPLES) -> None:

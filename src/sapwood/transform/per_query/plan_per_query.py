@@ -9,19 +9,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sapwood.engine.automaton.predicate_index import Ints
-from sapwood.engine.failures import Problem
-from sapwood.engine.fallback.xpath_fallback import Refiner
-from sapwood.engine.index import Found, Index
+from sapwood.engine.failures import QueryProblem
+from sapwood.engine.fallback.xpath_fallback import XPathFallback
+from sapwood.engine.index import Index, IndexMatches
 from sapwood.engine.message.message_reader import Message
 from sapwood.lang.fwr.model import Transformation
-from sapwood.transform.execution import Bodies
+from sapwood.transform.execution import ResultBodies
 from sapwood.transform.fallback_transformation import RefinedTransformation, groups_of
-from sapwood.transform.per_query.operator_plan import Optimise, Plan, Sharing, plan
-from sapwood.transform.per_query.path_streams import Streams
+from sapwood.transform.per_query.operator_plan import OperatorPlan, Optimise, Sharing, plan
+from sapwood.transform.per_query.path_streams import PathStreams
 from sapwood.transform.per_query.stream_conditions import ElementGraph, conforms
 from sapwood.transform.result_groups import Group
-from sapwood.transform.result_writer import Item, Template, Writer
-from sapwood.transform.source_fragments import Fragments
+from sapwood.transform.result_writer import Item, ResultTemplate, ResultWriter
+from sapwood.transform.source_fragments import SourceFragments
 
 
 class PlanPerQuery:
@@ -35,13 +35,13 @@ class PlanPerQuery:
         optimise: Optimise | None = None,
     ) -> None:
         self._index = index
-        self._refiner = Refiner(Counter(), index.limits)  # whose slots are the numbers of plans
+        self._refiner = XPathFallback(Counter(), index.limits)  # whose slots are the numbers of plans
         self._graph = graph
         self._sharing = sharing
         self._optimise: Optimise = optimise or ("query" if graph is None else "dtd")
-        self.plans: dict[int, Plan] = {}
+        self.plans: dict[int, OperatorPlan] = {}
         self._refined: dict[int, RefinedTransformation] = {}
-        self._templates: dict[int, Template] = {}
+        self._templates: dict[int, ResultTemplate] = {}
         self._next = 0
         self.alone: Mapping[int, int] = {}
 
@@ -51,7 +51,7 @@ class PlanPerQuery:
     def add(self, transformation: Transformation) -> int:
         """Adds a plan: its number."""
         number = self._next
-        template = Template.of(transformation)
+        template = ResultTemplate.of(transformation)
         if transformation.exact:
             self.plans[number] = plan(transformation, self._sharing, self._optimise, self._graph)
         else:
@@ -82,35 +82,41 @@ class PlanPerQuery:
         """None of them: plans are not found by the index."""
         return np.zeros(len(slots), np.bool_)
 
-    def groups(self, found: Found, costs: Counter[str] | None = None) -> Iterator[tuple[int, list[Group]]]:
+    def groups(
+        self, found: IndexMatches, costs: Counter[str] | None = None
+    ) -> Iterator[tuple[int, list[Group]]]:
         """The plans that make something of a message, and their groups."""
         assert found.evaluator is not None
         document = found.evaluator.document
-        streams = Streams(document)
+        streams = PathStreams(document)
         conforming = self._graph is not None and conforms(document, self._graph)
         for number, own in self.plans.items():
             groups = own.run(streams, found.evaluator, conforming, costs)
             if groups:
                 yield number, groups
 
-    def bodies(self, message: Message, found: Found) -> Bodies:
+    def bodies(self, message: Message, found: IndexMatches) -> ResultBodies:
         """The queries that make something of a message, and what."""
         assert found.evaluator is not None
         document = found.evaluator.document
-        writer = Writer(document, Fragments(document))
-        made = Bodies([], [])
+        writer = ResultWriter(document, SourceFragments(document))
+        made = ResultBodies([], [])
         for number, groups in self.groups(found):
             self._write(number, [group.lists for group in groups], writer, made)
         requests = {number: refined.request for number, refined in self._refined.items()}
         for number, answer in self._refiner.evaluate(message, requests).items():
-            if isinstance(answer, Problem):
+            if isinstance(answer, QueryProblem):
                 made.problems.append((number, answer))
             elif answer:
                 self._write(number, groups_of(answer), writer, made)
         return made
 
     def _write(
-        self, number: int, groups: Iterable[Sequence[Sequence[Item]]], writer: Writer, made: Bodies
+        self,
+        number: int,
+        groups: Iterable[Sequence[Sequence[Item]]],
+        writer: ResultWriter,
+        made: ResultBodies,
     ) -> None:
         template = self._templates[number]
         made.append((number, template.body([writer.group(template, lists) for lists in groups])))

@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from sapwood.engine.message.document import Document
-from sapwood.lang.pattern import Axis, Step, is_wildcard, shown
+from sapwood.lang.pattern import Axis, Step, format_name, is_wildcard
 
 
 class ElementGraph(Protocol):
@@ -64,7 +64,7 @@ def unique_on_last(steps: Sequence[Step], graph: ElementGraph | None = None) -> 
         return Verdict(False, None, f"{len(deep)} times //: an element may be reached in several ways")
     for step in deep[:-1]:
         if is_wildcard(step.test):
-            why = f"{step.axis.value}{shown(step.test)} may be several elements on the way to one"
+            why = f"{step.axis.value}{format_name(step.test)} may be several elements on the way to one"
             return Verdict(False, None, why)
         if _loop(step.test, graph):
             return Verdict(
@@ -97,14 +97,14 @@ def ordered_on(steps: Sequence[Step], split: int, graph: ElementGraph | None = N
         return Verdict(False, None, "// down to the binding: bound elements may nest")
     name = steps[split - 1].test
     if is_wildcard(name):
-        return Verdict(False, None, f"{shown(name)} may be any element: bound elements may nest")
+        return Verdict(False, None, f"{format_name(name)} may be any element: bound elements may nest")
     loop = _loop(name, graph)
     if not loop:
         return Verdict(True, 5, f"{name} cannot stand inside itself: ordered on it (5)")
     from_deep = steps[deep[-1] : split]
     for step in from_deep:
         if is_wildcard(step.test):
-            return Verdict(False, None, f"{shown(step.test)} on the way to {name} may be on its loop")
+            return Verdict(False, None, f"{format_name(step.test)} on the way to {name} may be on its loop")
     if from_deep[0].test in loop:
         return Verdict(False, None, f"{from_deep[0].test} may stand inside {name}: bound elements may nest")
     return Verdict(True, 5, f"{from_deep[0].test} and {name} are on no common loop: ordered on {name} (5)")

@@ -20,7 +20,7 @@ from enum import Enum
 from functools import cached_property
 from types import MappingProxyType
 
-from sapwood.workload.dtd import element_graph as graph
+from sapwood.workload.dtd import element_graph
 
 
 class DtdError(ValueError):
@@ -185,17 +185,17 @@ class Dtd:
     @cached_property
     def parents(self) -> Mapping[str, tuple[str, ...]]:
         """The element graph backwards, in declared order."""
-        return graph.reverse(self.children)
+        return element_graph.reverse(self.children)
 
     @cached_property
     def reachable(self) -> tuple[str, ...]:
         """The elements a document can hold, in breadth-first order from the root."""
-        return graph.reachable(self.children, self.root)
+        return element_graph.reachable(self.children, self.root)
 
     @cached_property
     def cycles(self) -> tuple[frozenset[str], ...]:
         """The sets of elements that may contain one another (strongly connected, or a self-loop)."""
-        return graph.cycles(self.children)
+        return element_graph.cycles(self.children)
 
     @cached_property
     def recursive(self) -> frozenset[str]:
@@ -213,7 +213,7 @@ class Dtd:
 
 def heights(elements: Mapping[str, Element]) -> dict[str, float]:
     """The least fixed point of `height`, from below infinity; it settles in one round per level."""
-    known = dict.fromkeys(elements, graph.INFINITE)
+    known = dict.fromkeys(elements, element_graph.INFINITE)
     while True:
         step = {name: 1 + height(element.model, known) for name, element in elements.items()}
         if step == known:
@@ -229,7 +229,7 @@ def height(particle: Particle | None, known: Mapping[str, float]) -> float:
 def height_once(particle: Particle, known: Mapping[str, float]) -> float:
     """As `height`, but for one occurrence even where none is required."""
     if isinstance(particle, Ref):
-        return known.get(particle.name, graph.INFINITE)
+        return known.get(particle.name, element_graph.INFINITE)
     pick = max if isinstance(particle, Seq) else min
     return pick(height(part, known) for part in particle.parts)
 

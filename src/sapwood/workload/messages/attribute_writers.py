@@ -6,8 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 from sapwood.workload.dtd.model import Attribute, Element
-from sapwood.workload.messages.message_draft import Draft
-from sapwood.workload.messages.value_distributions import Pool, Values
+from sapwood.workload.messages.message_draft import MessageDraft
+from sapwood.workload.messages.value_distributions import ValuePool, Values
 
 
 class AttributeWriter(ABC):
@@ -20,16 +20,16 @@ class AttributeWriter(ABC):
         self._required = attribute.required
         self._probability = probability
 
-    def write(self, draft: Draft) -> None:
+    def write(self, draft: MessageDraft) -> None:
         if self._required or draft.random() < self._probability:
             self.present(draft)
         else:
             self.absent(draft)
 
     @abstractmethod
-    def present(self, draft: Draft) -> None: ...
+    def present(self, draft: MessageDraft) -> None: ...
 
-    def absent(self, draft: Draft) -> None:
+    def absent(self, draft: MessageDraft) -> None:
         """Most attributes leave nothing behind."""
         return
 
@@ -39,13 +39,13 @@ class ValueWriter(AttributeWriter):
 
     __slots__ = ("_escaped", "_pool", "_rank")
 
-    def __init__(self, attribute: Attribute, probability: float, pool: Pool) -> None:
+    def __init__(self, attribute: Attribute, probability: float, pool: ValuePool) -> None:
         super().__init__(attribute, probability)
         self._pool = pool
         self._escaped = pool.escaped
         self._rank = pool.distribution.rank
 
-    def present(self, draft: Draft) -> None:
+    def present(self, draft: MessageDraft) -> None:
         draft.chunks.append(f' {self._name}="{self._escaped[self._rank(draft.random())]}"')
 
 
@@ -54,10 +54,10 @@ class IdWriter(ValueWriter):
 
     __slots__ = ()
 
-    def present(self, draft: Draft) -> None:
+    def present(self, draft: MessageDraft) -> None:
         draft.add_id(self._name, self._pool)
 
-    def absent(self, draft: Draft) -> None:
+    def absent(self, draft: MessageDraft) -> None:
         draft.skip_id(self._name)
 
 
@@ -70,7 +70,7 @@ class ReferenceWriter(AttributeWriter):
         super().__init__(attribute, probability)
         self._several = attribute.type == "IDREFS"
 
-    def present(self, draft: Draft) -> None:
+    def present(self, draft: MessageDraft) -> None:
         draft.add_reference(self._name, self._required, self._several)
 
 
@@ -103,4 +103,4 @@ def _namespace(attribute: Attribute) -> AttributeWriter | None:
     """
     if attribute.name == "xmlns" or attribute.value is None:
         return None
-    return ValueWriter(attribute, 1.0, Pool([attribute.value], 0.0))
+    return ValueWriter(attribute, 1.0, ValuePool([attribute.value], 0.0))

@@ -23,8 +23,8 @@ from sapwood.workload.dtd.model import (
     height_once,
 )
 from sapwood.workload.messages.attribute_writers import AttributeWriter, compile_attributes
-from sapwood.workload.messages.message_draft import Draft
-from sapwood.workload.messages.value_distributions import Pool, Values, pick
+from sapwood.workload.messages.message_draft import MessageDraft
+from sapwood.workload.messages.value_distributions import ValuePool, Values, pick
 
 
 class ElementWriter:
@@ -32,7 +32,7 @@ class ElementWriter:
 
     __slots__ = ("_attributes", "_content", "_empty", "_end", "_start", "_text")
 
-    def __init__(self, element: Element, text: Pool) -> None:
+    def __init__(self, element: Element, text: ValuePool) -> None:
         self._start = f"<{element.name}"
         self._end = f"</{element.name}>"
         self._empty = element.content is Content.EMPTY
@@ -45,7 +45,7 @@ class ElementWriter:
         self._attributes = attributes
         self._content = content
 
-    def write(self, draft: Draft, budget: int) -> None:
+    def write(self, draft: MessageDraft, budget: int) -> None:
         chunks = draft.chunks
         chunks.append(self._start)
         for attribute in self._attributes:
@@ -60,7 +60,7 @@ class ElementWriter:
             self._content.write(draft, budget - 1)
         chunks.append(self._end)
 
-    def _write_mixed(self, draft: Draft, budget: int, text: Pool) -> None:
+    def _write_mixed(self, draft: MessageDraft, budget: int, text: ValuePool) -> None:
         """A value, then children with a value after every other one: each text node is one value."""
         draft.chunks.append(text.draw(draft.random()))
         if self._content is None:
@@ -82,19 +82,19 @@ class ParticleWriter(ABC):
         self._optional = particle.occurs.optional
         self._repeats = particle.occurs.repeats
 
-    def times(self, draft: Draft, budget: int) -> int:
+    def times(self, draft: MessageDraft, budget: int) -> int:
         least = 0 if self._optional else 1
         most = draft.max_repeats if self._repeats else 1
         if self._height_once > budget or least == most:
             return least
         return least + int(draft.random() * (most - least + 1))
 
-    def write(self, draft: Draft, budget: int) -> None:
+    def write(self, draft: MessageDraft, budget: int) -> None:
         for _ in range(self.times(draft, budget)):
             self.write_once(draft, budget)
 
     @abstractmethod
-    def write_once(self, draft: Draft, budget: int) -> None: ...
+    def write_once(self, draft: MessageDraft, budget: int) -> None: ...
 
 
 class RefWriter(ParticleWriter):
@@ -105,7 +105,7 @@ class RefWriter(ParticleWriter):
         # An undeclared element has infinite height: it is never written, so it needs no writer.
         self._element = writers.get(ref.name)
 
-    def write_once(self, draft: Draft, budget: int) -> None:
+    def write_once(self, draft: MessageDraft, budget: int) -> None:
         assert self._element is not None
         self._element.write(draft, budget)
 
@@ -117,7 +117,7 @@ class SeqWriter(ParticleWriter):
         super().__init__(seq, heights)
         self._parts = [compile_particle(part, writers, heights) for part in seq.parts]
 
-    def write_once(self, draft: Draft, budget: int) -> None:
+    def write_once(self, draft: MessageDraft, budget: int) -> None:
         for part in self._parts:
             part.write(draft, budget)
 
@@ -133,7 +133,7 @@ class ChoiceWriter(ParticleWriter):
         self._shallowest = min(self._parts, key=lambda part: part.height)
         self._tallest = max(part.height for part in self._parts)
 
-    def write_once(self, draft: Draft, budget: int) -> None:
+    def write_once(self, draft: MessageDraft, budget: int) -> None:
         parts = self._parts
         if self._tallest > budget:
             parts = [part for part in parts if part.height <= budget] or [self._shallowest]

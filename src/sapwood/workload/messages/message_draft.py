@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from sapwood.workload.messages.value_distributions import Pool, identifier, pick
+from sapwood.workload.messages.value_distributions import ValuePool, identifier, pick
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class Reference:
     several: bool  # IDREFS
 
 
-class Draft:
+class MessageDraft:
     """Chunks of text; references and one spare id are empty chunks until `finish` fills them."""
 
     __slots__ = ("_ids", "_references", "_spare", "chunks", "max_repeats", "random")
@@ -31,7 +31,7 @@ class Draft:
         self._references: list[Reference] = []
         self._spare: tuple[int, str] | None = None
 
-    def add_id(self, attribute: str, pool: Pool) -> None:
+    def add_id(self, attribute: str, pool: ValuePool) -> None:
         """Write an id from the pool; one beyond the pool if the drawn one is taken."""
         value = pool.draw(self.random())
         if value in self._ids:

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from itertools import islice
 from random import Random
 
-from sapwood.workload import parameter_checks as checks
+from sapwood.workload import parameter_checks
 from sapwood.workload.dtd.element_graph import INFINITE
 from sapwood.workload.dtd.model import Dtd, DtdError
 from sapwood.workload.messages.content_writers import ElementWriter, compile_elements
-from sapwood.workload.messages.message_draft import Draft
+from sapwood.workload.messages.message_draft import MessageDraft
 from sapwood.workload.messages.value_distributions import Values
 
 
@@ -40,9 +40,9 @@ class MessageGenerator:
         value_skew: float = 0.0,
         numeric: bool = True,
     ) -> None:
-        checks.at_least(1, max_depth=max_depth, max_repeats=max_repeats)
+        parameter_checks.at_least(1, max_depth=max_depth, max_repeats=max_repeats)
         if attribute_probability is not None:
-            checks.probabilities(attribute_probability=attribute_probability)
+            parameter_checks.probabilities(attribute_probability=attribute_probability)
         if dtd.heights[dtd.root] == INFINITE:
             raise DtdError(f"DTD {dtd.name!r} allows no finite document with root {dtd.root!r}")
         self.dtd = dtd
@@ -59,7 +59,7 @@ class MessageGenerator:
 
     def message(self) -> bytes:
         """The next message."""
-        draft = Draft(self._random.random, self._max_repeats)
+        draft = MessageDraft(self._random.random, self._max_repeats)
         self._root.write(draft, self._max_depth)
         return draft.finish()
 

@@ -15,7 +15,7 @@ from itertools import accumulate
 from typing import TypeVar
 from xml.sax.saxutils import escape
 
-from sapwood.workload import parameter_checks as checks
+from sapwood.workload import parameter_checks
 from sapwood.workload.dtd.model import Attribute, Default
 
 _ID_TYPES = ("ID", "IDREF", "IDREFS")
@@ -59,7 +59,7 @@ def zipf(count: int, skew: float) -> list[float]:
     return [(rank + 1) ** -skew for rank in range(count)]
 
 
-class Pool:
+class ValuePool:
     """The values of one text or attribute, the most frequent first."""
 
     def __init__(self, values: Sequence[str], skew: float) -> None:
@@ -99,13 +99,13 @@ class Values:
     """All pools for one choice of the parameters."""
 
     def __init__(self, values: int, value_skew: float, numeric: bool) -> None:
-        checks.at_least(1, values=values)
-        checks.at_least(0, value_skew=value_skew)
+        parameter_checks.at_least(1, values=values)
+        parameter_checks.at_least(0, value_skew=value_skew)
         self._skew = value_skew
-        self.text = Pool([_number(i) if numeric else _word(i) for i in range(values)], value_skew)
-        self.ids = Pool([identifier(i) for i in range(values)], value_skew)
+        self.text = ValuePool([_number(i) if numeric else _word(i) for i in range(values)], value_skew)
+        self.ids = ValuePool([identifier(i) for i in range(values)], value_skew)
 
-    def attribute(self, attribute: Attribute) -> Pool | None:
+    def attribute(self, attribute: Attribute) -> ValuePool | None:
         """The pool of an attribute, None for one whose values cannot be made up.
 
         Those are namespace declarations, and names of unparsed entities.
@@ -113,9 +113,9 @@ class Values:
         if attribute.namespace or attribute.type in _NEEDS_AN_ENTITY:
             return None
         if attribute.default is Default.FIXED:
-            return Pool([attribute.value or ""], self._skew)
+            return ValuePool([attribute.value or ""], self._skew)
         if attribute.enumeration:
-            return Pool(attribute.enumeration, self._skew)
+            return ValuePool(attribute.enumeration, self._skew)
         return self.ids if attribute.type in _ID_TYPES else self.text
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import groupby, islice
 from random import Random
 
-from sapwood.workload import parameter_checks as checks
+from sapwood.workload import parameter_checks
 from sapwood.workload.messages.value_distributions import Distribution, pick, zipf
 
 INFINITE = "INF"
@@ -55,13 +55,13 @@ class JoinSchema:
 
 def flat_schema(leaves: int = 6) -> JoinSchema:
     """Two levels, as an item of a feed has them: the leaves l1, l2, … of a root r."""
-    checks.at_least(1, leaves=leaves)
+    parameter_checks.at_least(1, leaves=leaves)
     return JoinSchema("flat", "r", tuple((f"l{number}",) for number in range(1, leaves + 1)))
 
 
 def levels_schema(fan_out: int = 4) -> JoinSchema:
     """Three levels: a root r, below it n1, n2, …, and as many leaves below each: 16 by default."""
-    checks.at_least(1, fan_out=fan_out)
+    parameter_checks.at_least(1, fan_out=fan_out)
     inner = range(fan_out)
     leaves = ((f"n{node + 1}", f"l{node * fan_out + leaf + 1}") for node in inner for leaf in inner)
     return JoinSchema("levels", "r", tuple(leaves))
@@ -90,8 +90,8 @@ class JoinGenerator:
         stream: str = "S",
     ) -> None:
         most = len(schema.leaves) if equalities is None else equalities
-        checks.at_least(1, equalities=most)
-        checks.at_least(0, skew=skew)
+        parameter_checks.at_least(1, equalities=most)
+        parameter_checks.at_least(0, skew=skew)
         if most > len(schema.leaves):
             raise ValueError(f"equalities must be at most {len(schema.leaves)}, the leaves, not {most}")
         self.schema = schema

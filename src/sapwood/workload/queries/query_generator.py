@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from random import Random
 
-from sapwood.workload import parameter_checks as checks
+from sapwood.workload import parameter_checks
 from sapwood.workload.dtd.model import Dtd
 from sapwood.workload.messages.value_distributions import Values, pick
 from sapwood.workload.queries.query_predicates import OPERATORS, TARGETS, Predicates
@@ -80,11 +80,11 @@ class QueryGenerator(Drawing):
         predicate_targets: Sequence[str] = ("attribute", "text"),
         distinct: bool = True,
     ) -> None:
-        checks.at_least(1, max_depth=max_depth, min_depth=1 if min_depth is None else min_depth)
-        checks.at_least(0, predicates=predicates, nested=nested, name_skew=name_skew)
-        checks.probabilities(wildcard=wildcard, descendant=descendant)
-        checks.some_of(OPERATORS, operators=operators)
-        checks.some_of(TARGETS, predicate_targets=predicate_targets)
+        parameter_checks.at_least(1, max_depth=max_depth, min_depth=1 if min_depth is None else min_depth)
+        parameter_checks.at_least(0, predicates=predicates, nested=nested, name_skew=name_skew)
+        parameter_checks.probabilities(wildcard=wildcard, descendant=descendant)
+        parameter_checks.some_of(OPERATORS, operators=operators)
+        parameter_checks.some_of(TARGETS, predicate_targets=predicate_targets)
         super().__init__(dtd, distinct)
         self._max_depth = max_depth
         self._min_depth = min_depth

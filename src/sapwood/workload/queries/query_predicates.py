@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from sapwood.workload.dtd.model import Default, Dtd, Element
-from sapwood.workload.messages.value_distributions import Pool, Values, pick
+from sapwood.workload.messages.value_distributions import ValuePool, Values, pick
 
 TARGETS = ("attribute", "text", "element")
 OPERATORS = ("=", "!=", "<", "<=", ">", ">=")
@@ -18,7 +18,7 @@ class Target:
     """Something with values, as a path from its element: `@id`, `text()` or `price`."""
 
     path: str
-    pool: Pool
+    pool: ValuePool
 
 
 Menu = tuple[tuple[Target, ...], ...]  # the targets of one element, by kind; no kind is empty

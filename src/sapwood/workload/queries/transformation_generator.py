@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from random import Random
 
-from sapwood.workload import parameter_checks as checks
+from sapwood.workload import parameter_checks
 from sapwood.workload.dtd.model import Dtd
 from sapwood.workload.messages.value_distributions import Values, pick
 from sapwood.workload.queries.query_predicates import Predicates
@@ -57,10 +57,10 @@ class TransformationGenerator(Drawing):
         name_skew: float = 0.0,
         distinct: bool = True,
     ) -> None:
-        checks.at_least(1, binding_depth=binding_depth, return_paths=return_paths)
-        checks.at_least(1, relative_depth=relative_depth)
-        checks.at_least(0, predicate_paths=predicate_paths, name_skew=name_skew)
-        checks.probabilities(descendant=descendant)
+        parameter_checks.at_least(1, binding_depth=binding_depth, return_paths=return_paths)
+        parameter_checks.at_least(1, relative_depth=relative_depth)
+        parameter_checks.at_least(0, predicate_paths=predicate_paths, name_skew=name_skew)
+        parameter_checks.probabilities(descendant=descendant)
         super().__init__(dtd, distinct)
         self._binding_depth, self._relative_depth = binding_depth, relative_depth
         self._predicate_count, self._return_count = predicate_paths, return_paths

@@ -29,7 +29,7 @@ from itertools import islice
 from math import log
 from random import Random
 
-from sapwood.workload import parameter_checks as checks
+from sapwood.workload import parameter_checks
 from sapwood.workload.messages.value_distributions import Distribution, Values, pick, zipf
 from sapwood.workload.queries.join_generator import FEED_LEAVES
 
@@ -70,10 +70,10 @@ class FeedGenerator:
         crossposts: float = 0.03,
         columns: float = 0.01,
     ) -> None:
-        checks.at_least(1, channels=channels)
-        checks.at_least(0, channel_skew=channel_skew)
-        checks.probabilities(reposts=reposts, crossposts=crossposts, columns=columns)
-        checks.probabilities(repeats=reposts + crossposts + columns)
+        parameter_checks.at_least(1, channels=channels)
+        parameter_checks.at_least(0, channel_skew=channel_skew)
+        parameter_checks.probabilities(reposts=reposts, crossposts=crossposts, columns=columns)
+        parameter_checks.probabilities(repeats=reposts + crossposts + columns)
         self._random = Random(seed).random
         self._channels = Distribution(channels, zipf(channels, channel_skew))
         self._reposts, self._crossposts, self._columns = reposts, crossposts, columns

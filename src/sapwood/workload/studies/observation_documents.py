@@ -11,7 +11,7 @@ from xml.sax.saxutils import escape
 
 from sapwood.workload.dtd.dtd_reader import load_dtd
 from sapwood.workload.dtd.model import Attribute, Choice, Dtd, Particle, Ref, Seq
-from sapwood.workload.messages.value_distributions import Pool, pick
+from sapwood.workload.messages.value_distributions import ValuePool, pick
 
 Draws = Callable[[], float]  # from [0, 1)
 _Value = Callable[[Draws], str]
@@ -21,7 +21,7 @@ _Value = Callable[[Draws], str]
 
 def _one_of(values: Sequence[str] | str, skew: float = 0.9) -> _Value:
     """One of these, or of what stands between commas; the first are the most frequent."""
-    pool = Pool(_listed(values) if isinstance(values, str) else values, skew)
+    pool = ValuePool(_listed(values) if isinstance(values, str) else values, skew)
     return lambda random: pool.draw(random())
 
 
@@ -153,18 +153,18 @@ _LONGEST = 60  # characters: nobody asks for a longer text as a whole
 _NUMERIC = re.compile(r"-?\d+(\.\d+)?")
 
 
-class Place:
+class Slot:
     """A tag path at which elements or values stand. Places are a tree, which grows with what is written."""
 
     def __init__(self, dtd: Dtd, names: tuple[str, ...]) -> None:
         self.names = names
         self.element = dtd.elements.get(names[-1])  # None for an attribute or text
         self.depth = len(names) - (self.element is None)  # in elements
-        self.rows: list[Row] = []  # each as often as it occurs
+        self.rows: list[ObservationRow] = []  # each as often as it occurs
         self.ways: list[list[str]] = []  # the usual ones, by the depth of the ancestor one comes from
         self._dtd = dtd
-        self._known: dict[str, Row] = {}
-        self._below: dict[str, Place] = {}
+        self._known: dict[str, ObservationRow] = {}
+        self._below: dict[str, Slot] = {}
 
     @cached_property
     def draw(self) -> _Value:
@@ -176,42 +176,42 @@ class Place:
         attributes = self._dtd.elements[owner[-2]].attributes
         return next(_one_of(a.enumeration) for a in attributes if owner[-1] == f"@{a.name}")
 
-    def below(self, name: str) -> Place:
+    def below(self, name: str) -> Slot:
         """The place of a child, of an attribute (`@id`) or of text (`text()`)."""
         if name not in self._below:
-            self._below[name] = Place(self._dtd, (*self.names, name))
+            self._below[name] = Slot(self._dtd, (*self.names, name))
         return self._below[name]
 
-    def row(self, value: str) -> Row:
+    def row(self, value: str) -> ObservationRow:
         """The row of a value. Equal values share it: they are far fewer than their occurrences."""
         if value not in self._known:
-            self._known[value] = Row(self, value)
+            self._known[value] = ObservationRow(self, value)
         self.rows.append(self._known[value])
         return self.rows[-1]
 
-    def __iter__(self) -> Iterator[Place]:
+    def __iter__(self) -> Iterator[Slot]:
         """This place and all below."""
         yield self
         for place in self._below.values():
             yield from place
 
 
-class Row:
+class ObservationRow:
     """A value at a place."""
 
     __slots__ = ("literal", "number", "place")
 
-    def __init__(self, place: Place, value: str) -> None:
+    def __init__(self, place: Slot, value: str) -> None:
         self.place = place
         self.number = float(value) if _NUMERIC.fullmatch(value) else None
         quote = "" if self.number is not None else '"' if "'" in value else "'"
         self.literal = f"{quote}{value}{quote}"
 
 
-class Node(NamedTuple):
+class ObservationNode(NamedTuple):
     """An element with several rows: where they begin in the document's lists, and how many they are."""
 
-    place: Place
+    place: Slot
     first_row: int
     rows: int
     first_number: int
@@ -219,28 +219,28 @@ class Node(NamedTuple):
     within: int  # nodes, which follow this one
 
 
-class Document:
+class ObservationDocument:
     """A message, and what queries are cut from."""
 
     __slots__ = ("by_place", "nodes", "numbers", "rows", "text")
 
     def __init__(self) -> None:
         self.text = b""
-        self.rows: list[Row] = []
-        self.numbers: list[Row] = []  # those rows that are
-        self.nodes: list[Node] = []
-        self.by_place: dict[Place, list[Row]] = {}
+        self.rows: list[ObservationRow] = []
+        self.numbers: list[ObservationRow] = []  # those rows that are
+        self.nodes: list[ObservationNode] = []
+        self.by_place: dict[Slot, list[ObservationRow]] = {}
 
-    def add(self, row: Row) -> None:
+    def add(self, row: ObservationRow) -> None:
         """The next row, of all elements that are open."""
         self.rows.append(row)
         self.by_place.setdefault(row.place, []).append(row)
         if row.number is not None:
             self.numbers.append(row)
 
-    def open(self, place: Place) -> int:
+    def open(self, place: Slot) -> int:
         """Begin an element; `close` wants the number."""
-        self.nodes.append(Node(place, len(self.rows), 0, len(self.numbers), 0, 0))
+        self.nodes.append(ObservationNode(place, len(self.rows), 0, len(self.numbers), 0, 0))
         return len(self.nodes) - 1
 
     def close(self, number: int) -> None:
@@ -251,29 +251,29 @@ class Document:
             self.nodes.pop()
         else:
             within = len(self.nodes) - 1 - number
-            self.nodes[number] = Node(place, row, rows, first_number, numbers, within)
+            self.nodes[number] = ObservationNode(place, row, rows, first_number, numbers, within)
 
 
-class Writer:
+class ObservationWriter:
     """Writes documents that are valid by the DTD."""
 
     def __init__(self, random: Draws) -> None:
         dtd = load_dtd("observatory")
-        self.root = Place(dtd, (dtd.root,))
+        self.root = Slot(dtd, (dtd.root,))
         self._random = random
         self._chunks: list[str] = []
-        self._document = Document()
+        self._document = ObservationDocument()
         self._scale = 1.0
 
-    def document(self) -> Document:
+    def document(self) -> ObservationDocument:
         """The next one."""
-        self._chunks, self._document = [], Document()
+        self._chunks, self._document = [], ObservationDocument()
         self._scale = 0.4 + 1.2 * self._random()  # some datasets are described at length, others are not
         self._element(self.root)
         self._document.text = "".join(self._chunks).encode()
         return self._document
 
-    def _element(self, place: Place) -> None:
+    def _element(self, place: Slot) -> None:
         element, chunks = place.element, self._chunks
         assert element is not None
         number = self._document.open(place)
@@ -290,30 +290,30 @@ class Writer:
         chunks.append(f"</{element.name}>")
         self._document.close(number)
 
-    def _attribute(self, place: Place, attribute: Attribute) -> None:
+    def _attribute(self, place: Slot, attribute: Attribute) -> None:
         if attribute.required or self._random() < _OPTIONAL:
             value = self._value(place.below(f"@{attribute.name}"))
             self._chunks.append(f' {attribute.name}="{escape(value)}"')
 
-    def _value(self, place: Place) -> str:
+    def _value(self, place: Slot) -> str:
         """A value to write here, noted as a row."""
         value = place.draw(self._random)
         if len(value) <= _LONGEST:
             self._document.add(place.row(value))
         return value
 
-    def _mixed(self, place: Place, model: Particle) -> None:
+    def _mixed(self, place: Slot, model: Particle) -> None:
         """Text around and between children; it is too long to be compared."""
         self._chunks.append(place.draw(self._random))
         for _ in range(self._times(place, model)):
             self._once(place, model)
             self._chunks.append(place.draw(self._random))
 
-    def _content(self, place: Place, particle: Particle) -> None:
+    def _content(self, place: Slot, particle: Particle) -> None:
         for _ in range(self._times(place, particle)):
             self._once(place, particle)
 
-    def _once(self, place: Place, particle: Particle) -> None:
+    def _once(self, place: Slot, particle: Particle) -> None:
         match particle:
             case Ref():
                 self._element(place.below(particle.name))
@@ -325,7 +325,7 @@ class Writer:
                 fitting = [name for name in names if place.names.count(name) < _NESTED]
                 self._element(place.below(pick(fitting, self._random() ** 2)))  # the first more often
 
-    def _times(self, place: Place, particle: Particle) -> int:
+    def _times(self, place: Slot, particle: Particle) -> int:
         occurs = particle.occurs
         if not occurs.repeats:
             return int(not occurs.optional or self._random() < _OPTIONAL)

@@ -26,9 +26,16 @@ from functools import cached_property
 from itertools import islice
 from random import Random
 
-from sapwood.workload import parameter_checks as checks
+from sapwood.workload import parameter_checks
 from sapwood.workload.messages.value_distributions import pick
-from sapwood.workload.studies.observation_documents import Document, Draws, Node, Place, Row, Writer
+from sapwood.workload.studies.observation_documents import (
+    Draws,
+    ObservationDocument,
+    ObservationNode,
+    ObservationRow,
+    ObservationWriter,
+    Slot,
+)
 
 DOCUMENTS = 2_433
 
@@ -59,13 +66,13 @@ class ObservationWorkload:
     """Messages, and subscriptions whose values come from them; the same for the same seed."""
 
     def __init__(self, seed: int = 0, documents: int = DOCUMENTS) -> None:
-        checks.at_least(1, documents=documents)
+        parameter_checks.at_least(1, documents=documents)
         self._seed = seed
         self._count = documents
 
     def messages(self) -> Iterator[bytes]:
         """All documents, each one line. They are written anew at every call, and not kept."""
-        writer = Writer(Random(3 * self._seed).random)
+        writer = ObservationWriter(Random(3 * self._seed).random)
         return (writer.document().text for _ in range(self._count))
 
     def queries(self, n: int) -> Iterator[str]:
@@ -82,9 +89,9 @@ class ObservationWorkload:
                 yield form.filled(documents[int(random() * len(documents))], random)
 
     @cached_property
-    def _documents(self) -> list[Document]:
+    def _documents(self) -> list[ObservationDocument]:
         """What queries are cut from, without the texts."""
-        writer = Writer(Random(3 * self._seed).random)
+        writer = ObservationWriter(Random(3 * self._seed).random)
         documents = [writer.document() for _ in range(self._count)]
         for document in documents:
             document.text = b""  # 23 MB that nobody would ask for
@@ -97,7 +104,7 @@ class ObservationWorkload:
 class _Form:
     """A query with blanks for its values, and the rows whose values it was cut with."""
 
-    def __init__(self, pieces: list[str], rows: list[Row]) -> None:
+    def __init__(self, pieces: list[str], rows: list[ObservationRow]) -> None:
         self._pieces = pieces
         self._rows = rows
 
@@ -105,7 +112,7 @@ class _Form:
     def text(self) -> str:
         return self._with([row.literal for row in self._rows])
 
-    def filled(self, document: Document, random: Draws) -> str:
+    def filled(self, document: ObservationDocument, random: Draws) -> str:
         """The same query with the values that another document has in these places, or else any has."""
         values = []
         for row in self._rows:
@@ -127,14 +134,14 @@ class _Cutter:
 
     def __init__(self, random: Draws) -> None:
         self._random = random
-        self._used: set[Row] = set()  # by the query so far
+        self._used: set[ObservationRow] = set()  # by the query so far
         self._freely = False
 
-    def form(self, document: Document) -> _Form:
+    def form(self, document: ObservationDocument) -> _Form:
         """A query that the document matches, if nothing goes astray, and its like."""
         random = self._random
         self._used.clear()
-        self._asked: list[Row] = []
+        self._asked: list[ObservationRow] = []
         self._freely = random() < _FREELY
         size, number = _SIZES[int(random() * 100)], 0
         if random() < _ELSEWHERE:
@@ -144,7 +151,7 @@ class _Cutter:
         text = self._way(document.nodes[number].place, 0) + self._branches(document, number, size)
         return _Form(text.split("\0"), self._asked)
 
-    def _branches(self, document: Document, number: int, size: int) -> str:
+    def _branches(self, document: ObservationDocument, number: int, size: int) -> str:
         """So many predicates below a node: all but the last in brackets."""
         random, node = self._random, document.nodes[number]
         depth, within = node.place.depth, node.within
@@ -166,7 +173,7 @@ class _Cutter:
             return last
         return f"[{' and '.join(['.' + p if p[1] == '/' else p[1:] for p in parts])}]{last}"
 
-    def _predicate(self, document: Document, node: Node, depth: int) -> str:
+    def _predicate(self, document: ObservationDocument, node: ObservationNode, depth: int) -> str:
         """A comparison with one of the node's rows. The hottest lines: seven times a query."""
         random, used = self._random, self._used
         _, first, count, first_number, numbers, _ = node
@@ -186,27 +193,27 @@ class _Cutter:
         self._asked.append(other)
         return f"{way} {'=' if kind > _UNEQUAL else self._operator(row, other)} \0"
 
-    def _operator(self, row: Row, other: Row) -> str:
+    def _operator(self, row: ObservationRow, other: ObservationRow) -> str:
         """An operator other than `=` that holds between the two; for equal texts there is none that does."""
         value, bound = row.number, other.number
         if value is None or bound is None:
             return "!="
         return pick(_ABOVE if value > bound else _BELOW if value < bound else _AT, self._random())
 
-    def _way(self, place: Place, depth: int) -> str:
+    def _way(self, place: Slot, depth: int) -> str:
         """A way down to a place from its ancestor element of this depth."""
         if self._freely:
             return _way(place, depth, self._random, *_FREE_BLUR)
         return place.ways[depth][int(self._random() * _WAYS)]
 
 
-def _usual_ways(place: Place, depth: int, random: Draws) -> list[str]:
+def _usual_ways(place: Slot, depth: int, random: Draws) -> list[str]:
     """The few that nearly all use, each as often as it is listed."""
     plain = [_way(place, depth, random) for _ in range(_PLAIN_WAYS)]
     return plain + [_way(place, depth, random, *_BLUR) for _ in range(_BLURRED_WAYS)]
 
 
-def _way(place: Place, depth: int, random: Draws, deep: float = 0.0, any_name: float = 0.0) -> str:
+def _way(place: Slot, depth: int, random: Draws, deep: float = 0.0, any_name: float = 0.0) -> str:
     """Steps from an ancestor element of this depth to a place, each blurred with these probabilities."""
     names = place.names[depth : place.depth]
     way, at = "", 0

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from random import Random
 
-from sapwood.workload import parameter_checks as checks
+from sapwood.workload import parameter_checks
 from sapwood.workload.messages.value_distributions import Distribution, pick
 
 SYMBOLS = 5_000
@@ -35,7 +35,7 @@ class StockWorkload:
     """Messages and subscriptions over so many symbols, all equally likely; the same for the same seed."""
 
     def __init__(self, symbols: int = SYMBOLS, seed: int = 0) -> None:
-        checks.at_least(1, symbols=symbols)
+        parameter_checks.at_least(1, symbols=symbols)
         if symbols > _MOST_SYMBOLS:
             raise ValueError(f"symbols must be at most {_MOST_SYMBOLS:,}, not {symbols!r}")
         self._seed = seed
@@ -64,8 +64,8 @@ class StockWorkload:
         The bounds of each subscription are drawn anew, around what lets the needed share of messages through.
         Raises ValueError where even bounds that let all through would give fewer.
         """
-        checks.at_least(1, n=n, messages=messages)
-        checks.at_least(0, notifications=notifications)
+        parameter_checks.at_least(1, n=n, messages=messages)
+        parameter_checks.at_least(0, notifications=notifications)
         # One message in so many has the symbol; each of the four ranges lets the same share of these through.
         passing = notifications * len(self._symbols) / (n * messages)
         if passing > 1:
