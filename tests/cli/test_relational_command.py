@@ -283,7 +283,7 @@ def test_mistakes_are_told_in_one_line(sapwood: Sapwood, messages: str, tmp_path
         (("match", *store, messages, *RELATIONAL, "--memory", "much"), "emory"),
         (("match", *store, messages, *RELATIONAL, "--tables", "queries.txt"), "queries.txt cannot be opened"),
         (("relational", "load", "--store", "none.db"), "there is no store 'none.db'"),
-        (("relational", "gc"), "'sapwood relational load' makes it"),
+        (("relational", "gc"), "'sapwood relational load' creates it"),
         (("relational", "explain", "--tables", "t"), "there is no file 't'"),
         (("relational", "show", "--tables", "t"), "there is no file 't'"),
         (("relational", "show", *postgres), "--tables FILE"),
