@@ -22,6 +22,7 @@ from sapwood import (
     Tuning,
 )
 from sapwood.engine.fallback.process_pool import POOL
+from sapwood.engine.registration import Needs
 from sapwood.engine.serialization import PackError
 from tests.support.transform_strategies import NAMESPACES, random_document, random_family
 
@@ -159,9 +160,10 @@ def test_nothing_is_left_of_what_has_gone() -> None:
             broker.publish(random_document(rng))
     for number in rng.sample(range(len(queries)), len(queries)):
         broker.unsubscribe(number)
-    assert len(broker) == len(index) == len(index.groups) == index.text_needed == index.source_needed == 0
-    assert len(index.tree) == 1  # the root
-    assert not index.machine.stops
+    assert len(broker) == len(index) == len(index.relative_paths) == 0
+    assert index.needs is Needs.NOTHING
+    assert len(index.path_trie) == 1  # the root
+    assert not index.dataguide.postings
 
 
 def test_live_changes_answer_like_a_fresh_broker() -> None:

@@ -116,11 +116,11 @@ class Matcher:
         What cannot be subscribed is told to `on_error`, and the rest go in; without it, the error is raised
         with a note that names the subscription, and those before it stay.
         """
-        add_all(pairs, self.add, on_error, self._forget_places)
+        add_all(pairs, self.add, on_error, self._clear_dataguide)
 
     @synchronized
-    def _forget_places(self) -> None:
-        self._index.machine.forget()
+    def _clear_dataguide(self) -> None:
+        self._index.dataguide.clear()
 
     @synchronized
     def remove(self, id: Hashable) -> None:
@@ -136,7 +136,7 @@ class Matcher:
         subscription = self._subscriptions[id]
         compiled = compile_query(query, self._namespaces)
         if not compiled.exact and compiled.key not in self._slot_of:
-            self._index.refiner.check(compiled)  # which may fail, and then nothing has changed
+            self._index.fallback.check(compiled)  # which may fail, and then nothing has changed
         self.freeze_unread()
         self._withdraw(subscription)
         self._enrol(id, compiled, subscription.number)
@@ -146,7 +146,7 @@ class Matcher:
     def resume(self, id: Hashable) -> None:
         """Lets the query of a subscription be evaluated again, if it was suspended for going over its budget;
         and so for all that are subscribed to the same query."""
-        self._index.refiner.resume(self._subscriptions[id].slot)
+        self._index.fallback.resume(self._subscriptions[id].slot)
 
     @synchronized
     def query(self, id: Hashable) -> str:
@@ -186,7 +186,7 @@ class Matcher:
         key = query.key
         slot = self._slot_of.get(key)
         if slot is None:
-            slot = self._slot_of[key] = self._index.add(query)
+            slot = self._slot_of[key] = self._index.register(query)
             self._key_of[slot] = key
         text = self._index.text(slot)
         self._numbers_of.append(slot, number)
@@ -201,7 +201,7 @@ class Matcher:
         self._numbers_of.remove(slot, subscription.number)
         if not self._numbers_of.lengths[slot]:
             del self._slot_of[self._key_of.pop(slot)]
-            self._index.remove(slot)
+            self._index.unregister(slot)
 
     @synchronized
     def freeze_unread(self) -> None:
@@ -217,14 +217,17 @@ class Matcher:
     def match(self, message: Source) -> Matches:
         """The subscriptions that a message matches; MessageError says where and why it is refused."""
         found = self._index.find(Message(message))
-        return self.matches(found.places, found.slots, found.problems)
+        return self.matches(found.guide_nodes, found.slots, found.problems)
 
     @synchronized
     def matches(
-        self, places: set[GuideNode] | None, slots: Ints, problems: Mapping[int, QueryProblem] | None = None
+        self,
+        guide_nodes: set[GuideNode] | None,
+        slots: Ints,
+        problems: Mapping[int, QueryProblem] | None = None,
     ) -> Matches:
         """The subscriptions of slots that were found; what they are stays so when others come and go."""
-        matches = Matches(self, places, slots, problems)
+        matches = Matches(self, guide_nodes, slots, problems)
         self._unread.add(matches)
         return matches
 
@@ -238,14 +241,14 @@ class Matcher:
         """For each subscription that the message matches, the nodes its query selects, in document order."""
         source = Message(message)
         slots, problems = self._read(source)
-        selection = Selection(source, self._index.read(source, all=True), self._index.refiner)
+        selection = Selection(source, self._index.read(source, all=True), self._index.fallback)
         queries = {slot: self._index.query(slot) for slot in slots}
         refined = {slot: query for slot, query in queries.items() if not query.exact}
         nodes: dict[int, list[Node]] = {}
         for slot, found in (selection.by_xpath(refined) if refined else {}).items():
             if isinstance(found, QueryProblem):
                 problems[slot] = found
-                self._index.note_problem(slot, found)
+                self._index.count_problem(slot, found)
             else:
                 nodes[slot] = found
         for slot, query in queries.items():
@@ -258,7 +261,7 @@ class Matcher:
 
     def _read(self, source: Message) -> tuple[list[int], dict[int, QueryProblem]]:
         found = self._index.find(source)
-        slots = found.slots if found.places is None else self._index.slots_of(found.places)
+        slots = found.slots if found.guide_nodes is None else self._index.slots_of(found.guide_nodes)
         return [int(slot) for slot in slots], found.problems
 
     # -- explanations ----------------------------------------------------------------------------------
@@ -269,7 +272,7 @@ class Matcher:
         slot = self._subscriptions[id].slot
         query = self._index.query(slot)
         plan = self._index.plan(query)
-        suspended = self._index.refiner.is_suspended(slot)
+        suspended = self._index.fallback.is_suspended(slot)
         with use_prefixes(self._namespaces):
             return explain(query, plan, int(self._numbers_of.lengths[slot]), suspended)
 
@@ -281,7 +284,7 @@ class Matcher:
         slots, problems = self._read(source)
         matched = slot in slots
         query = self._index.query(slot)
-        selection = Selection(source, self._index.read(source, all=True), self._index.refiner)
+        selection = Selection(source, self._index.read(source, all=True), self._index.fallback)
         refined = matched and not query.exact
         found = selection.by_xpath({slot: query})[slot] if refined else problems.get(slot, [])
         if isinstance(found, QueryProblem):
@@ -313,8 +316,8 @@ class Matcher:
 
     # -- what Matches asks -----------------------------------------------------------------------------
 
-    def slots_of(self, places: set[GuideNode]) -> Ints:
-        return self._index.slots_of(places)
+    def slots_of(self, guide_nodes: set[GuideNode]) -> Ints:
+        return self._index.slots_of(guide_nodes)
 
     def count(self, slots: Ints) -> int:
         return int(self._numbers_of.lengths.take(slots).sum())

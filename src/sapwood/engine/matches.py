@@ -26,7 +26,7 @@ class Subscribers(Protocol):
 
     @property
     def lock(self) -> AbstractContextManager[Any]: ...
-    def slots_of(self, places: set[GuideNode]) -> Ints: ...
+    def slots_of(self, guide_nodes: set[GuideNode]) -> Ints: ...
     def count(self, slots: Ints) -> int: ...
     def numbers(self, slots: Ints) -> NDArray[np.int64]: ...
     def unordered(self, slots: Ints) -> NDArray[np.int64]: ...
@@ -41,19 +41,27 @@ class Matches:
     matched is what was subscribed when the message was: later changes do not show.
     """
 
-    __slots__ = ("__weakref__", "_numbers", "_places", "_problems", "_slots", "_subscribers", "_undecided")
+    __slots__ = (
+        "__weakref__",
+        "_guide_nodes",
+        "_numbers",
+        "_problems",
+        "_slots",
+        "_subscribers",
+        "_undecided",
+    )
 
     def __init__(
         self,
         subscribers: Subscribers,
-        places: set[GuideNode] | None,
+        guide_nodes: set[GuideNode] | None,
         slots: Ints,
         problems: Mapping[int, QueryProblem] | None = None,
     ) -> None:
         self._subscribers = subscribers
         self._problems = problems
         self._undecided: tuple[Failure, ...] | None = None if problems else ()
-        self._places = places
+        self._guide_nodes = guide_nodes
         self._slots = slots
         self._numbers: tuple[NDArray[np.int64], Sequence[Hashable]] | None = None
 
@@ -62,9 +70,9 @@ class Matches:
         return self._subscribers.lock
 
     def _read(self) -> Ints:
-        if self._places is not None:
-            self._slots = self._subscribers.slots_of(self._places)
-            self._places = None
+        if self._guide_nodes is not None:
+            self._slots = self._subscribers.slots_of(self._guide_nodes)
+            self._guide_nodes = None
         return self._slots
 
     @synchronized

@@ -41,12 +41,12 @@ class Selection:
 
     def by_xpath(self, queries: dict[int, Query]) -> dict[int, list[Node] | QueryProblem]:
         """The nodes of refined queries that the message matches, by slot, or why they are not known."""
-        values = self._refiner.values(self._message, queries)
+        values = self._refiner.evaluate_selections(self._message, queries)
         return {slot: self._converted(value, queries[slot]) for slot, value in values.items()}
 
     def computed(self, xpath: str, namespaces: Mapping[str, str]) -> Any:
         """The value of an expression, to show it."""
-        return self._refiner.computed(self._message, xpath, namespaces)
+        return self._refiner.evaluate_expression(self._message, xpath, namespaces)
 
     def node(self, node: ContextNode) -> Node:
         document = self._document

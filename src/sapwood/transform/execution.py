@@ -16,6 +16,7 @@ from sapwood.engine.message.document import ContextNode, Document
 from sapwood.engine.message.message_reader import Message
 from sapwood.engine.pattern_evaluator import DOCUMENT as DOCUMENT_NODE
 from sapwood.engine.pattern_evaluator import PatternEvaluator
+from sapwood.engine.registration import Owner
 from sapwood.lang.fwr.model import DOCUMENT
 from sapwood.lang.pattern import TEXT, Path, Step
 from sapwood.transform import nested_loops
@@ -229,7 +230,7 @@ class PlanExecution:
         alone = self._network.alone
         if not alone:
             return []
-        slots = self._found.slots[self._network.claimed(self._found.slots)]
+        slots = self._found.slots[self._index.owned_by(Owner.TRANSFORMATION, self._found.slots)]
         return [alone[slot] for slot in slots.tolist() if slot in alone]
 
     def _walked(self, alone: list[int]) -> Iterator[tuple[int, list[bytes] | QueryProblem]]:
@@ -250,7 +251,7 @@ class PlanExecution:
         if not numbers:
             return
         requests = {slot: self._network.refined(number).request for slot, number in numbers.items()}
-        for slot, found in self._index.refiner.evaluate(self._message, requests).items():
+        for slot, found in self._index.fallback.evaluate(self._message, requests).items():
             number = numbers[slot]
             if isinstance(found, QueryProblem):
                 yield number, found

@@ -18,14 +18,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-import numpy as np
-from numpy.typing import NDArray
-
-from sapwood.engine.automaton.predicate_index import Ints
-from sapwood.engine.automaton.slot_ownership import OwnedSlots
 from sapwood.engine.index import Index, IndexMatches
 from sapwood.engine.message.message_reader import Message
-from sapwood.lang.fwr.compiler import compile_transformation
+from sapwood.engine.registration import Needs, Owner
+from sapwood.lang.fwr.compiler import compile_filter_of, compile_transformation
 from sapwood.lang.fwr.model import DOCUMENT, TemplateHole, Transformation
 from sapwood.lang.pattern import (
     TEXT,
@@ -109,6 +105,7 @@ class SharedPlan:
 
     def __init__(self, index: Index, namespaces: Mapping[str, str]) -> None:
         self._index = index
+        index.set_compiler(Owner.TRANSFORMATION, compile_filter_of)
         self._namespaces = namespaces
         self._entries: list[TransformationEntry | None] = []
         self._unused: list[int] = []
@@ -118,7 +115,6 @@ class SharedPlan:
         self.bindings: dict[int, SharedBinding] = {}  # by slot
         self.hops = 0  # bindings by way of another element
         self.alone: dict[int, int] = {}  # slot → the entry that is evaluated on its own
-        self._claims = OwnedSlots()
         self.templates: dict[int, SharedTemplate] = {}
         self._template_of: dict[str, int] = {}
         self._next_template = 0
@@ -145,8 +141,6 @@ class SharedPlan:
         except BaseException:
             self._forget(entry, number)
             raise
-        self._claims.add(entry.slot)
-        self._index.source_needed += 1
         return number
 
     def _file(
@@ -164,10 +158,10 @@ class SharedPlan:
         if bound:
             self.bindings[entry.slot].entries[number] = entry.template
             return
-        entry.slot = self._index.add(Query(entry.text, "boolean", transformation.condition))
+        query = Query(entry.text, "boolean", transformation.condition)
+        entry.slot = self._index.register(query, Owner.TRANSFORMATION, Needs.TEXT | Needs.SOURCE)
         entry.compiled = transformation
         self.alone[entry.slot] = number
-        self._index.text_needed += 1
 
     def _forget(self, entry: TransformationEntry, number: int) -> None:
         del self._number_of[entry.key]
@@ -192,19 +186,20 @@ class SharedPlan:
         slot = self._slot_of.get(key)
         if slot is None:
             anchor, rest = _split(transformation.variables[0].paths[0])
-            found = self._index.bind(Query(entry.text, "boolean", transformation.condition), anchor)
+            query = Query(entry.text, "boolean", transformation.condition)
+            checked = bool(rest and rest[-1].conditions)  # on each element that the rest reaches
+            needs = Needs.SOURCE | Needs.TEXT if checked else Needs.SOURCE
+            found = self._index.register_binding(query, anchor, Owner.TRANSFORMATION, needs)
             if found is None:
                 return False
             slot, exact = found
             if rest and not exact:
-                self._index.remove(slot)
+                self._index.unregister(slot)
                 return False
-            hop = self._index.group(to_symbols(rest)) if rest else None
+            hop = self._index.register_relative_path(to_symbols(rest)) if rest else None
             self.hops += bool(rest)
-            exact = exact and not (rest and rest[-1].conditions)
             self._slot_of[key] = slot
-            self.bindings[slot] = SharedBinding(key, entry.text, exact, hop)
-            self._index.text_needed += not exact
+            self.bindings[slot] = SharedBinding(key, entry.text, exact and not checked, hop)
         entry.slot, entry.bound = slot, True
         return True
 
@@ -215,15 +210,13 @@ class SharedPlan:
             return
         entry = self.entry(number)
         self._forget(entry, number)
-        self._index.source_needed -= 1
         if entry.template >= 0:
             self._release_template(entry.template)
         if entry.bound:
             self._unbind(entry, number)
         else:
             del self.alone[entry.slot]
-            self._index.text_needed -= 1
-            self._discard(entry.slot)
+            self._index.unregister(entry.slot)
 
     def _unbind(self, entry: TransformationEntry, number: int) -> None:
         binding = self.bindings[entry.slot]
@@ -234,15 +227,10 @@ class SharedPlan:
             return
         del self.bindings[entry.slot]
         del self._slot_of[binding.key]
-        self._index.text_needed -= not binding.exact
         if binding.hop is not None:
-            self._index.ungroup(binding.hop)
+            self._index.unregister_relative_path(binding.hop)
             self.hops -= 1
-        self._discard(entry.slot)
-
-    def _discard(self, slot: int) -> None:
-        self._claims.remove(slot)
-        self._index.remove(slot)
+        self._index.unregister(entry.slot)
 
     # -- templates -------------------------------------------------------------------------------------
 
@@ -256,7 +244,8 @@ class SharedPlan:
             template = ResultTemplate.of(transformation)
             copies = _copies(template, fillings) if bound else None
             self.templates[number] = SharedTemplate(template, fillings, key, copies)
-            self._index.text_needed += _needs_text(transformation)
+            if _needs_text(transformation):
+                self._index.require(Needs.TEXT)
         self.templates[number].uses += 1
         return number
 
@@ -267,8 +256,9 @@ class SharedPlan:
             return
         for filling in shared.fillings:
             if filling.group is not None and filling.group != SELF:
-                self._index.ungroup(filling.group)
-        self._index.text_needed -= _needs_text(shared.template)
+                self._index.unregister_relative_path(filling.group)
+        if _needs_text(shared.template):
+            self._index.release(Needs.TEXT)
         del self.templates[number], self._template_of[shared.key]
 
     def _filling(self, hole: TemplateHole) -> Filling:
@@ -277,14 +267,10 @@ class SharedPlan:
         found = to_navigation(hole.paths[0]) if len(hole.paths) == 1 and hole.origin != DOCUMENT else None
         if found is not None and (found.leaf is None or found.leaf.axis is not Axis.DESCENDANT):
             leaf = found.leaf
-            group = self._index.group(to_symbols(found.steps)) if found.steps else SELF
+            group = self._index.register_relative_path(to_symbols(found.steps)) if found.steps else SELF
         return Filling(group, leaf, hole.origin, hole.paths)
 
     # -- messages --------------------------------------------------------------------------------------
-
-    def claimed(self, slots: Ints) -> NDArray[np.bool_]:
-        """Which of the slots are transformations'."""
-        return self._claims.among(slots)
 
     def bodies(self, message: Message, found: IndexMatches) -> ResultBodies:
         """The entries that make something of a message in which this was found, and what."""
@@ -297,11 +283,11 @@ class SharedPlan:
 
     def resume(self, number: int) -> None:
         """Lets lxml evaluate an entry again, if it was suspended."""
-        self._index.refiner.resume(self.entry(number).slot)
+        self._index.fallback.resume(self.entry(number).slot)
 
     def is_suspended(self, number: int) -> bool:
         """Whether an entry went over its budget too often, and is not evaluated until it is resumed."""
-        return self._index.refiner.is_suspended(self.entry(number).slot)
+        return self._index.fallback.is_suspended(self.entry(number).slot)
 
     def entry(self, number: int) -> TransformationEntry:
         entry = self._entries[number]
@@ -310,7 +296,7 @@ class SharedPlan:
 
     def uses_of_group(self, group: int) -> int:
         """How many holes of templates a group fills."""
-        return self._index.groups.uses(group)
+        return self._index.relative_paths.uses(group)
 
     def transformation(self, number: int) -> Transformation:
         entry = self.entry(number)

@@ -83,17 +83,21 @@ class XPathFallback:
 
     # -- messages --------------------------------------------------------------------------------------
 
-    def holding(self, message: Message, queries: Mapping[int, Query]) -> dict[int, bool | QueryProblem]:
+    def evaluate_conditions(
+        self, message: Message, queries: Mapping[int, Query]
+    ) -> dict[int, bool | QueryProblem]:
         """For each slot, whether its query is true of the message, or why that is not known."""
         for slot in queries.keys() - self._truths.keys():
             self._truths[slot] = _truth(queries[slot])
         return self.evaluate(message, {slot: self._truths[slot] for slot in queries})
 
-    def values(self, message: Message, queries: Mapping[int, Query]) -> dict[int, Any | QueryProblem]:
+    def evaluate_selections(
+        self, message: Message, queries: Mapping[int, Query]
+    ) -> dict[int, Any | QueryProblem]:
         """For each slot, what its query selects, as `fallback_process.value` tells it, or why not."""
         return self.evaluate(message, {slot: _value(query) for slot, query in queries.items()})
 
-    def computed(self, message: Message, xpath: str, namespaces: Mapping[str, str]) -> Any:
+    def evaluate_expression(self, message: Message, xpath: str, namespaces: Mapping[str, str]) -> Any:
         """The value of an expression that is no query, to show it; None if there is none."""
         asked = marshal.dumps(("value", xpath, False, exact_prefixes(namespaces)))
         (found,) = self._evaluate(utf8(message.data, message.encoding), [asked])

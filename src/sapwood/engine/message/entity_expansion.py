@@ -15,6 +15,6 @@ def expand_entities(document: Document) -> Document:
     """The same elements, in a source of which each is a slice."""
     message = Message(without_doctype(document.source, ids=False))
     message.encoding = "utf-8"
-    found = read_document(message, _ANY, document.places[0], with_text=False, with_source=True)
+    found = read_document(message, _ANY, document.guide_nodes[0], with_text=False, with_source=True)
     found.verbatim = True
     return found

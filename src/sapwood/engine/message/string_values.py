@@ -80,13 +80,13 @@ class Occurrences:
 class StringValues:
     """The text of one message, and answers about ranges of it; what is found out is kept."""
 
-    __slots__ = ("_copies", "_occurrences", "_remembered", "_trigrams", "text")
+    __slots__ = ("_cache", "_copies", "_occurrences", "_trigrams", "text")
 
     def __init__(self, texts: list[str]) -> None:
         self.text = texts[0] if len(texts) == 1 else "".join(texts)
         self._copies: dict[tuple[int, int], str] = {}
         self._occurrences: dict[str | re.Pattern[str], Occurrences] = {}
-        self._remembered: dict[Hashable, object] = {}
+        self._cache: dict[Hashable, object] = {}
         self._trigrams: set[str] | None = None
 
     def copy(self, start: int, end: int) -> str:
@@ -98,11 +98,11 @@ class StringValues:
             copy = self._copies[start, end] = self.text[start:end]
         return copy
 
-    def remembered(self, key: Hashable, make: Callable[[], T]) -> T:
-        """What `make` returned when first asked for this key."""
-        if key not in self._remembered:
-            self._remembered[key] = make()
-        return self._remembered[key]  # type: ignore[return-value]
+    def cached(self, key: Hashable, make: Callable[[], T]) -> T:
+        """Return what `make` returned at the first call with this key."""
+        if key not in self._cache:
+            self._cache[key] = make()
+        return self._cache[key]  # type: ignore[return-value]
 
     @property
     def trigrams(self) -> set[str]:

@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-import numpy as np
-from numpy.typing import NDArray
-
-from sapwood.engine.automaton.predicate_index import Ints
 from sapwood.engine.failures import QueryProblem
 from sapwood.engine.fallback.xpath_fallback import XPathFallback
 from sapwood.engine.index import Index, IndexMatches
 from sapwood.engine.message.message_reader import Message
+from sapwood.engine.registration import Needs
 from sapwood.lang.fwr.model import Transformation
 from sapwood.transform.execution import ResultBodies
 from sapwood.transform.fallback_transformation import RefinedTransformation, groups_of
@@ -22,6 +19,8 @@ from sapwood.transform.per_query.stream_conditions import ElementGraph, conforms
 from sapwood.transform.result_groups import Group
 from sapwood.transform.result_writer import Item, ResultTemplate, ResultWriter
 from sapwood.transform.source_fragments import SourceFragments
+
+_NEEDS = Needs.TEXT | Needs.SOURCE
 
 
 class PlanPerQuery:
@@ -58,8 +57,7 @@ class PlanPerQuery:
             self._refined[number] = RefinedTransformation(transformation)
         self._templates[number] = template
         self._next += 1
-        self._index.source_needed += 1
-        self._index.text_needed += 1
+        self._index.require(_NEEDS)
         return number
 
     def remove(self, number: int) -> None:
@@ -67,8 +65,7 @@ class PlanPerQuery:
         self.plans.pop(number, None)
         self._refined.pop(number, None)
         self._refiner.forget(number)
-        self._index.source_needed -= 1
-        self._index.text_needed -= 1
+        self._index.release(_NEEDS)
 
     def resume(self, number: int) -> None:
         """Lets lxml evaluate a plan again, if it was suspended."""
@@ -77,10 +74,6 @@ class PlanPerQuery:
     def close(self) -> None:
         """Lets the processes go that evaluate with lxml."""
         self._refiner.close()
-
-    def claimed(self, slots: Ints) -> NDArray[np.bool_]:
-        """None of them: plans are not found by the index."""
-        return np.zeros(len(slots), np.bool_)
 
     def groups(
         self, found: IndexMatches, costs: Counter[str] | None = None
