@@ -234,7 +234,7 @@ def test_explains_plans_and_what_they_share() -> None:
     assert told.shared == (
         "join and selections, which bind the variable: shared with 1 other query",
         "group-by of title below it: shared with 1 other return clause",
-        "group-by of .//figure below it: nobody else's yet",
+        "group-by of .//figure below it: not shared yet",
         "return clause, filled once for each element: shared with 1 other query",
     )
     assert any("SemiJoin (hash)" in line for line in told.plan)
@@ -298,7 +298,7 @@ def test_a_query_that_cannot_be_subscribed_leaves_nothing_behind(monkeypatch: py
         raise RecursionError
 
     with monkeypatch.context() as patch:
-        patch.setattr(index, "bind", fails)
+        patch.setattr(index, "register_binding", fails)
         with pytest.raises(RecursionError):
             broker.subscribe("s", "for $x in //a return <r>{$x/b}</r>")
     assert [d.subscription for d in broker.publish("<a><b/></a>")] == ["f"]

@@ -1,4 +1,4 @@
-"""A query's paths taken apart: what streams can answer, and what has to be searched for in the tree."""
+"""The analysis of a query's paths: which parts path streams evaluate, and which need a tree search."""
 
 from __future__ import annotations
 
@@ -23,32 +23,32 @@ from sapwood.lang.pattern import (
 )
 
 FieldTest = tuple[int, Condition]
-"""a tuple's field, counted from 0, and what must hold of the element there"""
+"""a field of tuples, counted from 0, and a condition on the element there"""
 
 
 class Navigation(NamedTuple):
-    """Child and descendant steps without conditions, then perhaps a step to attributes or text."""
+    """Child and descendant steps without conditions, and optionally a step to attributes or text."""
 
     steps: tuple[Step, ...]
     leaf: Step | None
 
 
 class BindingPath(NamedTuple):
-    """A variable's paths, with the conditions on the bound node itself set apart."""
+    """The paths of a variable, separated from the conditions on the bound node itself."""
 
     bare: Path | None
-    """the steps alone, whose stream can be had; None if there is no such stream"""
+    """the steps without conditions, which have a stream; None if there is no such stream"""
     search: tuple[Path, ...]
-    """if not empty, the bound nodes must be searched for with these, and `why`"""
+    """if not empty, the bound nodes are found by a tree search with these, for the reason `why`"""
     tests: tuple[FieldTest, ...]
     """conditions on the stream's elements"""
     conjuncts: tuple[Condition, ...]
-    """what must hold below each bound node"""
+    """conditions below each bound node"""
     why: str = ""
 
 
 def to_navigation(path: Path) -> Navigation | None:
-    """The path as plain navigation, if it is that."""
+    """Return a path as plain navigation, or None if it is more than that."""
     steps, leaf = path.steps, None
     if steps and _reaches_leaves(steps[-1]):
         steps, leaf = steps[:-1], steps[-1]
@@ -58,7 +58,7 @@ def to_navigation(path: Path) -> Navigation | None:
 
 
 def to_symbols(steps: tuple[Step, ...]) -> tuple[str, ...]:
-    """Child and descendant steps as the automaton spells them."""
+    """Return child and descendant steps as symbols of the path trie."""
     spelt: list[str] = []
     for step in steps:
         if step.axis is Axis.DESCENDANT:
@@ -68,7 +68,7 @@ def to_symbols(steps: tuple[Step, ...]) -> tuple[str, ...]:
 
 
 def predicate(condition: Condition) -> tuple[tuple[Step, ...], Condition | None] | None:
-    """The condition as steps to an element below and what must hold of it, if it is that."""
+    """Return a condition as steps to an element below and a condition on it, or None if it is another."""
     if not isinstance(condition, Has) or (condition.first and not selects_at_most_one(condition.path)):
         return None
     found = to_navigation(condition.path)
@@ -80,7 +80,7 @@ def predicate(condition: Condition) -> tuple[tuple[Step, ...], Condition | None]
 
 
 def binding(variable: BoundVariable) -> BindingPath:
-    """The variable's paths, taken apart as far as they allow."""
+    """Analyse the paths of a variable."""
     if len(variable.paths) != 1:
         return BindingPath(None, variable.paths, (), (), f"{len(variable.paths)} paths are united")
     steps = variable.paths[0].steps
@@ -100,7 +100,7 @@ def binding(variable: BoundVariable) -> BindingPath:
 
 
 def is_own(condition: Condition) -> bool:
-    """Whether only a node's own name, attributes, text nodes and value decide, and no element below it."""
+    """Return whether a condition depends only on a node's own name, attributes, text nodes and value."""
     match condition:
         case And(items=items) | Or(items=items):
             return all(map(is_own, items))
@@ -119,7 +119,7 @@ def _reaches_leaves(step: Step) -> bool:
 
 
 def _split(conditions: tuple[Condition, ...]) -> tuple[tuple[Condition, ...], tuple[Condition, ...]]:
-    """Those up to the last that counts positions, and the rest, which may be tested one node at a time."""
+    """Split conditions into those up to the last positional one, and the rest."""
     counted = max((n for n, condition in enumerate(conditions, 1) if condition.positional), default=0)
     return conditions[:counted], conditions[counted:]
 

@@ -44,7 +44,7 @@ _MESSAGE = -1
 
 
 def find_warnings(compiled: Compiled) -> list[str]:
-    """What is suspicious about a query, one line each, for people."""
+    """Return what is suspicious about a query, one line each, for people."""
     dates = list(_dates(compiled))
     if dates:
         return dates
@@ -54,17 +54,17 @@ def find_warnings(compiled: Compiled) -> list[str]:
 
 
 def uses_prefixes(compiled: Compiled) -> bool:
-    """Whether a query names any namespace."""
+    """Return whether a query names any namespace."""
     return any("}" in test and not test.startswith(ANY_NAMESPACE) for test in _tests(_paths(compiled)))
 
 
-# -- what can never be -------------------------------------------------------------------------------------
+# -- queries that never match -------------------------------------------------------------------------------
 
 
 def _is_impossible(compiled: Compiled) -> bool:
     if isinstance(compiled, Query):
         return not plan_index(compiled.condition).parts
-    from sapwood.lang.xscl.model import Join  # here, because those who only filter need no joins
+    from sapwood.lang.xscl.model import Join  # here, because filters need no joins
 
     if isinstance(compiled, Join):
         starts = [variable.path for variable in compiled.variables if variable.origin == _MESSAGE]
@@ -81,7 +81,7 @@ _STRING = re.compile(r"\"[^\"]*\"|'[^']*'")
 
 
 def _dates(compiled: Compiled) -> Iterator[str]:
-    """Comparisons with dates, up to the constructor of what a query makes."""
+    """Yield comparisons with dates, in the part of a query before its constructor."""
     text = re.split(r"\breturn\b", compiled.text, maxsplit=1)[0]
     if "<" in _STRING.sub("", text) and re.match(r"\s*(?:<|select\b)", text, re.IGNORECASE):
         return
@@ -103,7 +103,7 @@ def _unprefixed(compiled: Compiled) -> Iterator[str]:
 
 
 def _mixed(path: Path, above: str) -> Iterator[str]:
-    """Names without a namespace that stand below the name of a namespace."""
+    """Yield names without a namespace below a name in a namespace."""
     for step in path.steps:
         named = step.axis is not Axis.ATTRIBUTE and step.test != TEXT and not is_wildcard(step.test)
         if named and "}" not in step.test and above:
@@ -120,7 +120,7 @@ def _mixed(path: Path, above: str) -> Iterator[str]:
 
 
 def _conditions(condition: Condition) -> Iterator[Path]:
-    """The paths of a condition."""
+    """Yield the paths of a condition."""
     match condition:
         case And(items=items) | Or(items=items):
             for item in items:
@@ -132,7 +132,7 @@ def _conditions(condition: Condition) -> Iterator[Path]:
 
 
 def _paths(compiled: Compiled) -> Iterator[tuple[Path, str]]:
-    """The paths of a query, and the namespace's name that each starts below, if any."""
+    """Yield the paths of a query, each with the name in a namespace that it starts below, if any."""
     if isinstance(compiled, Query):
         yield from ((path, "") for path in _conditions(compiled.condition))
         return

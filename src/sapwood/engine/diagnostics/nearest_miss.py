@@ -1,7 +1,7 @@
-"""The nearest miss: where a message that does not match leaves a pattern, and what is there instead.
+"""The nearest miss: the part of a pattern at which a message fails, and what the message has instead.
 
 A condition that does not hold is followed to the part that fails. Of several nodes or alternatives, the one
-that gets furthest is told; `progress` measures that, from 0 (not at all) to 1 (all but the last comparison).
+that gets furthest is reported; `progress` measures it, from 0 (not at all) to 1 (all but the last test).
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from sapwood.lang.pattern import (
     is_wildcard,
 )
 
-_TOLD = 3
-"""values, names or conditions that are told of one kind"""
+_MAX_REPORTED = 3
+"""values, names or conditions reported of one kind"""
 _CANDIDATES = 100
-"""nodes that are looked at to find the nearest"""
-_LONGEST_VALUE = 40
+"""nodes considered to find the nearest"""
+_MAX_VALUE = 40
 
 
 class _Miss(NamedTuple):
@@ -46,12 +46,12 @@ class _Miss(NamedTuple):
 
 
 def nearest_miss(condition: Condition, evaluator: PatternEvaluator) -> tuple[str, ...]:
-    """What is there instead of what a condition on the message wants; the condition does not hold."""
+    """Return what the message has instead of what a condition demands that does not hold."""
     return _Misses(evaluator).of(condition, DOCUMENT).lines
 
 
 def nearness(path: Path, evaluator: PatternEvaluator) -> float:
-    """How far a path gets that leads nowhere, from 0 to 1."""
+    """Return how far a path gets that reaches no node, from 0 to 1."""
     return _Misses(evaluator).of(Has(path), DOCUMENT).progress
 
 
@@ -61,7 +61,7 @@ class _Misses:
         self._document: Document = evaluator.document
 
     def of(self, condition: Condition, node: ContextNode) -> _Miss:
-        """Why a condition, which does not depend on positions, does not hold of a node."""
+        """Return why a condition, which does not depend on positions, does not hold of a node."""
         match condition:
             case And(items=items):
                 missed = [self.of(item, node) for item in items if not self._evaluator.holds(item, node)]
@@ -80,7 +80,7 @@ class _Misses:
         return _Miss(0, (f"{condition} does not hold",))
 
     def _witness(self, item: Condition, node: ContextNode) -> Iterable[str]:
-        """What makes a condition true that must not be."""
+        """Yield what makes a condition true that must be false."""
         if not isinstance(item, Has) or not item.path.steps:
             yield f"{item} holds"
             return
@@ -108,14 +108,14 @@ class _Misses:
 
     def _values(self, written: str, nodes: list[ContextNode], wants_number: bool = False) -> Iterable[str]:
         values = dict.fromkeys(self._document.string_value(n) for n in islice(nodes, _CANDIDATES))
-        for value in islice(values, _TOLD):
+        for value in islice(values, _MAX_REPORTED):
             note = ", which is no number" if wants_number and isnan(to_number(value)) else ""
             yield f"{written} is {_quoted(value)}{note}"
-        if len(values) > _TOLD:
-            yield f"and {len(values) - _TOLD} other values of {written}"
+        if len(values) > _MAX_REPORTED:
+            yield f"and {len(values) - _MAX_REPORTED} other values of {written}"
 
     def _of_step(self, context: list[ContextNode], step: Step) -> _Miss:
-        """Why a step leads nowhere from any of the nodes reached before it."""
+        """Return why a step reaches no node from those reached before it."""
         candidates: list[ContextNode] = []
         for passed in range(len(step.conditions) + 1):
             following = self._evaluator.follow(context, Step(step.axis, step.test, step.conditions[:passed]))
@@ -149,7 +149,7 @@ class _Misses:
     # -- names -----------------------------------------------------------------------------------------
 
     def _absent(self, context: list[ContextNode], step: Step) -> Iterable[str]:
-        """What is there where no node has the name that a step wants."""
+        """Yield what is there where no node has the name of a step."""
         elements = [node for node in context if isinstance(node, int)]
         if not elements:
             yield f"{self._name(context[0])} has neither children nor attributes"
@@ -161,13 +161,13 @@ class _Misses:
         sign = "@" if step.axis is Axis.ATTRIBUTE else ""
         similar = [] if is_wildcard(step.test) else _similar(step.test, present)
         if similar:
-            yield from (f"there is {sign}{format_name(name)}" for name in similar[:_TOLD])
+            yield from (f"there is {sign}{format_name(name)}" for name in similar[:_MAX_REPORTED])
         else:
             yield from self._elsewhere(elements, step)
             yield self._inventory(elements, step.axis, sign, present)
 
     def _names_at(self, elements: list[int], axis: Axis) -> list[str]:
-        """The names of the nodes on an axis, each once, in document order."""
+        """Return the names of the nodes on an axis, each once, in document order."""
         document = self._document
         if axis is Axis.ATTRIBUTE:
             names = (name for e in elements for name in document.attributes[e][::2])
@@ -178,7 +178,7 @@ class _Misses:
         return list(dict.fromkeys(names))
 
     def _elsewhere(self, elements: list[int], step: Step) -> Iterable[str]:
-        """The same name as another kind of node, or in another place."""
+        """Yield the same name as another kind of node, or elsewhere in the message."""
         if is_wildcard(step.test):
             return
         document = self._document
@@ -203,9 +203,11 @@ class _Misses:
         where = "the message" if elements[0] == DOCUMENT else self._name(elements[0])
         if not present:
             return f"{where} has no {'attributes' if sign else 'elements in it'}"
-        told = ", ".join(sign + format_name(name) for name in present[: 2 * _TOLD])
-        more = f" and {len(present) - 2 * _TOLD} other names" if len(present) > 2 * _TOLD else ""
-        return f"{where} has {told}{more}"
+        listed = ", ".join(sign + format_name(name) for name in present[: 2 * _MAX_REPORTED])
+        more = (
+            f" and {len(present) - 2 * _MAX_REPORTED} other names" if len(present) > 2 * _MAX_REPORTED else ""
+        )
+        return f"{where} has {listed}{more}"
 
     def _place(self, element: int) -> str:
         return "".join(f"/{format_name(name)}" for name in self._document.tag_path(element))
@@ -219,7 +221,7 @@ class _Misses:
 
 
 def _similar(test: str, present: list[str]) -> list[str]:
-    """Names that were likely meant: the same in another namespace, in other letters, or misspelt."""
+    """Yield names that were likely meant: in another namespace, in other letters, or misspelt."""
     local = _local(test)
     for same in (str, str.lower):
         found = [name for name in present if same(_local(name)) == same(local)]
@@ -238,9 +240,9 @@ def _written(path: Path, node: ContextNode) -> str:
 
 
 def _quoted(value: str) -> str:
-    cut = value if len(value) <= _LONGEST_VALUE else value[: _LONGEST_VALUE - 1] + "…"
+    cut = value if len(value) <= _MAX_VALUE else value[: _MAX_VALUE - 1] + "…"
     return format_constant(cut.replace("\n", "\\n").replace("\t", "\\t"))
 
 
 def _lines(misses: Iterable[_Miss]) -> tuple[str, ...]:
-    return tuple(islice(dict.fromkeys(line for miss in misses for line in miss.lines), 2 * _TOLD))
+    return tuple(islice(dict.fromkeys(line for miss in misses for line in miss.lines), 2 * _MAX_REPORTED))
