@@ -7,11 +7,10 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from threading import RLock
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sapwood.engine.automaton.dataguide import GuideNode
 from sapwood.engine.automaton.predicate_index import Ints
@@ -31,6 +30,9 @@ from sapwood.engine.synchronization import synchronized
 from sapwood.lang.namespaces import Namespaces, declare
 from sapwood.lang.pattern import use_prefixes
 from sapwood.lang.query import Query, compile_query
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 class _Subscription:

@@ -6,16 +6,18 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sapwood.engine.automaton.dataguide import GuideNode
 from sapwood.engine.automaton.predicate_index import Ints
 from sapwood.engine.diagnostics import notebook_html
 from sapwood.engine.failures import Failure, QueryProblem
 from sapwood.engine.synchronization import synchronized
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 _MAX_SHOWN = 20
 """ids in the HTML representation"""

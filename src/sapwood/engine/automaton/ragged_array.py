@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike, NDArray
 
 _Scalar = TypeVar("_Scalar", bound=np.generic)
-Numbers = NDArray[np.signedinteger[Any]]
+Numbers: TypeAlias = "NDArray[np.signedinteger[Any]]"
 
 
 class RaggedArray:

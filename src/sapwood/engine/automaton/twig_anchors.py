@@ -12,15 +12,18 @@ element at which the part was found, its anchor is
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sapwood.engine.automaton.dataguide import name_tests_of
 from sapwood.engine.automaton.path_trie import DESCENDANT
 from sapwood.engine.automaton.predicate_index import Ints
 from sapwood.engine.automaton.query_paths import Leaf, Twig, steps_in
 from sapwood.engine.automaton.ragged_array import grow_array
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 _UP, _DEPTH, _FREE = 0, 1, 2
 Part = Leaf | Twig

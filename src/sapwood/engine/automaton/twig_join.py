@@ -11,9 +11,9 @@ All of it is done with a dozen array operations per message and level, whatever 
 from __future__ import annotations
 
 from itertools import chain
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sapwood.engine.automaton.dataguide import GuideNode
 from sapwood.engine.automaton.path_trie import DESCENDANT
@@ -23,6 +23,9 @@ from sapwood.engine.automaton.ragged_array import RaggedArray
 from sapwood.engine.automaton.twig_anchors import Anchorings, Part
 from sapwood.engine.message.ancestry import Ancestry
 from sapwood.engine.message.document import Document
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 _MAX_DEPTH = 64
 _MAX_ANCESTRY = 1 << 18
