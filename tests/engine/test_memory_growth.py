@@ -90,20 +90,20 @@ NAMES: dict[str, tuple[str, Callable[[int], str]]] = {
 def test_ever_new_names_take_no_memory(
     query: str, message: Callable[[int], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dataguide, "_MOST_OTHERS", 200)
+    monkeypatch.setattr(dataguide, "_MAX_OTHERS", 200)
     broker = Broker()
     broker.subscribe("q", query)
     for i in range(500):
         broker.publish(message(i))
-    before = held_by(broker.filters.index.machine)
+    before = held_by(broker.filters.index.dataguide)
     for i in range(500, 3_500):
         broker.publish(message(i))
-    assert held_by(broker.filters.index.machine) < before + 20_000
+    assert held_by(broker.filters.index.dataguide) < before + 20_000
 
 
 def test_names_that_were_dropped_are_known_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also if a query mentions them by then."""
-    monkeypatch.setattr(dataguide, "_MOST_OTHERS", 3)
+    monkeypatch.setattr(dataguide, "_MAX_OTHERS", 3)
     matcher = Matcher()
     matcher.add_many([("b", "//b"), ("k", "//*[@k = 1]"), ("any", "//*[@* = 2]")])
     for i in (*range(10), *range(10)):

@@ -54,7 +54,7 @@ def test_no_more_is_kept_than_was_allowed(monkeypatch: pytest.MonkeyPatch) -> No
         assert decider.true_of(message, queries, {}) == [True, True, *[False] * 5]
     assert len(decider._kept) == 3
     assert len(decider._costs) <= 3
-    assert len(decider._refiner._truths) <= 3
+    assert len(decider._refiner._conditions) <= 3
     decider.close()
 
 

@@ -44,7 +44,7 @@ class Contender:
     groups: Callable[[Message, IndexMatches], Iterator[tuple[int, list[Group]]]]
 
     def load(self, transformations: Iterable[Transformation]) -> None:
-        self.index.machine.forget()  # made anew for many queries at once, as brokers do it
+        self.index.dataguide.clear()  # made anew for many queries at once, as brokers do it
         with pause_garbage_collection(lambda: False):
             for transformation in transformations:
                 self.plans.add(transformation)

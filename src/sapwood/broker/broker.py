@@ -29,6 +29,7 @@ from sapwood.engine.matcher import Matcher, Source
 from sapwood.engine.matches import Matches
 from sapwood.engine.message.message_reader import Message
 from sapwood.engine.pattern_evaluator import PatternEvaluator
+from sapwood.engine.registration import Owner
 from sapwood.engine.serialization import pack, unpack
 from sapwood.engine.synchronization import synchronized
 from sapwood.errors import LateMessage, MessageError
@@ -183,7 +184,7 @@ class Broker:
 
     @synchronized
     def _forget_places(self) -> None:
-        self._matcher.index.machine.forget()
+        self._matcher.index.dataguide.clear()
 
     @synchronized
     def unsubscribe(self, id: Hashable) -> None:
@@ -455,7 +456,7 @@ class Broker:
     def _reshaped(self, message: Message, found: IndexMatches, joined: Meetings | None) -> PublishResult:
         """What filters and transformations say of a message, beside what it meets."""
         if not self._making:
-            return PublishResult(self._matcher.matches(found.places, found.slots, found.problems), [])
+            return PublishResult(self._matcher.matches(found.guide_nodes, found.slots, found.problems), [])
         made: list[tuple[int, bytes]] = []
         problems: list[tuple[int, QueryProblem]] = []
         if self._numbers_of:
@@ -468,7 +469,7 @@ class Broker:
                     self._count(number, problem)
         slots = found.slots
         if len(slots):
-            slots = slots[~(self._network.claimed(slots) | self._joins.claimed(slots))]
+            slots = slots[self._matcher.index.owned_by(Owner.FILTER, slots)]
         if not len(slots) and not found.problems:
             return PublishResult(Matches(self._matcher, None, slots), made, joined, problems)
         return PublishResult(self._matcher.matches(None, slots, found.problems), made, joined, problems)
@@ -516,7 +517,7 @@ class Broker:
         costs = self._matcher.index.costs
         alone = {slot: spent for slot, spent in costs.items() if slot in self._network.alone}
         slots = np.fromiter(costs, np.int32, len(costs))
-        of_joins = slots[self._joins.claimed(slots)].tolist()  # which are nobody's own
+        of_joins = slots[self._matcher.index.owned_by(Owner.JOIN, slots)].tolist()  # which are nobody's own
         for slot in (*alone, *of_joins):
             del costs[slot]
         spent = {self._first_subscriber(slot): ns / 1e9 for slot, ns in alone.items() if ns}

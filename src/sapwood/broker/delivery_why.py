@@ -30,7 +30,7 @@ def why_made(
 def why_joined(join: Join, message: Message, index: Index, namespaces: Mapping[str, str]) -> Why:
     """Whether a message of the right stream would take part in a join, and as which of its blocks; it is
     delivered when messages of all the other blocks are there."""
-    evaluator = Selection(message, index.read(message, all=True), index.refiner).evaluator
+    evaluator = Selection(message, index.read(message, all=True), index.fallback).evaluator
     wanted = [_block(join, number) for number in range(len(join.blocks))]
     met = [number for number, condition in enumerate(wanted) if evaluator.holds(condition)]
     condition = wanted[met[0]] if met else any_of(wanted)
@@ -54,7 +54,7 @@ def _traced(
     index: Index,
     namespaces: Mapping[str, str],
 ) -> Why:
-    selection = Selection(message, index.read(message, all=True), index.refiner)
+    selection = Selection(message, index.read(message, all=True), index.fallback)
     with use_prefixes(namespaces):
         return explain_match(Query(text, "boolean", condition), matched, selection, [])
 

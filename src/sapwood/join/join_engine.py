@@ -14,7 +14,6 @@ from collections.abc import Hashable, Iterator, Sequence
 from math import inf
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sapwood.engine.automaton.predicate_index import Ints
 from sapwood.engine.index import Index, IndexMatches
@@ -175,10 +174,6 @@ class JoinEngine:
             f"too late for joins: {behind:g} s older than the newest message, and {self._lateness:g} s of"
             " lateness are allowed"
         )
-
-    def claimed(self, slots: Ints) -> NDArray[np.bool_]:
-        """Which of the index's slots are those of joins."""
-        return self.witnesses.claimed(slots)
 
     def receive(
         self, message: Message, found: IndexMatches, id: Hashable, stream: str, time: float

@@ -45,7 +45,7 @@ class ResidualEvaluator:
                 while self._kept:
                     self._forget_oldest()
             evaluator = PatternEvaluator(
-                read_document(message, self._limits, self._machine.settle(), with_text=True)
+                read_document(message, self._limits, self._machine.start(), with_text=True)
             )
             answers: list[bool | QueryProblem] = []
             for start in range(0, len(texts), _AT_ONCE):
@@ -58,7 +58,7 @@ class ResidualEvaluator:
         found = [self._compiled(text) for text in texts]
         holding = {slot for slot, query in found if evaluator.holds(query.condition)}
         refined = {slot: query for slot, query in found if slot in holding and not query.exact}
-        answers = self._refiner.holding(message, refined)
+        answers = self._refiner.evaluate_conditions(message, refined)
         return [answers.get(slot, slot in holding) for slot, _ in found]
 
     def _compiled(self, text: str) -> tuple[int, Query]:

@@ -80,7 +80,7 @@ class Shredder:
         self._tags.settle()
         said = ShreddedBatch()
         for some in _portions(messages):
-            documents: list[tuple[int, Document]] = []
+            documents: list[tuple[int, Document[TagNode]]] = []
             for number in some:
                 known = len(self._tags.new)
                 try:
@@ -103,7 +103,7 @@ class Shredder:
             said.parts.append(pa.table(arrays, schema=VALUE))
         return said
 
-    def document(self, message: Message) -> Document:
+    def document(self, message: Message) -> Document[TagNode]:
         return read_document(message, self._limits, self._tags.root, with_text=True)
 
 
@@ -120,38 +120,35 @@ def _portions(messages: Sequence[Message]) -> Iterator[list[int]]:
         yield portion
 
 
-def _new_attributes(documents: list[tuple[int, Document]]) -> list[TagPath]:
+def _new_attributes(documents: list[tuple[int, Document[TagNode]]]) -> list[TagPath]:
     """The tag paths of attributes that were never seen at their element."""
     found: dict[TagPath, None] = {}
     for _, document in documents:
-        for node, attributes in zip(document.places, document.attributes, strict=True):
+        for node, attributes in zip(document.guide_nodes, document.attributes, strict=True):
             if attributes:
-                assert isinstance(node, TagNode)
                 for name in attributes[::2]:
                     if name not in node.attribute:
                         found[(*node.path, f"@{name}")] = None
     return list(found)
 
 
-def _attributes_wanted(document: Document, tags: TagTree) -> None:
+def _attributes_wanted(document: Document[TagNode], tags: TagTree) -> None:
     """Lets nodes know what is wanted of attributes that are new to them."""
-    for node, attributes in zip(document.places, document.attributes, strict=True):
+    for node, attributes in zip(document.guide_nodes, document.attributes, strict=True):
         if attributes:
-            assert isinstance(node, TagNode)
             for name in attributes[::2]:
                 if name not in node.attribute:
                     node.attribute[name] = tags.wanted((*node.path, f"@{name}"))
 
 
-def _check_values(document: Document, limits: Limits) -> None:
+def _check_values(document: Document[TagNode], limits: Limits) -> None:
     """Refuses a message whose nested elements would each put the same text into rows of their own."""
     text = document.text_offsets[-1]
     most = max(limits.bytes, _MOST_COPIES * text)
     if text * len(document) <= most:
         return
     total = 0
-    for element, node in enumerate(document.places):
-        assert isinstance(node, TagNode)
+    for element, node in enumerate(document.guide_nodes):
         if node.element is not None and node.element[1] & _VALUED:
             start, end = document.value_range(element)
             total += end - start
@@ -178,7 +175,7 @@ class _Converted(dict[str, tuple[int, float | None, int | None]]):
 _converted = _Converted()
 
 
-def _add_rows(message: int, document: Document, columns: tuple[list[Any], ...]) -> None:
+def _add_rows(message: int, document: Document[TagNode], columns: tuple[list[Any], ...]) -> None:
     """Adds the rows of one message. This runs for every value, so it is written to be fast."""
     tags, texts, numbers, text_keys, number_keys, nodes = columns[1:]
     before = len(tags)
@@ -205,9 +202,8 @@ def _add_rows(message: int, document: Document, columns: tuple[list[Any], ...]) 
         text_keys.append(key if uses & _TEXT_KEY else None)
         number_keys.append(key_of_number if uses & _NUMBER_KEY else None)
 
-    places: list[TagNode] = document.places  # type: ignore[assignment]  # of the tree that it was read with
     attributes_of = document.attributes
-    for element, node in enumerate(places):
+    for element, node in enumerate(document.guide_nodes):
         wanted = node.element
         if wanted is not None:
             add(wanted, document.string_value(element) if wanted[1] & _VALUED else None, element, 0)
@@ -219,7 +215,7 @@ def _add_rows(message: int, document: Document, columns: tuple[list[Any], ...]) 
                 if wanted is not None:
                     add(wanted, attributes[i + 1], element, i // 2 + 1)
     for number, element in enumerate(document.text_parents):
-        wanted = places[element].text_node
+        wanted = document.guide_nodes[element].text_node
         if wanted is not None:
             add(wanted, document.texts[number], element, -number - 1)
     columns[0].extend([message] * (len(tags) - before))
@@ -228,7 +224,7 @@ def _add_rows(message: int, document: Document, columns: tuple[list[Any], ...]) 
 class _Lineage:
     """The numbers of nodes, from the root element down."""
 
-    def __init__(self, document: Document) -> None:
+    def __init__(self, document: Document[TagNode]) -> None:
         self._document = document
         self._numbers: list[int] = []
         self._paths: list[list[int] | None] = [[], *[None] * (len(document) - 1)]

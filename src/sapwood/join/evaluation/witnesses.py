@@ -13,15 +13,11 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
-from sapwood.engine.automaton.predicate_index import Ints
 from sapwood.engine.automaton.relative_paths import ReachedElements
-from sapwood.engine.automaton.slot_ownership import OwnedSlots
 from sapwood.engine.index import Index, IndexMatches
 from sapwood.engine.message.document import ContextNode, Document, LeafNode
 from sapwood.engine.pattern_evaluator import PatternEvaluator
+from sapwood.engine.registration import Needs, Owner
 from sapwood.join.evaluation.bindings import compared_value
 from sapwood.join.graph.graph_reduction import Definition
 from sapwood.lang.pattern import TEXT, Axis, Condition, Has, Path, Step, add_condition, all_of
@@ -108,7 +104,6 @@ class Witnesses:
         self._number_of: dict[Definition, int] = {}
         self._tracked: dict[int, Tracked] = {}
         self._first: dict[str, dict[int, Tracked]] = {}  # stream → slot → those that start at the document
-        self._claims = OwnedSlots()
         self._key_of: dict[int, bytes] = {}
         self._by_key: dict[bytes, int] | None = None
 
@@ -174,23 +169,21 @@ class Witnesses:
             tracked.origin.below[tracked.number] = tracked
             plain = to_navigation(tracked.definition.path)
             if plain is not None and plain.steps:
-                tracked.group = self._index.group(to_symbols(plain.steps))
+                tracked.group = self._index.register_relative_path(to_symbols(plain.steps))
             return
         path = tracked.elements
         if tracked.leaf is not None:
             path = add_condition(path, Has(Path((tracked.leaf,))))
         query = Query("", "boolean", Has(tracked.definition.path))
-        found = self._index.bind(query, path)
+        needs = Needs.TEXT | Needs.SOURCE
+        found = self._index.register_binding(query, path, Owner.JOIN, needs)
         if found is None:
-            tracked.slot = self._index.add(query)
+            tracked.slot = self._index.register(query, Owner.JOIN, needs)
         else:
             tracked.slot, exact = found
             tracked.bound = True
             tracked.check = None if exact else all_of(path.steps[-1].conditions)
-        self._claims.add(tracked.slot)
         self._first.setdefault(tracked.definition.stream, {})[tracked.slot] = tracked
-        self._index.text_needed += 1
-        self._index.source_needed += 1
 
     def remove(self, number: int, compared: bool) -> None:
         """Takes back one use of a definition, and frees all that only it used."""
@@ -208,24 +201,17 @@ class Witnesses:
         self._by_key = None
         if tracked.origin is not None:
             if tracked.group is not None:
-                self._index.ungroup(tracked.group)
+                self._index.unregister_relative_path(tracked.group)
             del tracked.origin.below[tracked.number]
             self._release(tracked.origin)
             return
-        self._claims.remove(tracked.slot)
-        self._index.remove(tracked.slot)
+        self._index.unregister(tracked.slot)
         first = self._first[tracked.definition.stream]
         del first[tracked.slot]
         if not first:
             del self._first[tracked.definition.stream]
-        self._index.text_needed -= 1
-        self._index.source_needed -= 1
 
     # -- messages --------------------------------------------------------------------------------------
-
-    def claimed(self, slots: Ints) -> NDArray[np.bool_]:
-        """Which of the slots are those of joins."""
-        return self._claims.among(slots)
 
     def of(self, found: IndexMatches, stream: str) -> Seen:
         """The values of all compared variables in a message of a stream, and what is watched."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 
-from sapwood.engine.automaton.dataguide import GuideNode
 from sapwood.lang.pattern import TEXT
 from sapwood.relational.paths.linear_path import TagPath, element_tag
 
@@ -17,10 +16,12 @@ Wanted = tuple[int, int] | None
 """a tag path's number and what is wanted of its values; None: nothing is"""
 
 
-class TagNode(GuideNode):
-    """A path of element names, and what is wanted there. A reader steps through it as through a Place."""
+class TagNode(dict[str, "TagNode"]):
+    """A path of element names, and what is wanted there. A `ReaderNode` without values to probe."""
 
     __slots__ = ("attribute", "element", "path", "text_node", "tree")
+
+    attributes = text = value = None
 
     def __init__(self, tree: TagTree, path: TagPath) -> None:
         self.tree = tree
@@ -28,9 +29,8 @@ class TagNode(GuideNode):
         self.element: Wanted = None
         self.text_node: Wanted = None
         self.attribute: dict[str, Wanted] = {}
-        self.attributes = self.text = self.value = None  # a reader has nothing to probe here
 
-    def __missing__(self, name: str) -> GuideNode:
+    def __missing__(self, name: str) -> TagNode:
         child = self[name] = TagNode(self.tree, (*self.path, element_tag(name)))
         self.tree.new.append((self, name, child))
         return child

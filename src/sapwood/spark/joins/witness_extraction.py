@@ -30,6 +30,7 @@ from pyspark import TaskContext
 
 from sapwood.engine.message.message_reader import Message
 from sapwood.engine.pattern_evaluator import PatternEvaluator
+from sapwood.engine.registration import Needs
 from sapwood.errors import MessageError
 from sapwood.join.state.event_time import TimePath, to_seconds
 from sapwood.join.state.message_state import StoredMessage
@@ -190,7 +191,7 @@ class _Reader:
             if given is None:
                 raise MessageError("it does not say when it happened: published_at is null")
             return to_seconds(given)
-        if evaluator is None or not self._index.text_needed:
+        if evaluator is None or Needs.TEXT not in self._index.needs:
             evaluator = PatternEvaluator(self._index.read(message, all=True))
         time = self._path.read(evaluator)
         if abs(time) > _LATEST:
