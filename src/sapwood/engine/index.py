@@ -40,9 +40,9 @@ from sapwood.engine.message.ancestry import Ancestry
 from sapwood.engine.message.document import Document
 from sapwood.engine.message.message_reader import Message, read_document, read_structure
 from sapwood.engine.pattern_evaluator import PatternEvaluator
-from sapwood.lang.language_detection import is_transformation
+from sapwood.lang.languages import compile_condition
 from sapwood.lang.pattern import TEXT, Axis, Has, Path
-from sapwood.lang.query import Query, compile_query
+from sapwood.lang.query import Query
 
 BY_LEAVES, BY_PATTERN, BY_XPATH = 0, 1, 2
 
@@ -360,17 +360,8 @@ class Index:
         query = self._queries[slot]
         assert query is not None
         if isinstance(query, str):
-            query = self._queries[slot] = self._compiled(query)
+            query = self._queries[slot] = compile_condition(query, self._namespaces)
         return query
-
-    def _compiled(self, text: str) -> Query:
-        if not is_transformation(text):
-            return compile_query(text, self._namespaces)
-        from sapwood.lang.fwr.compiler import (
-            compile_filter_of,  # here, because those who only filter need no constructors
-        )
-
-        return compile_filter_of(text, self._namespaces)
 
     def text(self, slot: int) -> str:
         """The query as it was written."""

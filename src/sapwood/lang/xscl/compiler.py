@@ -18,7 +18,7 @@ from sapwood.lang.fwr.constructor import ConstructorReader, Tag
 from sapwood.lang.fwr.expressions import Enclosed, ExpressionReader
 from sapwood.lang.fwr.model import Standing, Template
 from sapwood.lang.fwr.template import HoleCompiler, is_nodes, spoken_of
-from sapwood.lang.language_detection import is_transformation
+from sapwood.lang.languages import is_transformation
 from sapwood.lang.literals.escaping import NO_XML
 from sapwood.lang.names import NAME
 from sapwood.lang.namespaces import match_in_any

@@ -12,7 +12,7 @@ from bisect import bisect_left
 from typing import NamedTuple
 
 from sapwood.errors import QueryError
-from sapwood.lang.language_detection import is_transformation
+from sapwood.lang.languages import is_transformation
 from sapwood.lang.names import NAME_ENDS, NO_NAME_BEFORE
 from sapwood.lang.xpath import error_hints
 from sapwood.lang.xpath.lexer import Token, tokens_from
@@ -58,7 +58,7 @@ _SELECTED = re.compile(rf"(?:</{WORD}(?::{WORD})?\s*|/)>\s*from{END}", re.IGNORE
 
 
 def has_signs_of_join(text: str) -> bool:
-    """Whether a text that may be a join is one; see `recognition.is_join`."""
+    """Whether a text that may be a join is one; see `languages.is_join`."""
     if is_transformation(text):
         return lacks_select(text)
     if _STARTS.match(text) is not None:
