@@ -31,21 +31,8 @@ from itertools import chain, product
 from math import prod
 from typing import NamedTuple
 
-from sapwood.lang.pattern import (
-    ANY_NAMESPACE,
-    EMPTY,
-    TEXT,
-    And,
-    Axis,
-    Condition,
-    Has,
-    Named,
-    Not,
-    Or,
-    Step,
-    Test,
-    selects_at_most_one,
-)
+from sapwood.lang import pattern
+from sapwood.lang.pattern import Axis, Condition, Has, Step, Test
 
 MOST_ALTERNATIVES = 32
 """A condition with more alternatives is not multiplied out: its largest disjunctions are left out."""
@@ -65,7 +52,7 @@ class PatternStep:
     @property
     def is_leaf(self) -> bool:
         """Whether the step selects attributes or text nodes, which have no children."""
-        return self.axis is Axis.ATTRIBUTE or self.test == TEXT
+        return self.axis is Axis.ATTRIBUTE or self.test == pattern.TEXT
 
     def trail(self) -> tuple[PatternStep, ...]:
         """The steps from the document down to this one."""
@@ -169,7 +156,7 @@ class _Decomposer:
         """The paths without tests of the document node itself, whose string-value no engine indexes."""
         for step, test in way.paths:
             if step is None and test is not None:
-                self._approximate(Has(EMPTY, test), "the text of the whole message")
+                self._approximate(Has(pattern.EMPTY, test), "the text of the whole message")
         return tuple(dict.fromkeys([PathTest(step, test) for step, test in way.paths if step is not None]))
 
     def _approximate(self, part: Condition, reason: str) -> None:
@@ -179,13 +166,13 @@ class _Decomposer:
         match condition:
             case Has():
                 return self._has(condition, at, split)
-            case And(items=items):
+            case pattern.And(items=items):
                 return self._all(items, at, [_ANYHOW], split)
-            case Or():
+            case pattern.Or():
                 return self._any(condition, at, split)
-            case Named(test=test):
+            case pattern.Named(test=test):
                 return [_Way((test,))] if _is_possible_name(test) else []
-        self._approximate(condition, "a negation" if isinstance(condition, Not) else "a position")
+        self._approximate(condition, "a negation" if isinstance(condition, pattern.Not) else "a position")
         return [_ANYHOW]
 
     def _all(
@@ -198,7 +185,7 @@ class _Decomposer:
             parts[largest] = self._condition(conditions[largest], at, split=False)
         return [_combine(choice) for choice in product(*parts, rest)]
 
-    def _any(self, condition: Or, at: PatternStep | None, split: bool) -> list[_Way]:
+    def _any(self, condition: pattern.Or, at: PatternStep | None, split: bool) -> list[_Way]:
         most = MOST_ALTERNATIVES if split else 1
         found = {item: ways for item in condition.items if (ways := self._condition(item, at, split))}
         for item in sorted(found, key=lambda item: len(found[item]), reverse=True):
@@ -215,7 +202,7 @@ class _Decomposer:
 
     def _has(self, condition: Has, at: PatternStep | None, split: bool) -> list[_Way]:
         path, test = condition.path, condition.test
-        if condition.first and not selects_at_most_one(path):
+        if condition.first and not pattern.selects_at_most_one(path):
             self._approximate(condition, "the first node of several")
         if not path.steps:
             return [_ANYHOW] if test is None else [_Way((), (), ((at, test),))]
@@ -252,7 +239,7 @@ def _combine(ways: tuple[_Way, ...]) -> _Way:
 
 def _flatten(conditions: tuple[Condition, ...]) -> list[Condition]:
     """The conditions with conjunctions taken apart, so that each disjunction can be left out by itself."""
-    return [item for one in conditions for item in (one.items if isinstance(one, And) else (one,))]
+    return [item for one in conditions for item in (one.items if isinstance(one, pattern.And) else (one,))]
 
 
 def _narrow(step: PatternStep, way: _Way) -> _Way | None:
@@ -275,13 +262,15 @@ def _narrow(step: PatternStep, way: _Way) -> _Way | None:
 
 def _is_of_document(step: Step) -> bool:
     """Whether a step from the document node selects attributes or text of it, of which there are none."""
-    return step.axis is Axis.ATTRIBUTE or (step.axis is Axis.CHILD and step.test == TEXT)
+    return step.axis is Axis.ATTRIBUTE or (step.axis is Axis.CHILD and step.test == pattern.TEXT)
 
 
 def _is_possible_name(test: str) -> bool:
     """Whether an element may have the name: local-name() can be compared with any string."""
     uri, _, local = test.rpartition("}")
-    return (local == "*" and uri != ANY_NAMESPACE) or not any(character in local for character in "/{}@*()")
+    return (local == "*" and uri != pattern.ANY_NAMESPACE) or not any(
+        character in local for character in "/{}@*()"
+    )
 
 
 def intersect_name_tests(one: str, other: str) -> str | None:
@@ -292,7 +281,7 @@ def intersect_name_tests(one: str, other: str) -> str | None:
         return other
     uri, _, local = one.rpartition("}")
     other_uri, _, other_local = other.rpartition("}")
-    wild_uri, other_wild_uri = uri == ANY_NAMESPACE, other_uri == ANY_NAMESPACE
+    wild_uri, other_wild_uri = uri == pattern.ANY_NAMESPACE, other_uri == pattern.ANY_NAMESPACE
     if not (wild_uri or other_wild_uri or uri == other_uri):
         return None
     if not (local == "*" or other_local == "*" or local == other_local):
