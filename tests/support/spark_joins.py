@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 from sapwood import Broker, Delivery
 from sapwood.engine.message.message_reader import Message as Source
 from sapwood.join.state.message_state import StoredMessage
-from sapwood.lang.language_detection import is_join
+from sapwood.lang.languages import is_join
 from sapwood.lang.xscl.compiler import compile_join
 from sapwood.store import NewSubscription, SubscriptionStore
 from tests.support.join_queries import NAMESPACES, written

@@ -40,7 +40,7 @@ from sapwood.join.state.event_time import Moment, TimePath, to_duration, to_seco
 from sapwood.join.state.message_state import StoredMessage
 from sapwood.join.state.state_stats import State
 from sapwood.lang.fwr.compiler import compile_transformation
-from sapwood.lang.language_detection import is_join, is_transformation
+from sapwood.lang.languages import FOR_WHERE_RETURN, XPATH, XSCL, detect_language
 from sapwood.lang.namespaces import Namespaces
 from sapwood.lang.pattern import use_prefixes
 from sapwood.lang.xscl.compiler import compile_join
@@ -152,15 +152,16 @@ class Broker:
         it is a filter."""
         namespaces = self._matcher.namespaces
         add: Callable[[], int]
-        if is_transformation(query):
+        language = detect_language(query)
+        if language == XPATH:
+            return None
+        if language == FOR_WHERE_RETURN:
             transformation = compile_transformation(query, namespaces)
             add = partial(self._network.add, transformation)
-        elif is_join(query):
+        else:
             add = partial(
                 self._add_join, query, before.entry if before is not None and before.joins else None
             )
-        else:
-            return None
         self._matcher.freeze_unread()
         return add
 
@@ -216,7 +217,7 @@ class Broker:
         return making.text if making is not None else self._matcher.query(id)
 
     def _enrol(self, id: Hashable, query: str, entry: int, number: int) -> None:
-        joins = not is_transformation(query)
+        joins = detect_language(query) == XSCL
         self._making[id] = _Making(number, entry, query, joins)
         numbers_of = self._numbers_joining if joins else self._numbers_of
         numbers_of.setdefault(entry, {})[number] = None

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from sapwood.join.graph.join_graph import Shape
-from sapwood.lang.literals.numbers import COMPARE, to_number
-from sapwood.lang.xscl.model import Comparator
+from sapwood.lang.literals.numbers import COMPARE, Comparator, to_number
 
 Nodes = tuple[int, ...]
 """a column's node, and those of the columns above it"""

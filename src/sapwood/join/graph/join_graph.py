@@ -12,7 +12,7 @@ from functools import cached_property, lru_cache
 from itertools import pairwise
 from math import factorial, prod
 
-from sapwood.lang.xscl.model import Comparator
+from sapwood.lang.literals.numbers import Comparator
 
 Parents = tuple[int, ...]
 """of each column of a side its parent, which comes before it, or -1"""
