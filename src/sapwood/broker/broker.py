@@ -330,7 +330,7 @@ class Broker:
         """The deliveries of joins, in the order in which the messages came that meet. A query that fails for
         several of them fails once for the message."""
         failed: set[int] = set()
-        for meeting in sorted(meetings, key=lambda meeting: [r.sequence for r in meeting.records]):
+        for meeting in sorted(meetings, key=lambda meeting: [r.arrival for r in meeting.records]):
             body = self._body(meeting)
             if isinstance(body, QueryProblem):
                 if meeting.entry.number in failed:
@@ -400,7 +400,13 @@ class Broker:
     def published(self, meetings: Meetings) -> Iterator[Published]:
         """What queries publish where messages meet, equal ones once."""
         publishing = [meeting for meeting in meetings if meeting.entry.join.publish]
-        publishing.sort(key=lambda meeting: (meeting.entry.number, [r.sequence for r in meeting.records]))
+        # messages that came in no known order are ordered by version and time: ids must not vary
+        publishing.sort(
+            key=lambda meeting: (
+                meeting.entry.number,
+                [(r.arrival, r.visible_from, r.time) for r in meeting.records],
+            )
+        )
         done: set[object] = set()
         for meeting in publishing:
             what = meeting.entry.meaning_key, meeting.records

@@ -66,7 +66,7 @@ class JoinEngine:
         self._next = 0
         self._unswept = 0  # messages since the last sweep
         self._left = False  # whether a query has, since the last sweep
-        self._sequence = 0
+        self._version = 0  # of the subscriptions, see `StoredMessage.visible_from`
         self._latest = -inf
 
     def __len__(self) -> int:
@@ -85,12 +85,12 @@ class JoinEngine:
     def add(self, join: Join, instead_of: int | None = None) -> int:
         """Adds one use of a join: the number of its entry. QueryError if streams would feed themselves, once
         a use of another is taken back."""
-        key: object = (self._sequence, join.key) if self._shared else self._next
+        key: object = (self._version, join.key) if self._shared else self._next
         number = self._number_of.get(key)
         if number is None:
             self._check_streams(join, instead_of)
             number = self._next
-            entry = JoinEntry(number, key, join, self._sequence)
+            entry = JoinEntry(number, key, join, self._version)
             try:
                 self._filing.file(entry)
             except BaseException:
@@ -187,21 +187,21 @@ class JoinEngine:
         single blocks only."""
         late = self.is_late(stream, time)
         self.note(time)
-        sequence = self._sequence
-        self._sequence += 1
+        arrival = self._version
+        self._version += 1
         self._recent.clear()
         meetings = Meetings(self._library, self._entries)
         seen = self.witnesses.of(found, stream)
         if not seen.witnesses and not seen.watched:
             return meetings
-        record = StoredMessage(id, stream, time, sequence, message.data, message.encoding)
+        record = StoredMessage(id, stream, time, arrival, message.data, message.encoding, arrival)
         assert found.evaluator is not None
         meetings.table.arrived(record, found.evaluator)
         for watched in seen.watched:
             for number in self._filing.watched[watched]:
                 meetings.single(number, record)
         if seen.witnesses and not late:
-            self._join(Arrival((record,), time, sequence, seen.witnesses), meetings)
+            self._join(Arrival((record,), time, arrival, seen.witnesses), meetings)
         return meetings
 
     def _join(self, first: Arrival, meetings: Meetings) -> None:
@@ -278,7 +278,7 @@ class JoinEngine:
         self, members: Ints, items: Ints, arrival: Arrival, past: MessageState, past_is_left: bool
     ) -> Met:
         times = past.item_time.take(items)
-        first = np.minimum(past.item_sequence.take(items), arrival.sequence)
+        first = np.minimum(past.item_visible_from.take(items), arrival.visible_from)
         before, after = (times, arrival.time) if past_is_left else (arrival.time, times)
         held = self._filing.members.hold(members, before, after, first)
         members = members[held]
@@ -289,9 +289,9 @@ class JoinEngine:
         self, prefix: Prefix, records: tuple[StoredMessage, ...], meetings: Meetings
     ) -> Iterator[Arrival]:
         """The first messages of a chain, as what the next link sees of them."""
-        time, sequence = max(r.time for r in records), min(r.sequence for r in records)
+        time, visible_from = max(r.time for r in records), min(r.visible_from for r in records)
         for witnesses in self._witnesses_of(prefix, records, meetings):
-            yield Arrival(records, time, sequence, witnesses)
+            yield Arrival(records, time, visible_from, witnesses)
 
     def _witnesses_of(
         self, prefix: Prefix, records: tuple[StoredMessage, ...], meetings: Meetings
@@ -318,12 +318,12 @@ class JoinEngine:
 
     # -- for those who keep messages themselves --------------------------------------------------------
 
-    def begin(self, sequence: int) -> None:
-        """Queries that are added from now on see only messages from this sequence number on."""
-        self._sequence = sequence
+    def set_visible_from(self, version: int) -> None:
+        """Let queries that are added from now on see only messages that are visible from a version on."""
+        self._version = version
         self._recent.clear()
 
-    def testify(self, found: IndexMatches, stream: str) -> tuple[list[PortableValue], list[int]]:
+    def extract_portable(self, found: IndexMatches, stream: str) -> tuple[list[PortableValue], list[int]]:
         """What a message has to say in a form that other processes understand, and the entries of single
         blocks that it meets by itself."""
         seen = self.witnesses.of(found, stream)
@@ -333,14 +333,14 @@ class JoinEngine:
         ], alone
 
     @property
-    def going_on(self) -> bool:
+    def has_feedback(self) -> bool:
         """Whether what is met may go on: there are chains, or queries that publish."""
         return bool(self._filing.prefixes) or self._streams.fed
 
-    def meet(self, now: PortableMessage, earlier: Sequence[PortableMessage]) -> Meetings:
+    def join_portable(self, now: PortableMessage, earlier: Sequence[PortableMessage]) -> Meetings:
         """The meetings of a message with some that came before it; `Meetings.begun` are chains that go on.
 
-        The records' sequence numbers say which queries they may take part in.
+        The records' `visible_from` says which queries see them.
         """
         meetings = Meetings(self._library, self._entries)
         past = MessageState(remember=False)
@@ -353,7 +353,7 @@ class JoinEngine:
                     meetings.begun.update(dict.fromkeys(meetings.add(met, self._filing.targets)))
         return meetings
 
-    def go_on(self, meetings: Meetings) -> Iterator[PortableMessage]:
+    def iter_partial_matches(self, meetings: Meetings) -> Iterator[PortableMessage]:
         """What chains that have begun have to say to their next links: each is kept like a message."""
         for prefix, records in meetings.begun:
             ways = [
@@ -367,7 +367,7 @@ class JoinEngine:
         number_of = self._filing.keys_going_on if kept.chain else self.witnesses.by_key()
         for way in kept.ways:
             known = [Witness(number_of[key], value, nodes) for key, value, nodes in way if key in number_of]
-            yield Arrival(kept.records, kept.time, kept.sequence, known)
+            yield Arrival(kept.records, kept.time, kept.visible_from, known)
 
     def reads(self, stream: str) -> bool:
         """Whether any query reads a stream."""
@@ -377,7 +377,7 @@ class JoinEngine:
         """Whether any query joins messages of a stream with others, so that they can come too late."""
         return self._streams.joined(stream)
 
-    def partners(self) -> dict[bytes, EquatedVariables]:
+    def equated_variables(self) -> dict[bytes, EquatedVariables]:
         """What each variable is equated with, and for how long it waits."""
         going_on = {number: key for key, number in self._filing.keys_going_on.items()}
 
@@ -386,7 +386,7 @@ class JoinEngine:
 
         return equated_variables(self._filed(), key)
 
-    def single(self, entries: Sequence[int], record: StoredMessage) -> Meetings:
+    def match_single_blocks(self, entries: Sequence[int], record: StoredMessage) -> Meetings:
         """What single blocks make of a message that meets them."""
         meetings = Meetings(self._library, self._entries)
         for number in entries:

@@ -41,22 +41,25 @@ class StoredMessage:
     id: Hashable
     stream: str
     time: float
-    sequence: int
-    """how many messages came before it"""
+    visible_from: int
+    """the version of the subscriptions at which it came: queries that were added later do not see it. In one
+    process every message is a version of its own; on Spark it is the version of the subscription store"""
     data: bytes = field(compare=False)
     encoding: str | None = field(compare=False)
+    arrival: int = 0
+    """its position in the order in which messages came; 0 where there is no such order, as on Spark"""
 
 
 class Arrival:
     """A message, or several that a chain has brought together, as it comes in: its runs, value by value."""
 
     def __init__(
-        self, records: tuple[StoredMessage, ...], time: float, sequence: int, witnesses: Sequence[Witness]
+        self, records: tuple[StoredMessage, ...], time: float, visible_from: int, witnesses: Sequence[Witness]
     ) -> None:
         self.records = records
         self.time = time
-        self.sequence = sequence
-        """of its earliest message"""
+        self.visible_from = visible_from
+        """that of its earliest message"""
         by_value: dict[str, dict[int, list[tuple[int, ...]]]] = {}
         for variable, value, nodes in witnesses:
             by_value.setdefault(value, {}).setdefault(variable, []).append(nodes)
@@ -132,7 +135,7 @@ class MessageState:
     nodes: NDArray[np.int32] = field(default_factory=lambda: np.zeros((64, 2), np.int32))
     rows: int = 0
     item_time: Floats = field(default_factory=lambda: np.zeros(64, np.float64))
-    item_sequence: NDArray[np.int64] = field(default_factory=lambda: np.zeros(64, np.int64))
+    item_visible_from: NDArray[np.int64] = field(default_factory=lambda: np.zeros(64, np.int64))
     item_first_run: Ints = field(default_factory=lambda: np.zeros(64, np.int32))
     records: list[tuple[StoredMessage, ...]] = field(default_factory=list)
     latest: float = float("-inf")
@@ -162,7 +165,7 @@ class MessageState:
         self.run_until[first:end] = until[kept]
         self._keep_rows(arrival, kept, first)
         self.item_time[item] = arrival.time
-        self.item_sequence[item] = arrival.sequence
+        self.item_visible_from[item] = arrival.visible_from
         self.item_first_run[item] = first
         self.records.append(arrival.records)
         self.latest = max(self.latest, arrival.time)
@@ -189,7 +192,7 @@ class MessageState:
             for name in ("run_variable", "run_item", "run_row", "run_count", "run_until"):
                 setattr(self, name, grow_array(getattr(self, name), 2 * runs))
         if items > len(self.item_time):
-            for name in ("item_time", "item_sequence", "item_first_run"):
+            for name in ("item_time", "item_visible_from", "item_first_run"):
                 setattr(self, name, grow_array(getattr(self, name), 2 * items))
         width = max(self.nodes.shape[1], arrival.nodes.shape[1])
         if rows > len(self.nodes) or width > self.nodes.shape[1]:
@@ -334,7 +337,7 @@ class MessageState:
         self.run_row = _packed((np.cumsum(counts) - counts).astype(np.int32))
         self.nodes = _packed(self.nodes[rows])
         self.rows = len(rows)
-        for name in ("item_time", "item_sequence"):
+        for name in ("item_time", "item_visible_from"):
             setattr(self, name, _packed(getattr(self, name)[items]))
         self.item_first_run = _packed(np.searchsorted(item_of_run, np.arange(len(items))).astype(np.int32))
         self.records = [self.records[item] for item in items.tolist()]

@@ -35,9 +35,9 @@ class PortableMessage:
         return max(record.time for record in self.records)
 
     @property
-    def sequence(self) -> int:
+    def visible_from(self) -> int:
         """That of the earliest message."""
-        return min(record.sequence for record in self.records)
+        return min(record.visible_from for record in self.records)
 
 
 class EquatedVariables(NamedTuple):

@@ -28,7 +28,7 @@ class Members:
         """how many do not care which message is first"""
 
     def add(self, ordered: bool, window: float, since: int, entry: int) -> int:
-        """A member that sees only messages from a sequence number on; `entry` is -1 for parts of chains."""
+        """Add a member that sees messages visible from version `since` on; in chains, `entry` is -1."""
         number = self._unused.pop() if self._unused else self._used
         if number == self._used:
             self._used += 1
@@ -46,12 +46,13 @@ class Members:
         self.unordered -= not self._ordered[number]
         self._unused.append(number)
 
-    def hold(self, members: Ints, before: Any, after: Any, sequence: Any) -> NDArray[np.bool_]:
-        """Whether the times of the left and the right side, and the first sequence number, suit them."""
+    def hold(self, members: Ints, before: Any, after: Any, visible_from: Any) -> NDArray[np.bool_]:
+        """Return for each member whether the times of its left and right side, and their version, suit it."""
         apart = after - before
         ordered = self._ordered.take(members)
         close = np.abs(apart) <= self._window.take(members)
-        held: NDArray[np.bool_] = close & (~ordered | (apart > 0)) & (self._since.take(members) <= sequence)
+        visible = self._since.take(members) <= visible_from
+        held: NDArray[np.bool_] = close & (~ordered | (apart > 0)) & visible
         return held
 
 
