@@ -74,7 +74,7 @@ class Publisher:
         if len(joins):
             joined, late = self._join(message, found, id, stream, time)
         elif time is not None:
-            joins.note(time)
+            joins.observe_time(time)
         return self._transform(message, found, joined), late
 
     def evaluate_without_joins(self, message: Message) -> PublishResult:
@@ -87,7 +87,7 @@ class Publisher:
         joins = self._registry.joins
         if not joins.reads(stream):
             if time is not None:
-                joins.note(time)
+                joins.observe_time(time)
             return None, None
         if time is None:
             path = self.time_paths.get(stream)
@@ -214,7 +214,7 @@ class Publisher:
         )
         done: set[object] = set()
         for result in publishing:
-            key = result.entry.meaning_key, result.records
+            key = result.entry.query_key, result.records
             if key in done or isinstance(self._body(result), QueryProblem):  # a failure of its deliveries
                 continue
             done.add(key)
