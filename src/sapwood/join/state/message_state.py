@@ -44,7 +44,7 @@ class StoredMessage:
     id: Hashable
     stream: str
     time: float
-    visible_from: int
+    visible_from: int = field(hash=False)
     """the version of the subscriptions at which it came: queries that were added later do not see it. In one
     process every message is a version of its own; on Spark it is the version of the subscription store"""
     data: bytes = field(compare=False)
