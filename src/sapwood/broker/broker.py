@@ -19,6 +19,7 @@ from sapwood.engine.bulk_load import OnError, add_all
 from sapwood.engine.diagnostics.explain import Explanation
 from sapwood.engine.diagnostics.why import Why
 from sapwood.engine.failures import Failure, FailureKind
+from sapwood.engine.index import IndexMatches
 from sapwood.engine.limits import Limits, Tuning
 from sapwood.engine.matcher import Matcher, Source
 from sapwood.engine.message.message_reader import Message
@@ -230,7 +231,13 @@ class Broker:
     @synchronized
     def answer_alone(self, message: Source) -> PublishResult:
         """Evaluate filters and transformations on a message; joins ignore it."""
-        return self._publisher.evaluate_without_joins(Message(message))
+        source = Message(message)
+        return self._publisher.evaluate_without_joins(source, self._matcher.index.find(source))
+
+    @synchronized
+    def answer_found(self, message: Message, found: IndexMatches) -> PublishResult:
+        """Return the result of `answer_alone` for a message that was matched against the index before."""
+        return self._publisher.evaluate_without_joins(message, found)
 
     @synchronized
     def failures(self, answer: PublishResult, name: Hashable = None) -> list[Failure]:

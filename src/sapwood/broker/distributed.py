@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from sapwood.broker.broker import Broker
-from sapwood.broker.delivery import Delivery, Published
+from sapwood.broker.delivery import Delivery, Published, PublishResult
 from sapwood.engine.bulk_load import OnError
 from sapwood.engine.failures import Failure
 from sapwood.engine.index import IndexMatches
@@ -56,11 +56,21 @@ class DistributedBroker:
         """Match a message against the index that all subscriptions share."""
         return self._index.find(message)
 
-    def read(self, message: Message, evaluator: PatternEvaluator | None) -> PatternEvaluator:
-        """Return an evaluator that knows the text of a message: the one that `find` left, if it does."""
-        if evaluator is None or not self._index.text_needed:
+    def evaluator(self, message: Message, found: IndexMatches) -> PatternEvaluator:
+        """Return an evaluator of paths in a message, which is parsed again only if no query needs its
+        text."""
+        if found.evaluator is None or not self._index.text_needed:
             return PatternEvaluator(self._index.read(message, all=True))
-        return evaluator
+        return found.evaluator
+
+    def match(self, message: Message, found: IndexMatches) -> PublishResult:
+        """Return the filters that match a message, and the output of transformations."""
+        return self.broker.answer_found(message, found)
+
+    @property
+    def has_costs(self) -> bool:
+        """Whether `Broker.take_costs` has anything to return."""
+        return bool(self._index.costs)
 
     def is_read(self, stream: str) -> bool:
         """Return whether any join query reads a stream."""

@@ -77,9 +77,9 @@ class Publisher:
             joins.observe_time(time)
         return self._transform(message, found, joined), late
 
-    def evaluate_without_joins(self, message: Message) -> PublishResult:
+    def evaluate_without_joins(self, message: Message, found: IndexMatches) -> PublishResult:
         """Return the results of filters and transformations only."""
-        return self._transform(message, self._registry.matcher.index.find(message), None)
+        return self._transform(message, found, None)
 
     def _join(
         self, message: Message, found: IndexMatches, id: Hashable, stream: str, time: float | None

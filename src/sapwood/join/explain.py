@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import isinf
 
 from sapwood.engine.diagnostics import notebook_html
-from sapwood.join.evaluation.witnesses import WitnessExtractor
+from sapwood.join.evaluation.witnesses import VariableIndex
 from sapwood.join.join_catalog import CatalogLink, ChainPrefix, JoinEntry
 from sapwood.lang.xscl.model import MESSAGE, Join, Link
 
@@ -44,7 +44,7 @@ class JoinExplanation:
         return notebook_html.sections(self._parts())
 
 
-def explain(entry: JoinEntry, witnesses: WitnessExtractor) -> JoinExplanation:
+def explain(entry: JoinEntry, witnesses: VariableIndex) -> JoinExplanation:
     """Explain how an entry of the join engine is evaluated."""
     join = entry.join
     links = [_prefix_link(prefix) for prefix in entry.prefixes] + entry.links
@@ -88,7 +88,7 @@ def _format_link(join: Join, link: Link) -> str:
     return f"{comparisons}, {window if isinf(link.window) else f'at most {window} apart'}"
 
 
-def _format_compared(links: list[CatalogLink], witnesses: WitnessExtractor) -> Iterator[str]:
+def _format_compared(links: list[CatalogLink], witnesses: VariableIndex) -> Iterator[str]:
     for number in dict.fromkeys(number for link in links for number, _ in link.definitions):
         definition = witnesses.definition(number)
         start = definition.stream if definition.origin is None else "…"

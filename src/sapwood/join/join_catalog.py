@@ -1,6 +1,6 @@
 """The catalog of join queries: each distinct query once, and where its parts are registered.
 
-query ──► variable definitions   in the matcher, by way of the witness extractor
+query ──► variable definitions   in the index of the matcher
       ──► join graphs            as rows of templates
       ──► windows                as members of the rows, and in the retention of variables
       ──► prefixes               of chains: shared by all queries with the same first blocks
@@ -16,8 +16,8 @@ from hashlib import blake2b
 from sapwood.engine.index import Index
 from sapwood.engine.limits import Tuning
 from sapwood.join.evaluation.bindings import JoinBindings, block_pattern
-from sapwood.join.evaluation.witnesses import VariableNumbers, WitnessExtractor
-from sapwood.join.graph.graph_reduction import Column, reduce_block
+from sapwood.join.evaluation.witnesses import VariableIndex, VariableNumbers
+from sapwood.join.graph.graph_reduction import ReducedColumn, reduce_block
 from sapwood.join.graph.join_graph import JoinGraph, NumberedColumn, TemplateGraph, build_graph
 from sapwood.join.graph.templates import TemplateRelations
 from sapwood.join.output import OutputBuilder
@@ -135,7 +135,7 @@ class JoinCatalog:
         self._shared = tuning.share_joins
         self._share_values = tuning.share_values
         self.numbers = VariableNumbers()
-        self.witnesses = WitnessExtractor(index, self.numbers)
+        self.witnesses = VariableIndex(index, self.numbers)
         self.relations = TemplateRelations()
         self.separate: dict[TemplateGraph, TemplateRelations] = {}
         """relations of their own for each template, if values are not shared"""
@@ -275,7 +275,9 @@ class JoinCatalog:
             self.witnesses.remove(number, is_compared)
 
 
-def _reduced_columns(join: Join, block: int, compared: set[int]) -> tuple[list[int], tuple[Column, ...]]:
+def _reduced_columns(
+    join: Join, block: int, compared: set[int]
+) -> tuple[list[int], tuple[ReducedColumn, ...]]:
     """Return the variables of a block, and its reduced columns in terms of their positions among them."""
     variables = join.variables
     numbers = [n for n, variable in enumerate(variables) if variable.block == block]

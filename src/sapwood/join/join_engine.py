@@ -26,7 +26,7 @@ from sapwood.errors import QueryError
 from sapwood.join.evaluation.bindings import compared_value
 from sapwood.join.evaluation.per_query_evaluation import PerQueryEvaluator
 from sapwood.join.evaluation.shared_evaluation import find_equal_pairs, match_rows
-from sapwood.join.evaluation.witnesses import Witness, WitnessExtractor
+from sapwood.join.evaluation.witnesses import VariableIndex, Witness
 from sapwood.join.explain import JoinExplanation, explain
 from sapwood.join.graph.templates import TemplateRelations
 from sapwood.join.join_catalog import CatalogLink, ChainPrefix, JoinCatalog, JoinEntry
@@ -77,7 +77,7 @@ class JoinEngine:
         return len(self._entries)
 
     @property
-    def witnesses(self) -> WitnessExtractor:
+    def witnesses(self) -> VariableIndex:
         """The variable definitions of all queries."""
         return self._catalog.witnesses
 

@@ -101,7 +101,7 @@ class MessageWitnesses(NamedTuple):
     """the watched definitions that exist in the message"""
 
 
-class WitnessExtractor:
+class VariableIndex:
     """The variable definitions of all queries, registered with one index."""
 
     def __init__(self, index: Index, numbers: VariableNumbers) -> None:

@@ -41,7 +41,7 @@ class VariableDefinition:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class ReducedColumn:
     """A variable of the reduced block."""
 
     variable: int
@@ -58,7 +58,7 @@ def reduce_block(
     paths: tuple[Path, ...],
     compared: tuple[int, ...],
     numeric: frozenset[int] = frozenset(),
-) -> tuple[Column, ...]:
+) -> tuple[ReducedColumn, ...]:
     """Return the columns of a block, parents first; variables are given by their positions in the block."""
     return tuple(_Reduction(stream, origins, paths, set(compared), numeric).columns())
 
@@ -86,9 +86,9 @@ class _Reduction:
             while place != MESSAGE and place not in self._needed:
                 self._needed.add(place)
                 place = origins[place]
-        self._columns: list[Column] = []
+        self._columns: list[ReducedColumn] = []
 
-    def columns(self) -> list[Column]:
+    def columns(self) -> list[ReducedColumn]:
         [top] = self._children[MESSAGE]
         self._add(top, -1, None, ())
         return self._columns
@@ -107,7 +107,7 @@ class _Reduction:
             return
         definition = VariableDefinition(self._stream, origin, path, number in self._numeric)
         column = len(self._columns)
-        self._columns.append(Column(number, parent, definition))
+        self._columns.append(ReducedColumn(number, parent, definition))
         for child in children:
             self._add(child, column, definition, ())
 

@@ -28,8 +28,8 @@ from zlib import crc32
 import pyarrow as pa
 from pyspark import TaskContext
 
+from sapwood.engine.index import IndexMatches
 from sapwood.engine.message.message_reader import Message
-from sapwood.engine.pattern_evaluator import PatternEvaluator
 from sapwood.errors import MessageError
 from sapwood.join.state.event_time import TimePath, to_seconds
 from sapwood.join.state.message_state import StoredMessage
@@ -182,15 +182,15 @@ class _Reader:
         if message is None or problem is not None:
             return [self._speaker.plain(self._stream, values, message, problem)], None
         return self._speaker.message(
-            self._stream, values, message, lambda evaluator: self._when(message, evaluator, given)
+            self._stream, values, message, lambda found: self._when(message, found, given)
         )
 
-    def _when(self, message: Message, evaluator: PatternEvaluator | None, given: datetime | None) -> float:
+    def _when(self, message: Message, found: IndexMatches, given: datetime | None) -> float:
         if self._path is None:
             if given is None:
                 raise MessageError("it does not say when it happened: published_at is null")
             return to_seconds(given)
-        time = self._path.read(self._broker.read(message, evaluator))
+        time = self._path.read(self._broker.evaluator(message, found))
         if abs(time) > _LATEST:
             raise MessageError(f"it says that it happened beyond the year 9999: {time:g}")
         return time
@@ -209,13 +209,13 @@ class Speaker:
         stream: str,
         values: tuple[Any, ...],
         message: Message,
-        when: Callable[[PatternEvaluator | None], float],
+        when: Callable[[IndexMatches], float],
         held: int = -1,
     ) -> tuple[list[Row], float | None]:
         """The rows of a message, and when it happened."""
         try:
             found = self._broker.find(message)
-            time = when(found.evaluator)
+            time = when(found)
             if not self._broker.is_read(stream):
                 return [self.plain(stream, values, message, None)], time
             testimony, alone = self._broker.extract(found, stream)
