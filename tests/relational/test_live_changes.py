@@ -174,7 +174,7 @@ def test_where_branches_part_is_put_on_record_once() -> None:
         list(matcher.match_many([message] * 3, batch=1))
         asked = matcher.connection.rows(_PLACED)
         for _ in range(2):  # batches that began at the same time
-            assert len(matcher.place_points(asked)) == 2
+            assert len(matcher.locate_branching_nodes(asked)) == 2
         assert matcher.connection.rows(_PLACED) == asked
         assert len(asked) == 2
 
@@ -195,11 +195,11 @@ def test_the_same_query_is_stored_once_however_it_comes() -> None:
 
 
 def test_no_more_skeletons_are_kept_than_was_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rule_compiler, "_MOST_KEPT", 6)
+    monkeypatch.setattr(rule_compiler, "_MAX_CACHED_BRANCHES", 6)
     with RelationalMatcher(threads=1) as matcher:
         for i in range(40):
             matcher.add(f"s{i}", f"/a{i % 7}[b = {i}][c > {i}]")
-            assert len(matcher.population._compiler._templates) <= 6
+            assert len(matcher.catalog._compiler._templates) <= 6
         assert [id for i in range(7) for id in matcher.match(f"<a{i}><b>{i + 7}</b><c>99</c></a{i}>")] == [
             f"s{i + 7}" for i in range(7)
         ]
@@ -230,7 +230,7 @@ def test_a_long_query_that_has_left_costs_nothing_any_more(plan: Plan) -> None:
         matcher.add("long", f"/a[{' and '.join(f'@x{i} = {i}' for i in range(12))}]")
         matcher.remove("long")
         matcher.collect_garbage(plan)
-        extents = matcher.population.extents(matcher.connection)
+        extents = matcher.catalog.plan_parameters(matcher.connection)
         assert (extents.fact_levels, extents.fact_slots) in [(1, 0), (0, 1)]
         assert list(matcher.match("<a x0='0'/>")) == ["short"]
 
@@ -305,7 +305,7 @@ def test_what_the_tables_answer_about_themselves(tmp_path: Path) -> None:
 
 def test_data_with_ever_new_names_empties_the_cache_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is forgotten in the middle of a batch, or between two, is found out again."""
-    monkeypatch.setattr(tag_paths, "MOST_TAGS", 40)
+    monkeypatch.setattr(tag_paths, "MAX_TAG_PATHS", 40)
     queries = ["/a/b", "//x", "//b[@x > 1]", "/a[b][@y = 1]", "//*[@x][not(z)]", "/*/@y"]
     pairs = [(query, query) for query in queries]
     old = ["<a><b/></a>", "<a y='1'><b x='2'/></a>", "<a><b x='1'/></a>"]
@@ -374,7 +374,7 @@ def test_one_thread_changes_what_others_match(tmp_path: Path, monkeypatch: pytes
             for number in range(1, rounds):
                 begun[0] = number
                 put = [(f"{number} {i}", kind.format(number)) for i, kind in enumerate(kinds)]
-                matcher.population.change(removed=state(number - 1), put=put)
+                matcher.catalog.apply_changes(removed=state(number - 1), put=put)
                 if number % 3 == 0:
                     matcher.collect_garbage(list(Plan)[number % 2])
                 done[0] = number

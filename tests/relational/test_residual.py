@@ -45,17 +45,17 @@ def test_what_cannot_be_decided_is_told_for_that_query_alone() -> None:
 
 
 def test_no_more_is_kept_than_was_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(residual, "_MOST_KEPT", 3)
-    monkeypatch.setattr(residual, "_AT_ONCE", 2)
-    decider = ResidualEvaluator(Limits())
+    monkeypatch.setattr(residual, "_MAX_COMPILED_QUERIES", 3)
+    monkeypatch.setattr(residual, "_QUERIES_PER_PARSE", 2)
+    evaluator = ResidualEvaluator(Limits())
     message = Message("<a><b/><b/></a>")
     queries = [f"count(//b) > {i}" for i in range(7)]
     for _ in range(3):
-        assert decider.true_of(message, queries, {}) == [True, True, *[False] * 5]
-    assert len(decider._kept) == 3
-    assert len(decider._costs) <= 3
-    assert len(decider._refiner._truths) <= 3
-    decider.close()
+        assert evaluator.evaluate(message, queries, {}) == [True, True, *[False] * 5]
+    assert len(evaluator._compiled) == 3
+    assert len(evaluator._costs) <= 3
+    assert len(evaluator._fallback._truths) <= 3
+    evaluator.close()
 
 
 def test_a_prefix_that_has_another_meaning_now() -> None:
@@ -70,7 +70,7 @@ def test_a_prefix_that_has_another_meaning_now() -> None:
 
 
 def test_more_left_open_than_is_evaluated_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(executor, "_MOST_UNDECIDED", 10)
+    monkeypatch.setattr(executor, "_MAX_RESIDUAL_PAIRS", 10)
     pairs = [(f"s{i}", f"/a[not(b = {i})]") for i in range(8)]
     messages = [f"<a><b>{i % 5}</b></a>" for i in range(20)]
     with RelationalMatcher(threads=1) as matcher:

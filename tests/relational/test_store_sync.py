@@ -123,13 +123,13 @@ def test_what_is_there_already_is_not_put_again(
     fill(store, 20)
     synchronize(tables, store)
     put: list[str] = []
-    change = tables.population.change
+    change = tables.catalog.apply_changes
 
     def recorded(removed: list[str], new: list[tuple[str, str]], *rest: object, **named: object) -> None:
         put.extend(id for id, _ in new)
         change(removed, new, *rest, **named)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(tables.population, "change", recorded)
+    monkeypatch.setattr(tables.catalog, "apply_changes", recorded)
     assert synchronize(tables, store) == 1
     store.replace("s3", "//c")
     store.replace("s4", "//b[. = 1]", subscriber="anna")  # the same query
@@ -339,7 +339,7 @@ def test_an_interruption_amid_a_chunk(
         raise Interrupted
 
     with monkeypatch.context() as patch, pytest.raises(Interrupted):
-        patch.setattr(tables.population, "change", interrupt)
+        patch.setattr(tables.catalog, "apply_changes", interrupt)
         synchronize(tables, store)
     assert "new" not in [id for message in MESSAGES for id in tables.match(message)]
     store.remove("new")

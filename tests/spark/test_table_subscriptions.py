@@ -24,8 +24,8 @@ from sapwood.spark.distribution.pipeline_subscriptions import (
     is_not_filter,
 )
 from sapwood.spark.pipeline.config import ConfigError, PipelineConfig, parse_config
-from sapwood.spark.relational.parquet_snapshot import Copies
-from sapwood.spark.relational.table_subscriptions import TabledPopulation, in_tables
+from sapwood.spark.relational.parquet_snapshot import ParquetSnapshot
+from sapwood.spark.relational.table_subscriptions import TableSubscriptions, open_table_subscriptions
 from sapwood.store import SubscriptionStore
 
 BASIC: dict[str, Any] = {
@@ -52,7 +52,7 @@ class Carrier:
 
 
 @contextmanager
-def population(given: PipelineConfig) -> Iterator[TabledPopulation]:
+def population(given: PipelineConfig) -> Iterator[TableSubscriptions]:
     """The subscriptions of a pipeline, as it has them."""
     limits = given.matcher_limits()
     others: Subscribed
@@ -61,7 +61,7 @@ def population(given: PipelineConfig) -> Iterator[TabledPopulation]:
     else:
         assert given.subscriptions.file is not None
         others = FixedPopulation(given.subscriptions.file, {}, limits, is_not_filter)
-    tabled = in_tables(others, given)
+    tabled = open_table_subscriptions(others, given)
     try:
         yield tabled
     finally:
@@ -137,7 +137,7 @@ def test_a_file_of_queries_is_read_again_only_if_it_has_changed(tmp_path: Path) 
         assert len(subscribed) == 3
         assert not subscribed.edition(Carrier(), 0).empty
     with RelationalMatcher(given.tables) as tables:
-        tables.population.change(removed=["1"])
+        tables.catalog.apply_changes(removed=["1"])
     with population(given) as subscribed:
         assert len(subscribed) == 2  # since it was not read
     file.write_text("//a\n//c\n//d\n")
@@ -175,7 +175,7 @@ class Copied:
     def __init__(self, folder: Path, plan: Plan) -> None:
         self.folder = folder
         self.matcher = RelationalMatcher(folder / "tables.duckdb", plan=plan)
-        self.copies = Copies(self.matcher, str(folder / "copies"))
+        self.copies = ParquetSnapshot(self.matcher, str(folder / "copies"))
 
     def check(self) -> str:
         """Asserts that the copies have all rows that there are; what stands for them."""
@@ -221,9 +221,9 @@ QUERIES = [
 
 @pytest.mark.parametrize("plan", [Plan.SHARED, Plan.UNROLLED])
 def test_copies_are_kept_in_step(tmp_path: Path, plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table_snapshot, "STRETCH", 3)
-    monkeypatch.setattr(table_snapshot, "_FEW", 15)
-    monkeypatch.setattr(table_snapshot, "_PART", 5)
+    monkeypatch.setattr(table_snapshot, "RANGE_BITS", 3)
+    monkeypatch.setattr(table_snapshot, "_MIN_CHANGES_FOR_BASE", 15)
+    monkeypatch.setattr(table_snapshot, "_RULES_PER_PARTITION", 5)
     copied = Copied(tmp_path, plan)
     random = Random(plan.value)
     bases = set()
@@ -241,7 +241,7 @@ def test_copies_are_kept_in_step(tmp_path: Path, plan: Plan, monkeypatch: pytest
         others = random.sample(sorted(queries.keys() - set(gone)), 4)
         put = {id: random.choice(QUERIES) for id in others}
         put |= {f"r{round}-{i}": f"/a[b = {random.random()} and c < {random.random()}]" for i in range(5)}
-        copied.matcher.population.change(gone, list(put.items()))
+        copied.matcher.catalog.apply_changes(gone, list(put.items()))
         queries = {id: query for id, query in (queries | put).items() if id not in gone}
         if round == 4:
             copied.matcher.collect_garbage(plan)

@@ -11,7 +11,7 @@ from sapwood.engine.automaton.path_trie import PathTrie
 from sapwood.engine.automaton.predicate_index import passes
 from sapwood.engine.message.message_reader import Message, read_document
 from sapwood.lang.pattern import ANY_NAMESPACE, TEXT, Axis
-from sapwood.relational.paths.linear_path import LinearPath, TagPath, element_tag
+from sapwood.relational.paths.linear_path import LinearPath, TagPath, escape_element_name
 from sapwood.relational.rules.rule_form import Branch, Rule, RuleForm
 
 NodeId = tuple[str, int]
@@ -61,7 +61,7 @@ def values(message: str) -> list[Value]:
     found: list[Value] = []
     for element in range(1, len(document)):
         above = elements[document.parents[element]]
-        tag = (*above.tag, element_tag(document.names[element]))
+        tag = (*above.tag, escape_element_name(document.names[element]))
         here = Value(tag, (*above.nodes, ("element", element)), document.string_value(element))
         elements.append(here)
         found.append(here)

@@ -143,7 +143,7 @@ def _load(
             for query in some:
                 suspicions.look_at(query.place, query.text)
             pairs = [(stored_id(query.id), query.text) for query in some]
-            matcher.population.change(put=pairs, on_error=lines.refuse, replace=False)
+            matcher.catalog.apply_changes(put=pairs, on_error=lines.refuse, replace=False)
             refused += lines.tell()
             progress.advance(task, len(some))
         suspicions.finish()

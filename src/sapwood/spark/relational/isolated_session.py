@@ -16,11 +16,11 @@ _SETTINGS = {
     "spark.sql.cbo.enabled": "false",
 }
 _PARTITIONS = "spark.sql.shuffle.partitions"
-_ROWS = 100_000
+_ROWS_PER_TASK = 100_000
 """worth a task"""
 
 
-def own_session(spark: SparkSession) -> SparkSession:
+def create_isolated_session(spark: SparkSession) -> SparkSession:
     """A new session of the same application."""
     own = spark.newSession()
     for key, value in _SETTINGS.items():
@@ -28,7 +28,7 @@ def own_session(spark: SparkSession) -> SparkSession:
     return own
 
 
-def moved(frame: DataFrame, spark: SparkSession) -> DataFrame:
+def move_to_session(frame: DataFrame, spark: SparkSession) -> DataFrame:
     """The frame, in another session. It must not be persisted itself, or it would not be so any more."""
     name = f"sapwood_{uuid4().hex}"
     frame.createGlobalTempView(name)
@@ -38,9 +38,9 @@ def moved(frame: DataFrame, spark: SparkSession) -> DataFrame:
         spark.catalog.dropGlobalTempView(name)
 
 
-def suit(spark: SparkSession, rows: int) -> int:
+def set_shuffle_partitions(spark: SparkSession, rows: int) -> int:
     """Has a session of our own use as many tasks as so many rows are worth, and tells how many."""
     most = int(spark.sparkContext.getConf().get(_PARTITIONS, "200"))
-    tasks = max(1, min(most, rows // _ROWS))
+    tasks = max(1, min(most, rows // _ROWS_PER_TASK))
     spark.conf.set(_PARTITIONS, tasks)
     return tasks

@@ -12,7 +12,7 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame
 
 
-class Computed:
+class MaterializedFrame:
     """A frame whose rows are kept once they are computed, which happens when they are first read."""
 
     def __init__(self, frame: DataFrame) -> None:

@@ -27,17 +27,17 @@ from sapwood.relational.storage.table_snapshot import (
     SUBSCRIPTION,
     SnapshotTable,
     TableVersions,
-    changed_stretches,
+    changed_ranges,
     is_outdated,
     read_table_versions,
     snapshot_tables,
     subscription_delta,
-    subscriptions_sql,
+    subscription_range_sql,
 )
 from sapwood.spark.io.storage import make_folder, names_in, open_file, open_new, remove_folder
 
-_NOTE = "copied"
-_ROWS = 1 << 17
+_BASE_KEY = "copied"
+_ROWS_PER_GROUP = 1 << 17
 """fetched at a time, and in a part of a file that a task may have for itself"""
 
 
@@ -48,7 +48,7 @@ class _Base:
 
 
 @dataclass(frozen=True, slots=True)
-class _Since:
+class _Delta:
     """What is new, and number and query of the subscriptions that are gone."""
 
     name: str
@@ -56,14 +56,14 @@ class _Since:
     gone: pa.Table
 
 
-class Copies:
+class ParquetSnapshot:
     """Copies of a matcher's tables in a folder that all workers reach."""
 
     def __init__(self, matcher: RelationalMatcher, folder: str) -> None:
-        self._tables = matcher.tables
+        self._database = matcher.database
         self._folder = folder
         self._base = self._noted()
-        self._since: _Since | None = None
+        self._since: _Delta | None = None
         self._clean()
 
     def bring(self, connection: Connection, plan: Plan) -> str:
@@ -112,8 +112,8 @@ class Copies:
             return _Base(name, TableVersions.read(file.read().decode()))
 
     def _note(self) -> str | None:
-        with self._tables.lock:
-            return self._tables.meta(_NOTE)
+        with self._database.lock:
+            return self._database.meta(_BASE_KEY)
 
     def _clean(self) -> None:
         used = {each.name for each in (self._base, self._since) if each is not None}
@@ -127,29 +127,35 @@ class Copies:
         name = f"base-{uuid4().hex}"
         for table in snapshot_tables(plan):
             for number, part in enumerate(table.parts(now.parts)):
-                self._write(name, table.name, table.schema, connection.stream(table.sql(part), _ROWS), number)
+                self._write(
+                    name,
+                    table.name,
+                    table.schema,
+                    connection.stream(table.sql(part), _ROWS_PER_GROUP),
+                    number,
+                )
         for stretch in now.stretches or [0]:
-            rows = connection.stream(subscriptions_sql(stretch), _ROWS)
+            rows = connection.stream(subscription_range_sql(stretch), _ROWS_PER_GROUP)
             self._write(name, SUBSCRIPTION.name, SUBSCRIPTION.schema, rows, stretch)
         with open_new(f"{self._folder}/{name}/marks") as file:
             file.write(str(now).encode())
-        with self._tables.changing():
-            self._tables.set_meta({_NOTE: name})
+        with self._database.write_transaction():
+            self._database.set_meta({_BASE_KEY: name})
         return _Base(name, now)
 
-    def _new(self, connection: Connection, plan: Plan, base: _Base, now: TableVersions) -> _Since:
+    def _new(self, connection: Connection, plan: Plan, base: _Base, now: TableVersions) -> _Delta:
         name = f"since-{uuid4().hex}"
         for table in snapshot_tables(plan):
-            rows = connection.stream(table.new_sql(base.marks.counters), _ROWS)
+            rows = connection.stream(table.new_sql(base.marks.counters), _ROWS_PER_GROUP)
             self._write(name, table.name, table.schema, rows)
         come, gone = subscription_delta(connection, self._there(base, now))
         self._write(name, SUBSCRIPTION.name, SUBSCRIPTION.schema, come.to_batches())
-        return _Since(name, now, gone)
+        return _Delta(name, now, gone)
 
     def _there(self, base: _Base, now: TableVersions) -> Iterator[tuple[int, pa.Table]]:
         """Number and query of the base's subscriptions, in each stretch that has changed."""
         columns = ["number", "query"]
-        for stretch in changed_stretches(base.marks, now):
+        for stretch in changed_ranges(base.marks, now):
             if stretch not in base.marks.stretches:
                 yield stretch, SUBSCRIPTION.schema.empty_table().select(columns)
                 continue

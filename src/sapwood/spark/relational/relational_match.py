@@ -29,19 +29,19 @@ from sapwood.spark.dataframe_match import (
     with_problem,
 )
 from sapwood.spark.distribution.index_snapshot import IndexSnapshot
-from sapwood.spark.relational.duckdb_backend import OnDuckDB
-from sapwood.spark.relational.isolated_session import moved, own_session
-from sapwood.spark.relational.parquet_snapshot import Copies
-from sapwood.spark.relational.result_combiner import NUMBER, CombinedMatches, together
-from sapwood.spark.relational.shredded_batch import Ear, Heard
-from sapwood.spark.relational.spark_backend import OnSpark
+from sapwood.spark.relational.duckdb_backend import DuckDBBackend
+from sapwood.spark.relational.isolated_session import create_isolated_session, move_to_session
+from sapwood.spark.relational.parquet_snapshot import ParquetSnapshot
+from sapwood.spark.relational.result_combiner import MESSAGE_NUMBER, BackendResult, combine_results
+from sapwood.spark.relational.shredded_batch import SparkShreddedBatch, SparkShredder
+from sapwood.spark.relational.spark_backend import SparkBackend
 
 Backend = Literal["duckdb", "spark"]
 """where the statements run"""
 
 
-class _Engine(Protocol):
-    def found(self, heard: Heard, messages: DataFrame) -> AbstractContextManager[CombinedMatches]:
+class MatchBackend(Protocol):
+    def found(self, heard: SparkShreddedBatch, messages: DataFrame) -> AbstractContextManager[BackendResult]:
         """What a batch matches; `messages` has the bodies, by `msg`. To be read before this ends."""
 
     def smaller(self) -> bool:
@@ -81,11 +81,11 @@ class RelationalMatching:
         if on not in get_args(Backend):
             raise ValueError(f"on must be one of {', '.join(map(repr, get_args(Backend)))}, not {on!r}")
         self._own: SparkSession | None = None
-        self._ear = Ear(matcher)
-        self._engine: _Engine = (
-            OnDuckDB(matcher, f"{folder}/sapwood-pairs")
+        self._ear = SparkShredder(matcher)
+        self._engine: MatchBackend = (
+            DuckDBBackend(matcher, f"{folder}/sapwood-pairs")
             if on == "duckdb"
-            else OnSpark(matcher, Copies(matcher, f"{folder}/sapwood-tables"))
+            else SparkBackend(matcher, ParquetSnapshot(matcher, f"{folder}/sapwood-tables"))
         )
 
     @contextmanager
@@ -95,20 +95,22 @@ class RelationalMatching:
         check_messages(messages)
         spark = messages.sparkSession
         if self._own is None:
-            self._own = own_session(spark)
-        numbered = moved(messages.withColumn(NUMBER, F.monotonically_increasing_id()), self._own)
+            self._own = create_isolated_session(spark)
+        numbered = move_to_session(
+            messages.withColumn(MESSAGE_NUMBER, F.monotonically_increasing_id()), self._own
+        )
         # numbers must not change, and a source need not be read twice
         numbered = numbered.persist(StorageLevel.DISK_ONLY)
         try:
             with ExitStack() as stack:
                 found = self._found(stack, numbered)
-                yield moved(together(numbered, found, edition), spark)
+                yield move_to_session(combine_results(numbered, found, edition), spark)
         finally:
             numbered.unpersist()
 
-    def _found(self, stack: ExitStack, numbered: DataFrame) -> CombinedMatches:
+    def _found(self, stack: ExitStack, numbered: DataFrame) -> BackendResult:
         problem = column(PROBLEM) if PROBLEM in numbered.columns else F.lit(None).cast("string")
-        bodies = numbered.select(F.col(NUMBER).alias("msg"), "body", problem.alias("problem"))
+        bodies = numbered.select(F.col(MESSAGE_NUMBER).alias("msg"), "body", problem.alias("problem"))
         while True:
             with ExitStack() as attempt:
                 heard = attempt.enter_context(self._ear.hearing(bodies))

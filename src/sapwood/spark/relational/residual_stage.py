@@ -23,7 +23,7 @@ _deciders: dict[Limits, ResidualEvaluator] = {}
 
 
 @dataclass(frozen=True, slots=True)
-class Decide:
+class ResidualStage:
     """A function for `mapInArrow`: messages in, each with its body and with queries and their texts. Out come
     the pairs of which the query is true; and with a kind and a reason, those of which it is not known."""
 
@@ -35,7 +35,7 @@ class Decide:
         for batch in batches:
             for row in range(batch.num_rows):
                 (message,) = batch.slice(row, 1).to_pylist()  # bodies can be large
-                rows = _decided(decider, self.namespaces, **message)
+                rows = _evaluate_message(decider, self.namespaces, **message)
                 if rows:
                     yield pa.RecordBatch.from_pylist(rows, schema=_ROWS)
 
@@ -46,7 +46,7 @@ class Decide:
         return _deciders[self.limits]
 
 
-def _decided(
+def _evaluate_message(
     decider: ResidualEvaluator,
     namespaces: Mapping[str, str],
     msg: int,
@@ -54,7 +54,7 @@ def _decided(
     queries: list[dict[str, Any]],
 ) -> list[dict[str, Any]]:
     message = Message(body)
-    truths = decider.true_of(message, [query["text"] for query in queries], namespaces)
+    truths = decider.evaluate(message, [query["text"] for query in queries], namespaces)
     rows: list[dict[str, Any]] = []
     for query, truth in zip(queries, truths, strict=True):
         if isinstance(truth, QueryProblem):
@@ -64,7 +64,7 @@ def _decided(
     return rows
 
 
-def decided(pairs: DataFrame, messages: DataFrame, decide: Decide) -> DataFrame:
+def evaluate_residuals(pairs: DataFrame, messages: DataFrame, decide: ResidualStage) -> DataFrame:
     """Of pairs of `msg` and `query`, with its `text`, those that match; and those of which it is not known,
     with a `kind` of failure and a `reason`. `messages` has `msg` and `body`."""
     queries = pairs.groupBy("msg").agg(F.collect_list(F.struct("query", "text")).alias("queries"))

@@ -11,14 +11,14 @@ from pyspark.sql.types import ArrayType, DataType, StringType
 from sapwood.spark.dataframe_match import BODIES, COSTS, ERROR, PROBLEM, UNDECIDED, column, match_edition
 from sapwood.spark.distribution.index_snapshot import IndexSnapshot
 
-NUMBER = "_sapwood_number"
+MESSAGE_NUMBER = "_sapwood_number"
 """a column with a number for each message, the `msg` of all frames that the relational engine makes"""
 _FOUND, _REFUSED, _UNDECIDED = "_sapwood_found", "_sapwood_refused", "_sapwood_undecided"
 _NOBODY = ArrayType(StringType(), containsNull=False)
 
 
 @dataclass(frozen=True, slots=True)
-class CombinedMatches:
+class BackendResult:
     """What the tables have found for a batch."""
 
     pairs: DataFrame
@@ -29,7 +29,7 @@ class CombinedMatches:
     """`msg`, `subscription`, `kind` and `reason` of subscriptions that have no answer on a message"""
 
 
-def together(numbered: DataFrame, found: CombinedMatches, edition: IndexSnapshot | None) -> DataFrame:
+def combine_results(numbered: DataFrame, found: BackendResult, edition: IndexSnapshot | None) -> DataFrame:
     """Messages with the subscriptions found for them, and with those of an edition: the columns that
     `match_edition` makes."""
     if edition is None or edition.empty:
@@ -39,34 +39,38 @@ def together(numbered: DataFrame, found: CombinedMatches, edition: IndexSnapshot
         )
     else:
         answered = match_edition(numbered, edition, profile=True)
-    lists = found.pairs.groupBy(F.col("msg").alias(NUMBER)).agg(F.collect_list("subscription").alias(_FOUND))
-    joined = answered.join(lists, NUMBER, "left")
+    lists = found.pairs.groupBy(F.col("msg").alias(MESSAGE_NUMBER)).agg(
+        F.collect_list("subscription").alias(_FOUND)
+    )
+    joined = answered.join(lists, MESSAGE_NUMBER, "left")
     error = F.col("error")
     if found.refused is not None:
-        refused = found.refused.select(F.col("msg").alias(NUMBER), F.col("error").cast(ERROR).alias(_REFUSED))
-        joined = joined.join(refused, NUMBER, "left")
+        refused = found.refused.select(
+            F.col("msg").alias(MESSAGE_NUMBER), F.col("error").cast(ERROR).alias(_REFUSED)
+        )
+        joined = joined.join(refused, MESSAGE_NUMBER, "left")
         error = F.coalesce(error, F.col(_REFUSED))
     undecided = F.col("undecided")
     if found.undecided is not None:
         failures = F.collect_list(F.struct("subscription", "kind", "reason")).cast(UNDECIDED)
-        lists = found.undecided.groupBy(F.col("msg").alias(NUMBER)).agg(failures.alias(_UNDECIDED))
-        joined = joined.join(lists, NUMBER, "left")
+        lists = found.undecided.groupBy(F.col("msg").alias(MESSAGE_NUMBER)).agg(failures.alias(_UNDECIDED))
+        joined = joined.join(lists, MESSAGE_NUMBER, "left")
         none = F.array().cast(UNDECIDED)
         both = F.concat(F.coalesce(undecided, none), F.coalesce(_UNDECIDED, none))
         undecided = F.when(error.isNull() & (F.size(both) > 0), both)
     nothing_made = F.transform(_FOUND, lambda id: F.lit(None).cast("string"))
     results = {
-        "subscriptions": _added("subscriptions", F.col(_FOUND), _NOBODY, error),
-        "bodies": _added("bodies", nothing_made, BODIES, error),
+        "subscriptions": _append_list("subscriptions", F.col(_FOUND), _NOBODY, error),
+        "bodies": _append_list("bodies", nothing_made, BODIES, error),
         "error": error,
         "undecided": undecided,
     }
     return joined.select(
-        *(results.get(name, column(name)).alias(name) for name in answered.columns if name != NUMBER)
+        *(results.get(name, column(name)).alias(name) for name in answered.columns if name != MESSAGE_NUMBER)
     )
 
 
-def _added(name: str, more: Column, kind: DataType, error: Column) -> Column:
+def _append_list(name: str, more: Column, kind: DataType, error: Column) -> Column:
     """A list with more at its end; an empty one, if the message is refused."""
     nothing = F.array().cast(kind)
     both = F.concat(F.coalesce(F.col(name), nothing), F.coalesce(more, nothing))

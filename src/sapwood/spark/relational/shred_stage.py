@@ -26,18 +26,18 @@ from pyspark.core.broadcast import Broadcast
 from sapwood.engine import Limits
 from sapwood.engine.message.message_reader import Message
 from sapwood.relational.paths.linear_path import TagPath
-from sapwood.relational.paths.tag_tree import TagSnapshot
-from sapwood.relational.shredder import VALUE, Shredder
+from sapwood.relational.paths.tag_tree import FrozenTagTree
+from sapwood.relational.shredder import VALUE_SCHEMA, Shredder
 from sapwood.spark.distribution.match_worker import few
 
-_MESSAGES = 256
-_BYTES = 8 * 1024 * 1024
+_MESSAGES_PER_CHUNK = 256
+_BYTES_PER_CHUNK = 8 * 1024 * 1024
 """Of so many messages, or so many bytes, rows are made at a time."""
 
 _ROWS = pa.schema(
     [
         pa.field("msg", pa.int64()),  # Spark's numbers for rows are long
-        *(field for field in VALUE if field.name != "msg"),
+        *(field for field in VALUE_SCHEMA if field.name != "msg"),
         pa.field("reason", pa.string()),
         pa.field("line", pa.int32()),
         pa.field("column", pa.int32()),
@@ -52,7 +52,7 @@ ROWS = (
 """the same, as Spark says it"""
 
 
-class Known(NamedTuple):
+class ShredderSnapshot(NamedTuple):
     """What the driver knows of tag paths, under a name that stands for just that."""
 
     name: str
@@ -62,47 +62,47 @@ class Known(NamedTuple):
 
 
 _KEPT = 2
-_readers: OrderedDict[str, tuple[TagSnapshot, Shredder]] = OrderedDict()
+_readers: OrderedDict[str, tuple[FrozenTagTree, Shredder]] = OrderedDict()
 
 
-def _reader(known: Known) -> tuple[TagSnapshot, Shredder]:
+def _reader(known: ShredderSnapshot) -> tuple[FrozenTagTree, Shredder]:
     """This worker's reader for what is known."""
     found = _readers.pop(known.name, None)
     if found is None:
         while len(_readers) >= _KEPT:
             _readers.popitem(last=False)
-        tags = TagSnapshot(known.numbers, known.uses)
+        tags = FrozenTagTree(known.numbers, known.uses)
         found = tags, Shredder(tags, known.limits)
     _readers[known.name] = found
     return found
 
 
 @dataclass(frozen=True, slots=True)
-class ReadValues:
+class ShredStage:
     """A function for `mapInArrow`: number, body and problem of messages in; rows out."""
 
-    known: Broadcast[Known]
+    known: Broadcast[ShredderSnapshot]
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         tags, reader = _reader(self.known.value)
         for batch in batches:
-            for start, end in _portions(batch.column(1)):
-                yield from _read(reader, batch.slice(start, end - start))
+            for start, end in _iter_chunks(batch.column(1)):
+                yield from _shred_batch(reader, batch.slice(start, end - start))
         if tags.missing:  # also what an earlier task has found, which may have to be repeated
-            yield _rows(len(tags.missing), {"missing": [list(path) for path in tags.missing]})
+            yield _build_batch(len(tags.missing), {"missing": [list(path) for path in tags.missing]})
 
 
-def _portions(bodies: pa.Array) -> Iterator[tuple[int, int]]:
+def _iter_chunks(bodies: pa.Array) -> Iterator[tuple[int, int]]:
     sizes = pc.fill_null(pc.binary_length(bodies), 0).to_pylist()
     start = size = 0
     for row, bytes in enumerate(sizes):
         size += bytes
-        if size >= _BYTES or row + 1 - start == _MESSAGES or row + 1 == len(sizes):
+        if size >= _BYTES_PER_CHUNK or row + 1 - start == _MESSAGES_PER_CHUNK or row + 1 == len(sizes):
             yield start, row + 1
             start, size = row + 1, 0
 
 
-def _read(reader: Shredder, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+def _shred_batch(reader: Shredder, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     numbers, bodies, problems = batch.columns
     messages: list[Message] = []
     places: list[int] = []
@@ -120,13 +120,13 @@ def _read(reader: Shredder, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     values = said.values
     if len(values):
         columns = {name: values.column(name).combine_chunks() for name in values.column_names}
-        yield _rows(len(values), columns | {"msg": own[columns["msg"].to_numpy()]})
+        yield _build_batch(len(values), columns | {"msg": own[columns["msg"].to_numpy()]})
     if said.read:
-        yield _rows(len(said.read), {"msg": own[said.read]})
+        yield _build_batch(len(said.read), {"msg": own[said.read]})
     if refused:
         listed = sorted(refused)
         reasons, lines, places_in_line = zip(*(refused[place] for place in listed), strict=True)
-        yield _rows(
+        yield _build_batch(
             len(listed),
             {
                 "msg": numbers.to_numpy()[listed],
@@ -138,7 +138,7 @@ def _read(reader: Shredder, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         )
 
 
-def _rows(count: int, given: dict[str, Any]) -> pa.RecordBatch:
+def _build_batch(count: int, given: dict[str, Any]) -> pa.RecordBatch:
     """Rows with the columns given, and null for the others."""
     columns = [
         pa.array(given[field.name], field.type) if field.name in given else pa.nulls(count, field.type)

@@ -13,19 +13,19 @@ from pyspark.sql import functions as F
 
 from sapwood.relational.paths.linear_path import TagPath
 from sapwood.relational.relational_matcher import RelationalMatcher
-from sapwood.relational.shredder import VALUE
-from sapwood.relational.sql.match_plan import Extents
+from sapwood.relational.shredder import VALUE_SCHEMA
+from sapwood.relational.sql.match_plan import PlanParameters
 from sapwood.relational.storage.duckdb_database import Connection
-from sapwood.relational.subscription_catalog import read_extents
-from sapwood.spark.relational.materialized_frame import Computed
-from sapwood.spark.relational.shred_stage import ROWS, Known, ReadValues
+from sapwood.relational.subscription_catalog import read_plan_parameters
+from sapwood.spark.relational.materialized_frame import MaterializedFrame
+from sapwood.spark.relational.shred_stage import ROWS, ShredderSnapshot, ShredStage
 
-BLOCK = 14
+BLOCK_BITS = 14
 """Messages of a partition whose numbers differ only in so many bits are in one block."""
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class SparkShreddedBatch:
     """What a batch says, and the tables at the moment that it was read for."""
 
     rows: DataFrame
@@ -36,13 +36,13 @@ class Heard:
     """how many messages could not be read"""
     connection: Connection
     """sees the tables as they were at that moment"""
-    extents: Extents
+    extents: PlanParameters
     namespaces: dict[str, str]
     """of queries that are left to be decided"""
 
     @property
     def values(self) -> DataFrame:
-        return self.rows.filter("tag IS NOT NULL").select(*VALUE.names)
+        return self.rows.filter("tag IS NOT NULL").select(*VALUE_SCHEMA.names)
 
     @property
     def messages(self) -> DataFrame:
@@ -56,50 +56,50 @@ class Heard:
         return self.rows.filter("reason IS NOT NULL").select("msg", error)
 
 
-class Ear:
+class SparkShredder:
     """Reads messages as the tables of a matcher want to have them."""
 
     def __init__(self, matcher: RelationalMatcher) -> None:
         self._matcher = matcher
-        self._tables = matcher.tables
-        self._told: Broadcast[Known] | None = None
+        self._database = matcher.database
+        self._told: Broadcast[ShredderSnapshot] | None = None
 
     @contextmanager
-    def hearing(self, messages: DataFrame) -> Iterator[Heard]:
+    def hearing(self, messages: DataFrame) -> Iterator[SparkShreddedBatch]:
         """Reads messages with the columns `msg`, `body` and `problem`.
 
         Tables and what is read from messages belong together: of other tables, other values are wanted.
         """
         tags = self._matcher.population.tags
-        with self._tables.lock:
+        with self._database.lock:
             tags.settle()
         while True:
-            with self._tables.lock:
+            with self._database.lock:
                 known = self._tell(messages.sparkSession)
                 connection = self._matcher.connection
                 connection.run("BEGIN TRANSACTION")
-                reach = read_extents(connection)
+                reach = read_plan_parameters(connection)
                 namespaces = dict(self._matcher.namespaces)
-            rows = Computed(messages.mapInArrow(ReadValues(known), ROWS))
+            rows = MaterializedFrame(messages.mapInArrow(ShredStage(known), ROWS))
             try:
-                blocks, refusals, missing = _summed_up(rows.frame)
+                blocks, refusals, missing = _summarize(rows.frame)
                 if not missing:
-                    yield Heard(rows.frame, blocks, refusals, connection, reach, namespaces)
+                    yield SparkShreddedBatch(rows.frame, blocks, refusals, connection, reach, namespaces)
                     return
             finally:
                 rows.forget()
                 connection.close()
-            with self._tables.lock:
+            with self._database.lock:
                 tags.know(missing)
 
-    def _tell(self, spark: SparkSession) -> Broadcast[Known]:
+    def _tell(self, spark: SparkSession) -> Broadcast[ShredderSnapshot]:
         """What is known now, as workers can get at it."""
         tags = self._matcher.population.tags
         told = self._told
         if told is None or (told.value.numbers, told.value.uses) != (tags.numbers, tags.uses):
             if told is not None:
                 told.destroy()
-            known = Known(uuid4().hex, dict(tags.numbers), dict(tags.uses), self._matcher.limits)
+            known = ShredderSnapshot(uuid4().hex, dict(tags.numbers), dict(tags.uses), self._matcher.limits)
             told = self._told = spark.sparkContext.broadcast(known)
         return told
 
@@ -110,9 +110,9 @@ class Ear:
             self._told = None
 
 
-def _summed_up(rows: DataFrame) -> tuple[dict[int, int], int, list[TagPath]]:
+def _summarize(rows: DataFrame) -> tuple[dict[int, int], int, list[TagPath]]:
     """How many values each block has, how many messages are refused, and the tag paths that are missing."""
-    block = F.shiftright("msg", BLOCK).alias("block")
+    block = F.shiftright("msg", BLOCK_BITS).alias("block")
     counted = rows.groupBy(block).agg(F.count("tag"), F.count("reason"), F.count("missing")).collect()
     blocks = {row[0]: row[1] for row in counted if row[0] is not None}
     missing: list[TagPath] = []

@@ -18,45 +18,45 @@ from pyspark.sql import functions as F
 from sapwood.relational.executor import BRANCHING_NODES, MISSING_BRANCHING_NODES
 from sapwood.relational.relational_matcher import RelationalMatcher
 from sapwood.relational.sql.dialect import SparkDialect, SqlStep
-from sapwood.relational.sql.match_plan import HIT, HOLDING, plan_steps
+from sapwood.relational.sql.match_plan import HIT, TRUE_FACT, plan_steps
 from sapwood.relational.storage.duckdb_database import Connection
 from sapwood.relational.storage.table_snapshot import (
-    LOOKED_UP,
+    LOOKUP_STEPS,
     SUBSCRIPTION,
     SnapshotTable,
     partition_expression,
     read_small_tables,
     snapshot_tables,
 )
-from sapwood.spark.relational.isolated_session import suit
-from sapwood.spark.relational.materialized_frame import Computed
-from sapwood.spark.relational.parquet_snapshot import Copies
-from sapwood.spark.relational.residual_stage import Decide, decided
-from sapwood.spark.relational.result_combiner import CombinedMatches
-from sapwood.spark.relational.shredded_batch import Heard
+from sapwood.spark.relational.isolated_session import set_shuffle_partitions
+from sapwood.spark.relational.materialized_frame import MaterializedFrame
+from sapwood.spark.relational.parquet_snapshot import ParquetSnapshot
+from sapwood.spark.relational.residual_stage import ResidualStage, evaluate_residuals
+from sapwood.spark.relational.result_combiner import BackendResult
+from sapwood.spark.relational.shredded_batch import SparkShreddedBatch
 
-_FEW = 500_000
+_MAX_BROADCAST_ROWS = 500_000
 """rows that are sent to where others are joined with them"""
-_MEASURED = frozenset({"probe", "extent", HOLDING, "found", HIT.name})
+_MATERIALIZED_STEPS = frozenset({"probe", "extent", TRUE_FACT, "found", HIT.name})
 """Steps of whose size much depends. (And Spark changes the order of joins with a union: with `probe`.)"""
 
 
-class Views:
+class BatchViews:
     """Frames of a batch under the names that statements use, in a session that has no others."""
 
     def __init__(self, own: SparkSession) -> None:
         self._own = own
         self._names: set[str] = set()
-        self._kept: list[Computed] = []
+        self._kept: list[MaterializedFrame] = []
 
     def put(self, name: str, frame: DataFrame, few: bool = False) -> None:
         """Puts a frame under a name; if it has few rows, they are sent to where others are."""
         (F.broadcast(frame) if few else frame).createOrReplaceTempView(name)
         self._names.add(name)
 
-    def keep(self, frame: DataFrame) -> Computed:
+    def keep(self, frame: DataFrame) -> MaterializedFrame:
         """The frame, to be computed once, and forgotten with the views."""
-        self._kept.append(Computed(frame))
+        self._kept.append(MaterializedFrame(frame))
         return self._kept[-1]
 
     def close(self) -> None:
@@ -66,17 +66,17 @@ class Views:
             each.forget()
 
 
-class Shown:
+class TableViews:
     """The tables under their names in a session, read anew only if they have changed."""
 
-    def __init__(self, copies: Copies) -> None:
+    def __init__(self, copies: ParquetSnapshot) -> None:
         self._copies = copies
         self._name = ""
         self._large: dict[str, SnapshotTable] = {}
         self._frames: dict[str, DataFrame] = {}
         self._small: dict[str, pa.Table] = {}
 
-    def show(self, own: SparkSession, heard: Heard) -> None:
+    def show(self, own: SparkSession, heard: SparkShreddedBatch) -> None:
         """Shows the tables as they were when a batch was heard; always in the same session."""
         plan = heard.extents.plan
         name = self._copies.bring(heard.connection, plan)
@@ -87,15 +87,15 @@ class Shown:
         for name, frame in self._frames.items():
             frame.createOrReplaceTempView(name)
         for name, table in read_small_tables(heard.connection).items():
-            if not table.equals(self._small.get(name, _NOTHING)):
+            if not table.equals(self._small.get(name, _NO_TABLE)):
                 own.createDataFrame(table).createOrReplaceTempView(name)
                 self._small[name] = table
 
     def narrow(self, step: SqlStep, rows: DataFrame) -> None:
         """Shows of the tables that rows of a step are looked up in only the parts where they may be."""
         count = self._copies.parts
-        if count > 1 and step.name in LOOKED_UP:
-            column, names = LOOKED_UP[step.name]
+        if count > 1 and step.name in LOOKUP_STEPS:
+            column, names = LOOKUP_STEPS[step.name]
             values = {
                 part
                 for (part,) in rows.select(F.expr(partition_expression(column, count))).distinct().collect()
@@ -106,47 +106,47 @@ class Shown:
                     some.createOrReplaceTempView(table.name)
 
 
-_NOTHING = pa.table({})
+_NO_TABLE = pa.table({})
 
 
-class OnSpark:
+class SparkBackend:
     """Matches with Spark SQL, over copies of the tables that all workers reach."""
 
-    def __init__(self, matcher: RelationalMatcher, copies: Copies) -> None:
+    def __init__(self, matcher: RelationalMatcher, copies: ParquetSnapshot) -> None:
         self._matcher = matcher
-        self._tables = Shown(copies)
+        self._database = TableViews(copies)
 
     def smaller(self) -> bool:
         """Spark takes as much at a time as it has room for."""
         return False
 
     @contextmanager
-    def found(self, heard: Heard, messages: DataFrame) -> Iterator[CombinedMatches]:
+    def found(self, heard: SparkShreddedBatch, messages: DataFrame) -> Iterator[BackendResult]:
         """What a batch matches; `messages` has the bodies, by `msg`."""
         spark = messages.sparkSession
-        tasks = suit(spark, sum(heard.blocks.values()))
-        views = Views(spark)
+        tasks = set_shuffle_partitions(spark, sum(heard.blocks.values()))
+        views = BatchViews(spark)
         try:
-            self._tables.show(spark, heard)
+            self._database.show(spark, heard)
             views.put("value", heard.values.coalesce(tasks))
             views.put("message", heard.messages.coalesce(tasks))
             self._run(spark, heard, views)
             undecided = None
-            if heard.extents.depth or heard.connection.value(_INEXACT):
+            if heard.extents.depth or heard.connection.value(_INEXACT_QUERIES):
                 undecided = self._decide(heard, views, messages)
-            yield CombinedMatches(spark.sql(_ANSWER), undecided=undecided)
+            yield BackendResult(spark.sql(_MATCHED_SUBSCRIPTIONS), undecided=undecided)
         finally:
             views.close()
 
-    def _run(self, spark: SparkSession, heard: Heard, views: Views) -> None:
+    def _run(self, spark: SparkSession, heard: SparkShreddedBatch, views: BatchViews) -> None:
         statements = list(plan_steps(heard.extents, SparkDialect()))
-        few = sum(heard.blocks.values()) <= _FEW
+        few = sum(heard.blocks.values()) <= _MAX_BROADCAST_ROWS
         for place, step in enumerate(statements):
             frame = spark.sql(step.sql)
-            if step.name in _MEASURED or _readers(step, statements[place + 1 :]) > 1:
+            if step.name in _MATERIALIZED_STEPS or _count_readers(step, statements[place + 1 :]) > 1:
                 kept = views.keep(frame)
-                frame, few = kept.frame, kept.count() <= _FEW
-                self._tables.narrow(step, frame)
+                frame, few = kept.frame, kept.count() <= _MAX_BROADCAST_ROWS
+                self._database.narrow(step, frame)
             # the others have no more rows than those before them that count
             views.put(step.name, frame, few)
             if step is HIT:
@@ -155,42 +155,44 @@ class OnSpark:
     def _places(self, connection: Connection, hit: DataFrame) -> DataFrame:
         """Where branching points lie on the tag paths of a batch."""
         asked = hit.select("tag", "branching").distinct().toArrow()
-        with connection.given(hit=asked):
-            new = self._matcher.place_points(connection.rows(MISSING_BRANCHING_NODES))
-            with connection.given(new_places=new):
+        with connection.register(hit=asked):
+            new = self._matcher.locate_branching_nodes(connection.rows(MISSING_BRANCHING_NODES))
+            with connection.register(new_places=new):
                 places = connection.arrow(BRANCHING_NODES)
         return hit.sparkSession.createDataFrame(places)
 
-    def _decide(self, heard: Heard, views: Views, messages: DataFrame) -> DataFrame | None:
+    def _decide(self, heard: SparkShreddedBatch, views: BatchViews, messages: DataFrame) -> DataFrame | None:
         """Leaves in `matched` what is certain, or turns out to be true; who has no answer."""
         spark = messages.sparkSession
-        kept = views.keep(spark.sql(_KNOWN))
-        few = kept.count() <= _FEW
+        kept = views.keep(spark.sql(_CANDIDATES))
+        few = kept.count() <= _MAX_BROADCAST_ROWS
         matched = kept.frame.filter("sure").select("msg", "query")
         open = kept.frame.filter("NOT sure").select("msg", "query", "text")
         undecided = None
         if not open.isEmpty():
-            decide = Decide(heard.namespaces, self._matcher.limits)
-            answer = views.keep(decided(open, messages, decide)).frame
+            decide = ResidualStage(heard.namespaces, self._matcher.limits)
+            answer = views.keep(evaluate_residuals(open, messages, decide)).frame
             matched = matched.unionByName(answer.filter("kind IS NULL").select("msg", "query"))
             unknown = answer.filter("kind IS NOT NULL")
             if not unknown.isEmpty():
                 views.put("unknown", unknown, few=True)
-                undecided = spark.sql(_UNKNOWN)
+                undecided = spark.sql(_FAILED_SUBSCRIPTIONS)
         views.put("matched", matched, few)
         return undecided
 
 
-_ANSWER = "SELECT m.msg, s.id AS subscription FROM subscription s JOIN matched m ON m.query = s.query"
-_UNKNOWN = """
+_MATCHED_SUBSCRIPTIONS = (
+    "SELECT m.msg, s.id AS subscription FROM subscription s JOIN matched m ON m.query = s.query"
+)
+_FAILED_SUBSCRIPTIONS = """
     SELECT u.msg, s.id AS subscription, u.kind, u.reason
     FROM subscription s JOIN unknown u ON u.query = s.query"""
-_KNOWN = """
+_CANDIDATES = """
     SELECT m.msg, m.query, q.text, m.certain AND coalesce(q.exact, true) AS sure
     FROM query q RIGHT JOIN matched m ON q.id = m.query"""
-_INEXACT = "SELECT count(*) FROM query WHERE NOT exact"
+_INEXACT_QUERIES = "SELECT count(*) FROM query WHERE NOT exact"
 
 
-def _readers(step: SqlStep, later: list[SqlStep]) -> int:
+def _count_readers(step: SqlStep, later: list[SqlStep]) -> int:
     """How many of later statements read a step."""
     return sum(bool(re.search(rf"\b{step.name}\b", other.sql)) for other in later)

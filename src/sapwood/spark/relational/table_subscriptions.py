@@ -25,10 +25,10 @@ from sapwood.spark.relational.relational_match import Backend, RelationalMatchin
 from sapwood.store import SubscriptionStore
 
 _log = logging.getLogger(__name__)
-_NOTE = "left_out"
+_LEFT_OUT_KEY = "left_out"
 
 
-class _Filters(Protocol):
+class _FilterSource(Protocol):
     left_out: dict[str, str]
 
     def bring(self, version: int) -> None:
@@ -37,10 +37,10 @@ class _Filters(Protocol):
     def close(self) -> None: ...
 
 
-class TabledPopulation:
+class TableSubscriptions:
     """Filters in tables, and others as they are without."""
 
-    def __init__(self, others: Subscribed, filters: _Filters, matcher: RelationalMatcher) -> None:
+    def __init__(self, others: Subscribed, filters: _FilterSource, matcher: RelationalMatcher) -> None:
         self._others = others
         self._filters = filters
         self._matcher = matcher
@@ -83,7 +83,7 @@ class TabledPopulation:
         del self._filters, self._matching, self._matcher
 
 
-def in_tables(others: Subscribed, settings: PipelineConfig) -> TabledPopulation:
+def open_table_subscriptions(others: Subscribed, settings: PipelineConfig) -> TableSubscriptions:
     """The subscriptions of a pipeline, with its filters in tables."""
     how = settings.relational or RelationalConfig()
     settings.tables.parent.mkdir(parents=True, exist_ok=True)
@@ -92,19 +92,19 @@ def in_tables(others: Subscribed, settings: PipelineConfig) -> TabledPopulation:
     )
     try:
         given = settings.subscriptions
-        filters: _Filters
+        filters: _FilterSource
         if given.store is not None:
-            filters = _StoredFilters(given.store, matcher)
+            filters = _StoreFilters(given.store, matcher)
         else:
             assert given.file is not None
-            filters = _FixedFilters(given.file, given.namespaces, matcher)
+            filters = _FileFilters(given.file, given.namespaces, matcher)
     except BaseException:
         matcher.close()
         raise
-    return TabledPopulation(others, filters, matcher)
+    return TableSubscriptions(others, filters, matcher)
 
 
-class _StoredFilters:
+class _StoreFilters:
     """The active filters of a store. Those that cannot be served are left out, and the log says so."""
 
     def __init__(self, location: str, matcher: RelationalMatcher) -> None:
@@ -122,18 +122,22 @@ class _StoredFilters:
 
         before = self._noted()
         synchronize(
-            self._matcher, self._store, version, refuse, also=lambda: {_NOTE: json.dumps(before | told)}
+            self._matcher,
+            self._store,
+            version,
+            refuse,
+            also=lambda: {_LEFT_OUT_KEY: json.dumps(before | told)},
         )
         left_out = {id: why for id, why in before.items() if self._still(id)} | told
         if left_out != self._noted():
-            tables = self._matcher.tables
-            with tables.changing():
-                tables.set_meta({_NOTE: json.dumps(left_out)})
+            tables = self._matcher.database
+            with database.write_transaction():
+                database.set_meta({_LEFT_OUT_KEY: json.dumps(left_out)})
         self.left_out = left_out
 
     def _noted(self) -> dict[str, str]:
         """What has been left out so far: only what changes is looked at again, also by the next run."""
-        found: dict[str, str] = json.loads(self._matcher.tables.meta(_NOTE) or "{}")
+        found: dict[str, str] = json.loads(self._matcher.database.meta(_LEFT_OUT_KEY) or "{}")
         return found
 
     def _still(self, id: str) -> bool:
@@ -147,7 +151,7 @@ class _StoredFilters:
         self._store.close()
 
 
-class _FixedFilters:
+class _FileFilters:
     """The filters in a file of queries, which all must be right."""
 
     def __init__(self, path: str, namespaces: Mapping[str, str], matcher: RelationalMatcher) -> None:
@@ -160,13 +164,13 @@ class _FixedFilters:
 
     def _fill(self, path: str, namespaces: Mapping[str, str]) -> None:
         """Fills the tables, unless they have been filled from just this."""
-        tables = self._matcher.tables
-        notes = {"store": str(Path(path).resolve()), "mark": _mark(path, namespaces)}
-        if all(tables.meta(name) == value for name, value in notes.items()) and tables.meta("version"):
+        tables = self._matcher.database
+        notes = {"store": str(Path(path).resolve()), "mark": _file_fingerprint(path, namespaces)}
+        if all(database.meta(name) == value for name, value in notes.items()) and database.meta("version"):
             return
-        if tables.meta("store") is None and len(self._matcher):
+        if database.meta("store") is None and len(self._matcher):
             raise TablesError(
-                f"{tables.path} holds subscriptions that come from elsewhere, and would lose them; give "
+                f"{database.path} holds subscriptions that come from elsewhere, and would lose them; give "
                 "another file in relational.tables"
             )
         clear_tables(self._matcher, notes)
@@ -174,13 +178,13 @@ class _FixedFilters:
         filters = (pair for pair in queries_in(path, namespaces) if not is_not_filter(pair[1]))
         while some := list(islice(filters, CHUNK)):
             self._matcher.population.change(put=some, replace=False)
-        with tables.changing():
-            tables.set_meta({"version": "0"})
+        with database.write_transaction():
+            database.set_meta({"version": "0"})
 
     def close(self) -> None: ...
 
 
-def _mark(path: str, namespaces: Mapping[str, str]) -> str:
+def _file_fingerprint(path: str, namespaces: Mapping[str, str]) -> str:
     """What tells one file of queries from another."""
     with Path(path).open("rb") as file:
         content = file_digest(file, "blake2b").hexdigest()
