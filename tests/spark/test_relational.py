@@ -89,16 +89,19 @@ def test_chains_on_spark_give_the_matchers_answers(
 def test_one_message_reads_few_files(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(table_snapshot, "_RULES_PER_PARTITION", 10)
     read: dict[str, list[int]] = {}
-    frame = ParquetSnapshot.frame
+    read_table = ParquetSnapshot.read_table
 
     def recorded(
-        self: ParquetSnapshot, own: SparkSession, table: SnapshotTable, parts: Iterable[int] | None = None
+        self: ParquetSnapshot,
+        session: SparkSession,
+        table: SnapshotTable,
+        partitions: Iterable[int] | None = None,
     ) -> DataFrame:
-        found = frame(self, own, table, parts)
+        found = read_table(self, session, table, partitions)
         read.setdefault(table.name, []).append(len(found.inputFiles()))
         return found
 
-    monkeypatch.setattr(ParquetSnapshot, "frame", recorded)
+    monkeypatch.setattr(ParquetSnapshot, "read_table", recorded)
     messages = spark.createDataFrame([(1, b"<a><b>7</b><c/></a>")], "message_id INT, body BINARY")
     with RelationalMatcher(plan=Plan.UNROLLED) as tables:
         tables.add_many((str(i), f"/a[b = {i}]/c") for i in range(200))

@@ -64,22 +64,22 @@ class SnapshotTable:
         columns = [column.split() for column in TABLES[self.name].split(", ")]
         return pa.schema([(name, _TYPES[kind]) for name, kind in columns if name not in self.without])
 
-    def parts(self, count: int) -> list[str]:
+    def partition_conditions(self, count: int) -> list[str]:
         """Return the conditions of the partitions; rows without a lookup value have one of their own."""
         if not self.by or count == 1:
             return ["true"]
-        return [f"{partition_expression(self.by, count)} = {part}" for part in range(count)] + [
+        return [f"{partition_expression(self.by, count)} = {partition}" for partition in range(count)] + [
             f"{self.by} IS NULL"
         ]
 
-    def needed(self, count: int, values: Iterable[int]) -> list[int]:
+    def partitions_for(self, count: int, values: Iterable[int]) -> list[int]:
         """Return the partitions with the rows for some values of `partition_expression`."""
         return sorted({*values, count} if self.by and count > 1 else {0})
 
-    def sql(self, part: str = "true") -> str:
+    def sql(self, partition: str = "true") -> str:
         """Return the query for a partition."""
         order = f"ORDER BY {self.order}" if self.order else ""
-        return f"{self._select} AND {part} {order}"
+        return f"{self._select} AND {partition} {order}"
 
     def new_sql(self, since: Counters) -> str:
         """Return the query for the rows that are new since the base."""
@@ -148,7 +148,7 @@ class TableVersions:
     """digests of the numbers and queries of subscriptions, by range"""
 
     @property
-    def parts(self) -> int:
+    def partitions(self) -> int:
         """The number of partitions of the base: a power of two."""
         return min(_MAX_PARTITIONS, 1 << (self.rules // _RULES_PER_PARTITION).bit_length())
 
