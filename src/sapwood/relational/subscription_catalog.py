@@ -13,10 +13,10 @@ from sapwood.engine.bulk_load import OnError, pause_garbage_collection
 from sapwood.lang.namespaces import Namespaces, declare
 from sapwood.relational.paths.path_catalog import PathCatalog, Uses
 from sapwood.relational.paths.tag_paths import TagPathCatalog
-from sapwood.relational.rules.access_structures import StructureSize, measure_structure
+from sapwood.relational.rules.access_structures import measure_structure
 from sapwood.relational.rules.rule_compiler import CompiledQuery, QueryCompiler
 from sapwood.relational.sql.cost_model import Choice, choose_plan, estimate_statistics, read_statistics
-from sapwood.relational.sql.match_plan import Plan, PlanParameters
+from sapwood.relational.sql.match_plan import Plan, PlanParameters, StructureSize
 from sapwood.relational.storage.duckdb_database import Connection, Database
 from sapwood.relational.storage.subscription_load import (
     delete_subscriptions,
@@ -239,16 +239,12 @@ def _read_structure_size(connection: Connection) -> StructureSize:
 
 def read_plan_parameters(connection: Connection) -> PlanParameters:
     """Return the parameters of the statements, for the tables as the connection sees them."""
-    size = _read_structure_size(connection)
     ops = frozenset(op for (op,) in connection.rows("SELECT DISTINCT op FROM fact"))
     compared = f"SELECT count(*) FROM linear_path WHERE uses & {_COMPARED_TEXT} = {_COMPARED_TEXT}"
     return PlanParameters(
         plan=_read_plan(connection) or Plan.UNROLLED,
         fact_ops=ops,
-        fact_slots=size.fact_slots,
-        bound_slots=size.bound_slots,
-        fact_levels=size.fact_levels,
-        bound_levels=size.bound_levels,
+        size=_read_structure_size(connection),
         texts=bool(connection.value(compared)),
         depth=connection.value("SELECT coalesce(max(depth), 0) FROM shape_part"),
     )

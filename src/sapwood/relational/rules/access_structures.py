@@ -5,31 +5,11 @@ The rules to index are given by the temporary table `indexed_rule`; their predic
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from sapwood.relational.rules.comparisons import ALWAYS, EQUAL_NUMBER, EXISTS
 from sapwood.relational.rules.rule_chains import delete_chains, insert_chains
-from sapwood.relational.sql.match_plan import Plan
+from sapwood.relational.sql.match_plan import Plan, StructureSize
 from sapwood.relational.storage.duckdb_database import Connection, Database
 from sapwood.relational.storage.table_schema import BOUND_COLUMNS, FACT_COLUMNS, NO_FACT, NO_PATH
-
-
-@dataclass(frozen=True, slots=True)
-class StructureSize:
-    """The columns of `unrolled` in use, and the levels of the longest chains; stored in `meta` as `reach`."""
-
-    fact_slots: int = 0
-    bound_slots: int = 0
-    fact_levels: int = 0
-    bound_levels: int = 0
-
-    def __or__(self, other: StructureSize) -> StructureSize:
-        return StructureSize(
-            max(self.fact_slots, other.fact_slots),
-            max(self.bound_slots, other.bound_slots),
-            max(self.fact_levels, other.fact_levels),
-            max(self.bound_levels, other.bound_levels),
-        )
 
 
 def measure_structure(connection: Connection) -> StructureSize:

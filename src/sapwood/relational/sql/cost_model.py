@@ -14,16 +14,12 @@ from sapwood.relational.rules.rule_compiler import CompiledQuery
 from sapwood.relational.sql.match_plan import Plan
 from sapwood.relational.storage.duckdb_database import Connection
 
-_BATCH = 1_000
-"""messages of a batch, over which scans are spread"""
-_COLUMN_COST = 0.25
-"""of a further column of a row, relative to a row"""
-_WRITE_COST = 6.0
-"""of a row written for the next statement, relative to reading it"""
-_STATEMENT_COST = 20_000
-"""of a statement by itself, in rows"""
-_BUCKET_SELECTIVITY = 0.6
-"""share of rules that pass a bucket"""
+# in rows read, unless said otherwise
+_COLUMN_COST = 0.25  # of a further column of a row
+_WRITE_COST = 6.0  # of a row that is written for the next statement
+_STATEMENT_COST = 20_000  # of a statement by itself
+_BUCKET_SELECTIVITY = 0.6  # the share of rules that pass a bucket
+_BATCH = 1_000  # messages over which scans are spread
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ occurs in a message.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from enum import StrEnum
 
 from sapwood.relational.rules.comparisons import (
@@ -49,18 +49,26 @@ class Plan(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class StructureSize:
+    """The columns of `unrolled` in use, and the levels of the longest chains; stored in `meta` as `reach`."""
+
+    fact_slots: int = 0
+    bound_slots: int = 0
+    fact_levels: int = 0
+    bound_levels: int = 0
+
+    def __or__(self, other: StructureSize) -> StructureSize:
+        return StructureSize(*map(max, astuple(self), astuple(other)))
+
+
+@dataclass(frozen=True, slots=True)
 class PlanParameters:
     """The sizes of the tables on which the statements depend, so that none reads more than there is."""
 
     plan: Plan
     fact_ops: frozenset[int]
     """operators of the stored facts"""
-    fact_slots: int
-    bound_slots: int
-    """columns of `unrolled` in use"""
-    fact_levels: int
-    bound_levels: int
-    """longest chains"""
+    size: StructureSize
     texts: bool
     """whether bounds compare texts"""
     depth: int
@@ -152,7 +160,7 @@ def _chain_steps(parameters: PlanParameters, first: str, rows: str | None = None
     reached = [f"SELECT msg, next AS id FROM {rows} WHERE next IS NOT NULL"] if rows else []
     finals = [f"SELECT msg, rule FROM {rows} WHERE next IS NULL"] if rows else []
     next_round = first
-    for level in range(1, parameters.fact_levels + 1):
+    for level in range(1, parameters.size.fact_levels + 1):
         yield SqlStep(f"fact_round{level}", next_round)
         reached.append(f"SELECT msg, id FROM fact_round{level} WHERE NOT final")
         finals.append(f"SELECT msg, id AS rule FROM fact_round{level} WHERE final")
@@ -163,7 +171,7 @@ def _chain_steps(parameters: PlanParameters, first: str, rows: str | None = None
             WHERE c.level = {level + 1} AND NOT s.final"""
     source = f"({' UNION ALL '.join(reached) or _NO_NODES})"
     bound_holds = bound_condition("e", "c", parameters.texts)
-    for level in range(1, parameters.bound_levels + 1):
+    for level in range(1, parameters.size.bound_levels + 1):
         yield SqlStep(
             f"bound_round{level}",
             f"""
@@ -187,11 +195,13 @@ _NO_RULES = "SELECT msg, CAST(0 AS BIGINT) AS rule FROM message WHERE false"
 
 def _unrolled_steps(parameters: PlanParameters) -> Iterator[SqlStep]:
     """Yield the plan for rules in one row: the first two facts, bounds, other facts, and then chains."""
-    facts = [_fact_column_join(slot) for slot in range(2, parameters.fact_slots + 1)]
-    bounds = [_bound_column_join(slot, parameters.texts) for slot in range(1, parameters.bound_slots + 1)]
+    facts = [_fact_column_join(slot) for slot in range(2, parameters.size.fact_slots + 1)]
+    bounds = [
+        _bound_column_join(slot, parameters.texts) for slot in range(1, parameters.size.bound_slots + 1)
+    ]
     joins = " ".join([*facts[:1], *bounds, *facts[1:]])
     row = f"SELECT t.msg, u.rule, u.next FROM unrolled u JOIN true_fact t ON t.fact = u.fact1 {joins}"
-    if not parameters.fact_levels and not parameters.bound_levels:
+    if not parameters.size.fact_levels and not parameters.size.bound_levels:
         yield SqlStep("found", f"SELECT msg, rule FROM ({row}) r")
         return
     yield SqlStep("in_row", row)

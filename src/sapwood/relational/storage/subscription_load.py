@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from sapwood.relational.paths.path_catalog import PathCatalog
-from sapwood.relational.rules.access_structures import StructureSize, index_rules, unindex_rules
+from sapwood.relational.rules.access_structures import index_rules, unindex_rules
 from sapwood.relational.rules.comparisons import (
     AT_LEAST,
     AT_MOST,
@@ -24,7 +24,7 @@ from sapwood.relational.rules.comparisons import (
     RANGES,
 )
 from sapwood.relational.rules.rule_compiler import CompiledQuery, CompiledRule, Predicate
-from sapwood.relational.sql.match_plan import Plan
+from sapwood.relational.sql.match_plan import Plan, StructureSize
 from sapwood.relational.storage.duckdb_database import Connection, Database
 from sapwood.relational.storage.table_schema import NO_FACT, NO_PATH
 

@@ -46,18 +46,21 @@ Counters = dict[str, int]
 
 @dataclass(frozen=True, slots=True)
 class SnapshotTable:
-    """A table of a snapshot: its rows, its partitions, and the condition for new rows."""
+    """A table of a snapshot.
+
+    new       the condition for new rows, with the counters of the base
+    where     the condition for rows that statements read
+    by        the expression that rows are looked up by, and partitioned by
+    order     the sort order, if sorting is worth its cost
+    without   columns that no statement reads
+    """
 
     name: str
     new: str
-    """the condition for new rows, with the counters of the base"""
     where: str = "true"
     by: str = ""
-    """the expression that rows are looked up by, and partitioned by"""
     order: str = ""
-    """the sort order, if sorting is worth its cost"""
     without: tuple[str, ...] = ()
-    """columns that no statement reads"""
 
     @property
     def schema(self) -> pa.Schema:
@@ -137,15 +140,19 @@ def read_small_tables(connection: Connection) -> dict[str, pa.Table]:
 
 @dataclass(frozen=True, slots=True)
 class TableVersions:
-    """The state of the tables at a snapshot, by which later changes are found."""
+    """The state of the tables at a snapshot, by which later changes are found.
+
+    counters  the next ids
+    rules     the number of rules
+    chained   whether any rule has a chain
+    ranges    digests of the numbers and queries of subscriptions, by range
+    """
 
     plan: Plan
     counters: Counters
     rules: int
     chained: bool
-    """whether any rule has a chain"""
     ranges: dict[int, str]
-    """digests of the numbers and queries of subscriptions, by range"""
 
     @property
     def partitions(self) -> int:

@@ -48,18 +48,15 @@ _ROWS_PER_GROUP = 1 << 17
 
 
 @dataclass(frozen=True, slots=True)
-class _Base:
-    name: str
-    versions: TableVersions
-
-
-@dataclass(frozen=True, slots=True)
-class _Delta:
-    """New rows, and number and query of the deleted subscriptions."""
+class _SnapshotFolder:
+    """A base or a delta; `deleted` has number and query of subscriptions that a delta removes."""
 
     name: str
     versions: TableVersions
     deleted: pa.Table
+
+
+_NO_SUBSCRIPTIONS = SUBSCRIPTION.schema.empty_table().select(["number", "query"])
 
 
 class ParquetSnapshot:
@@ -69,7 +66,7 @@ class ParquetSnapshot:
         self._database = matcher.database
         self._folder = folder
         self._base = self._find_base()
-        self._delta: _Delta | None = None
+        self._delta: _SnapshotFolder | None = None
         self._remove_unused()
 
     def update(self, connection: Connection, plan: Plan) -> str:
@@ -109,7 +106,7 @@ class ParquetSnapshot:
             )
         return reader.parquet(*files, *new)
 
-    def _find_base(self) -> _Base | None:
+    def _find_base(self) -> _SnapshotFolder | None:
         """Return the base of an earlier run, if it is complete and of these tables."""
         name = self._base_name()
         if name is None or _VERSIONS_FILE not in names_in(f"{self._folder}/{name}"):
@@ -117,7 +114,7 @@ class ParquetSnapshot:
         with open_file(f"{self._folder}/{name}/{_VERSIONS_FILE}") as file:
             versions = TableVersions.from_json(file.read().decode())
         _log.info("snapshot %s of an earlier run is used again", name)
-        return _Base(name, versions)
+        return _SnapshotFolder(name, versions, _NO_SUBSCRIPTIONS)
 
     def _base_name(self) -> str | None:
         with self._database.lock:
@@ -134,7 +131,7 @@ class ParquetSnapshot:
 
     # -- files -----------------------------------------------------------------------------------------
 
-    def _write_base(self, connection: Connection, plan: Plan, now: TableVersions) -> _Base:
+    def _write_base(self, connection: Connection, plan: Plan, now: TableVersions) -> _SnapshotFolder:
         name = f"{_BASE_PREFIX}{uuid4().hex}"
         for table in snapshot_tables(plan):
             for number, partition in enumerate(table.partition_conditions(now.partitions)):
@@ -148,9 +145,11 @@ class ParquetSnapshot:
         with self._database.write_transaction():
             self._database.set_meta({_BASE_KEY: name})
         _log.info("snapshot %s written: %d rules in %d partitions", name, now.rules, now.partitions)
-        return _Base(name, now)
+        return _SnapshotFolder(name, now, _NO_SUBSCRIPTIONS)
 
-    def _write_delta(self, connection: Connection, plan: Plan, base: _Base, now: TableVersions) -> _Delta:
+    def _write_delta(
+        self, connection: Connection, plan: Plan, base: _SnapshotFolder, now: TableVersions
+    ) -> _SnapshotFolder:
         name = f"{_DELTA_PREFIX}{uuid4().hex}"
         for table in snapshot_tables(plan):
             rows = connection.stream(table.new_sql(base.versions.counters), _ROWS_PER_GROUP)
@@ -161,17 +160,18 @@ class ParquetSnapshot:
             "delta %s of %s written: %d subscriptions added, %d deleted",
             *(name, base.name, len(added), len(deleted)),
         )
-        return _Delta(name, now, deleted)
+        return _SnapshotFolder(name, now, deleted)
 
-    def _read_changed_ranges(self, base: _Base, now: TableVersions) -> Iterator[tuple[int, pa.Table]]:
+    def _read_changed_ranges(
+        self, base: _SnapshotFolder, now: TableVersions
+    ) -> Iterator[tuple[int, pa.Table]]:
         """Yield number and query of the base's subscriptions, for each range that has changed."""
-        columns = ["number", "query"]
         for number in changed_ranges(base.versions, now):
             if number not in base.versions.ranges:
-                yield number, SUBSCRIPTION.schema.empty_table().select(columns)
+                yield number, _NO_SUBSCRIPTIONS
                 continue
             with open_file(f"{self._folder}/{base.name}/{SUBSCRIPTION.name}/{number}.parquet") as file:
-                yield number, pq.read_table(file, columns=columns)
+                yield number, pq.read_table(file, columns=_NO_SUBSCRIPTIONS.column_names)
 
     def _write(
         self, name: str, table: SnapshotTable, rows: Iterable[pa.RecordBatch], number: int = 0
