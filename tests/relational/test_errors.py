@@ -292,7 +292,7 @@ def test_a_file_that_another_process_has_open(tmp_path: Path) -> None:
     with subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
-        with pytest.raises(TablesError, match="is open in another process; one at a time can use it"):
+        with pytest.raises(TablesError, match="is open in another process; close it there first"):
             RelationalMatcher(path)
     with RelationalMatcher(path) as matcher:
         assert list(matcher.match("<a/>")) == ["s"]

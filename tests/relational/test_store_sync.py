@@ -269,7 +269,9 @@ def test_what_is_the_stores_is_changed_there(store: SubscriptionStore, tables: R
         lambda: tables.remove("s0"),
     ]
     for change in changes:
-        with pytest.raises(TablesError, match=r"has the subscriptions of .*store.db, and follows it"):
+        with pytest.raises(
+            TablesError, match=r"is synchronized with .*store.db: change its"
+        ):
             change()
     assert ids(tables) == ["s0", "s1"]
 

@@ -113,8 +113,8 @@ class RelationalMatcher:
             raise ValueError(f"a chunk has one subscription at least, not {chunk!r}")
         self._check_ownership()
         remaining = iter(pairs)
-        while some := list(islice(remaining, chunk)):
-            self.catalog.apply_changes(put=some, on_error=on_error, replace=False)
+        while pending := list(islice(remaining, chunk)):
+            self.catalog.apply_changes(put=pending, on_error=on_error, replace=False)
 
     def replace(self, id: str, query: str) -> None:
         """Replace the query of a subscription, which keeps its number; KeyError if there is none."""
@@ -134,7 +134,7 @@ class RelationalMatcher:
         owner = self.database.meta("store")
         if owner is not None:
             raise TablesError(
-                f"{self.database.path} has the subscriptions of {owner}, and follows it: change them there"
+                f"{self.database.path} is synchronized with {owner}: change its subscriptions there"
             )
 
     def _check_subscribed(self, ids: Sequence[str]) -> None:

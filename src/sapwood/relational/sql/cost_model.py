@@ -14,7 +14,7 @@ from sapwood.relational.rules.rule_compiler import CompiledQuery
 from sapwood.relational.sql.match_plan import Plan
 from sapwood.relational.storage.duckdb_database import Connection
 
-# in rows read, unless said otherwise
+# in rows read, unless noted otherwise
 _COLUMN_COST = 0.25  # of a further column of a row
 _WRITE_COST = 6.0  # of a row that is written for the next statement
 _STATEMENT_COST = 20_000  # of a statement by itself

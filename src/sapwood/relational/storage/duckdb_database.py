@@ -172,7 +172,9 @@ class Database:
                 )
             return
         if present:
-            raise TablesError(f"{self.path} is a DuckDB file, but holds other tables than Sapwood's")
+            raise TablesError(
+                f"{self.path} has other tables than Sapwood's; give another file"
+            )
         with self.writer.transaction():
             for name, columns in TABLES.items():
                 self.writer.run(f"CREATE TABLE {name} ({columns})")
@@ -268,9 +270,7 @@ class _OpenFile:
         if self._path is not None:
             with self._lock:
                 if self._path in self._paths:
-                    raise TablesError(
-                        f"{self._path} is open already in this process; one at a time can use it"
-                    )
+                    raise TablesError(f"{self._path} is open in this process already; close it there first")
                 self._paths.add(self._path)
 
     def release(self) -> None:
@@ -282,6 +282,6 @@ class _OpenFile:
 def _open_error(path: Path | None, error: Exception) -> TablesError:
     text = str(error)
     if "Could not set lock" in text:
-        return TablesError(f"{path} is open in another process; one at a time can use it")
+        return TablesError(f"{path} is open in another process; close it there first")
     first = text.splitlines()[0] if text else type(error).__name__
     return TablesError(f"{path} cannot be opened: {first}")

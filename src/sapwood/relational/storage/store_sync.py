@@ -44,7 +44,7 @@ class UnsupportedLanguage(ValueError):
 
     def __init__(self, language: str) -> None:
         self.language = language
-        super().__init__(f"a query in {language}, which is no XPath filter, is not kept in tables")
+        super().__init__(f"tables hold XPath filters only, and the query is in {language}")
 
     def __reduce__(self) -> tuple[type[UnsupportedLanguage], tuple[str]]:
         return type(self), (self.language,)
@@ -182,8 +182,8 @@ class _Synchronizer:
     def _check_ownership(self) -> None:
         if self._database.meta("store") is None and (count := len(self._matcher)):
             raise TablesError(
-                f"{self._database.path} holds {count:,} subscriptions that come from no store, and would "
-                "lose them; give another file for the store's"
+                f"{self._database.path} holds {count:,} subscriptions that come from no store, which a "
+                "synchronization would delete; give another file for the store's"
             )
 
     def _unfinished(self, version: int) -> _VersionRange | None:

@@ -96,7 +96,7 @@ class RelationalMatching:
         _log.debug("relational matching on %s, with files in %s", on, folder)
 
     @contextmanager
-    def __call__(self, messages: DataFrame, edition: IndexSnapshot | None = None) -> Iterator[DataFrame]:
+    def __call__(self, messages: DataFrame, snapshot: IndexSnapshot | None = None) -> Iterator[DataFrame]:
         """Match messages with the subscriptions of the tables and of a broker's snapshot.
 
         There is one row for each message, with the columns of `match_edition`; valid inside the context only.
@@ -111,7 +111,7 @@ class RelationalMatching:
         try:
             with ExitStack() as stack:
                 result = self._match(stack, numbered)
-                yield move_to_session(combine_results(numbered, result, edition), spark)
+                yield move_to_session(combine_results(numbered, result, snapshot), spark)
         finally:
             numbered.unpersist()
 

@@ -36,18 +36,18 @@ class BackendResult:
     """FAILED_PAIR"""
 
 
-def combine_results(numbered: DataFrame, result: BackendResult, edition: IndexSnapshot | None) -> DataFrame:
+def combine_results(numbered: DataFrame, result: BackendResult, snapshot: IndexSnapshot | None) -> DataFrame:
     """Match messages with a snapshot of a broker, and add the result of a backend.
 
     The columns are those of `match_edition`.
     """
-    if edition is None or edition.empty:
+    if snapshot is None or snapshot.empty:
         nulls = {"subscriptions": _NO_IDS, "error": ERROR, "undecided": UNDECIDED, "costs": COSTS}
         matched = numbered.drop("body", PROBLEM).withColumns(
             {name: F.lit(None).cast(kind) for name, kind in nulls.items()}
         )
     else:
-        matched = match_edition(numbered, edition, profile=True)
+        matched = match_edition(numbered, snapshot, profile=True)
     ids = F.collect_list("subscription").alias(_MATCHED)
     joined = matched.join(_by_message(result.pairs).agg(ids), MESSAGE_NUMBER, "left")
     error = F.col("error")

@@ -172,7 +172,7 @@ class _FileFilters:
             return
         if database.meta("store") is None and len(self._matcher):
             raise TablesError(
-                f"{database.path} holds subscriptions that come from elsewhere, and would lose them; give "
+                f"{database.path} holds subscriptions that come from elsewhere, which would be deleted; give "
                 "another file in relational.tables"
             )
         _log.info("loading the filters of %s into %s", path, database.path)
