@@ -1,4 +1,4 @@
-"""Linear paths and tag paths: texts, look-ups, and which matches which, where."""
+"""Linear paths and tag paths: texts, lookups, matches and positions."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_what_is_no_path_is_refused(text: str) -> None:
         ("@u}a", "{@u}a"),
     ],
 )
-def test_hostile_namespaces_have_one_reading(name: str, written: str) -> None:
+def test_hostile_namespaces_are_escaped(name: str, written: str) -> None:
     path = LinearPath(((Axis.CHILD, name), (Axis.ATTRIBUTE, name)))
     assert path.text == f"/{written}/@{written}"
     assert parse_linear_path(path.text) == path
@@ -142,13 +142,13 @@ def test_hostile_namespaces_have_one_reading(name: str, written: str) -> None:
 
 @MANY
 @given(paths(NASTY_TESTS, NASTY_ENDS))
-def test_a_text_tells_the_path(path: LinearPath) -> None:
+def test_a_path_is_parsed_from_its_text(path: LinearPath) -> None:
     assert parse_linear_path(path.text) == path
 
 
 @MANY
 @given(tags(READ_NAMES, READ_NAMES))
-def test_a_text_tells_the_tag_path(tag: TagPath) -> None:
+def test_a_tag_path_is_parsed_from_its_text(tag: TagPath) -> None:
     assert parse_tag_path(format_tag_path(tag)) == tag
     assert format_reversed_tag_path(tag).startswith(format_reversed_tag_path(tag[-1:]))
 
@@ -161,7 +161,7 @@ def test_the_path_with_a_tag_path_s_text_matches_it_whatever_its_namespaces(tag:
     assert (path.prefix, path.suffix) in lookup_keys(tag)
 
 
-def test_tag_paths_as_people_write_them() -> None:
+def test_texts_of_tag_paths() -> None:
     tag = ("a", "u}b", "@u}x")
     assert format_tag_path(tag) == "/a/{u}b/@{u}x"
     assert format_reversed_tag_path(("a", "b", "c", "d", TEXT)) == "text()/d/c/b/a"
@@ -190,13 +190,13 @@ def test_an_element_is_never_taken_for_an_attribute() -> None:
 
 @MANY
 @given(PATHS, TAGS)
-def test_a_path_matches_if_there_is_a_way(path: LinearPath, tag: TagPath) -> None:
+def test_a_path_matches_if_there_is_an_embedding(path: LinearPath, tag: TagPath) -> None:
     assert path_matches(path, tag) == any(True for _ in embeddings(path, tag))
 
 
 @MANY
 @given(st.lists(PATHS, max_size=5), st.lists(TAGS, max_size=5))
-def test_many_paths_match_as_each_does(some: list[LinearPath], some_tags: list[TagPath]) -> None:
+def test_the_index_matches_as_each_path_does(some: list[LinearPath], some_tags: list[TagPath]) -> None:
     found = dict(PathIndex(dict(enumerate(some))).match(some_tags))
     assert {tag: sorted(ids) for tag, ids in found.items()} == {
         tag: ids
@@ -207,7 +207,7 @@ def test_many_paths_match_as_each_does(some: list[LinearPath], some_tags: list[T
 
 @MANY
 @given(PATHS, TAGS)
-def test_look_ups_find_all_paths_that_match(path: LinearPath, tag: TagPath) -> None:
+def test_lookup_keys_find_all_paths_that_match(path: LinearPath, tag: TagPath) -> None:
     found = lookup_keys(tag)
     assert len(found) == len(set(found))
     if path_matches(path, tag):
@@ -219,14 +219,14 @@ def test_look_ups_find_all_paths_that_match(path: LinearPath, tag: TagPath) -> N
     paths(st.sampled_from(["a", "b"]), st.just((Axis.CHILD, TEXT))), tags(st.sampled_from("ab"), st.just("x"))
 )
 def test_a_suffix_without_middle_leaves_nothing_to_check(path: LinearPath, tag: TagPath) -> None:
-    """Whereas without suffix, `/a` is found for `/a/b`, where `/a/*` is looked for."""
+    """Without a suffix there is: `/a` is found for `/a/b`, because of `/a/*`."""
     if path.middle is None and path.suffix:
         assert path_matches(path, tag) == ((path.prefix, path.suffix) in lookup_keys(tag))
     elif path.middle is None:
         assert path_matches(path, tag) == (path.prefix == format_tag_path(tag))
 
 
-def test_look_ups_of_a_tag_path() -> None:
+def test_lookup_keys_of_a_tag_path() -> None:
     assert sorted(lookup_keys(("a", "@x"))) == [
         ("", ""),
         ("", "@x"),
@@ -249,13 +249,15 @@ def test_look_ups_of_a_tag_path() -> None:
         ("//a//a", "/a/a/a", (1, 2), [(1, 3), (2, 3)]),
     ],
 )
-def test_where_steps_stand(text: str, tag: str, at: tuple[int, ...], expected: list[tuple[int, ...]]) -> None:
+def test_positions_of_steps(
+    text: str, tag: str, at: tuple[int, ...], expected: list[tuple[int, ...]]
+) -> None:
     assert find_positions(parse_linear_path(text), parse_tag_path(tag), at) == expected
 
 
 @MANY
 @given(PATHS, TAGS, st.data())
-def test_steps_stand_where_some_way_puts_them(path: LinearPath, tag: TagPath, data: st.DataObject) -> None:
+def test_positions_are_those_of_all_embeddings(path: LinearPath, tag: TagPath, data: st.DataObject) -> None:
     numbers = range(1, len(path.steps) + 1)
     at = tuple(sorted(data.draw(st.sets(st.sampled_from(numbers)))))
     expected = sorted({tuple(way[step - 1] for step in at) for way in embeddings(path, tag)})
@@ -265,8 +267,8 @@ def test_steps_stand_where_some_way_puts_them(path: LinearPath, tag: TagPath, da
         assert find_positions(path, tag, at, most=len(expected) - 1) is None
 
 
-def test_many_ways_are_not_tried_one_by_one() -> None:
-    """There are more ways through this than anybody can count; a search for them would not end."""
+def test_embeddings_are_not_enumerated() -> None:
+    """There are too many to enumerate; a search would not end."""
     deep = ("a",) * 300
     path = LinearPath(((Axis.DESCENDANT, "a"),) * 60)
     assert path_matches(path, deep)

@@ -61,7 +61,7 @@ def storm(path: Path, seed: int) -> None:
 
 
 def listed(matcher: RelationalMatcher) -> dict[int, int]:
-    """The groups that are there, and how large they are."""
+    """Return the sizes of the subscribed groups."""
     sizes: dict[int, int] = {}
     for (id,) in matcher.connection.rows("SELECT id FROM subscription"):
         number, _, place = id.removeprefix("g").partition("-")

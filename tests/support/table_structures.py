@@ -1,4 +1,4 @@
-"""Whether the tables agree with each other: every structure, against all others that say the same."""
+"""Checks the consistency of tables: each structure against the others with the same content."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FOR_MESSAGES = ("tag_path", "path_match", "tag_branching", "class_tag", "class_m
 
 
 def assert_consistent(matcher: RelationalMatcher) -> None:
-    """No half subscription, no row that leads nowhere, no structure that says other than its neighbour."""
+    """Assert that there is no incomplete subscription, no dangling row, and no contradiction."""
     connection = matcher.connection
     _subscriptions(connection)
     wanted = _predicates(connection)
@@ -40,7 +40,7 @@ def assert_consistent(matcher: RelationalMatcher) -> None:
 
 
 def assert_empty(matcher: RelationalMatcher) -> None:
-    """Nothing is left of subscriptions and messages."""
+    """Assert that no rows of subscriptions and messages are left."""
     connection = matcher.connection
     for table in (*FOR_SUBSCRIPTIONS, *FOR_PATHS, *FOR_MESSAGES):
         assert connection.value(f"SELECT count(*) FROM {table}") == 0, table
@@ -62,7 +62,7 @@ def _subscriptions(connection: Connection) -> None:
 
 
 def _predicates(connection: Connection) -> dict[int, tuple[set[Fact], set[Bound]]]:
-    """The facts and bounds of each rule."""
+    """Return the facts and bounds of each rule."""
     shapes = dict(connection.rows("SELECT id, shape FROM rule"))
     texts = dict(connection.rows("SELECT id, branchings FROM shape"))
     facts = {id: row for id, *row in connection.rows("SELECT id, path, op, number, text FROM fact")}
@@ -102,7 +102,7 @@ def _predicates(connection: Connection) -> dict[int, tuple[set[Fact], set[Bound]
 
 
 def _reached(connection: Connection, plan: Plan | None) -> dict[int, tuple[set[Fact], set[Bound]]]:
-    """The facts and bounds by which each rule is reached."""
+    """Return the facts and bounds by which the access structure leads to each rule."""
     asked: dict[int, Row] = {}  # what leads to each link of a chain, and from where
     finals: dict[int, Row] = {}
     levels = {"fact": 0, "bound": 0}
@@ -148,7 +148,7 @@ def _reached(connection: Connection, plan: Plan | None) -> dict[int, tuple[set[F
 def _in_rows(
     connection: Connection, found: dict[int, tuple[set[Fact], set[Bound]]]
 ) -> tuple[dict[int, int | None], tuple[int, int]]:
-    """Puts in what rows of the unrolled plan ask for; where their chains start, and the columns in use."""
+    """Add the facts and bounds of unrolled rows; return where their chains start, and the columns in use."""
     facts = [f"fact{i}" for i in range(1, FACT_COLUMNS + 1)]
     bounds = [f"{name}{i}" for i in range(1, BOUND_COLUMNS + 1) for name in ("path", "op", "number", "text")]
     starts: dict[int, int | None] = {}
@@ -194,7 +194,7 @@ def _paths(connection: Connection) -> None:
 
 
 def _messages(connection: Connection) -> None:
-    """What is known of tag paths is all there is to know."""
+    """Assert that the matches of tag paths are complete."""
     tags = {id: parse_tag_path(text) for id, text in connection.rows("SELECT id, text FROM tag_path")}
     _distinct(tags.values())
     rows = connection.rows("SELECT id, text, uses FROM linear_path")

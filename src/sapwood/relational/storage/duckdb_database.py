@@ -172,9 +172,7 @@ class Database:
                 )
             return
         if present:
-            raise TablesError(
-                f"{self.path} has other tables than Sapwood's; give another file"
-            )
+            raise TablesError(f"{self.path} has other tables than Sapwood's; give another file")
         with self.writer.transaction():
             for name, columns in TABLES.items():
                 self.writer.run(f"CREATE TABLE {name} ({columns})")
