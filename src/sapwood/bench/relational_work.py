@@ -99,7 +99,7 @@ def _by_plan(
     rounds: int,
 ) -> Iterator[str | Matched]:
     yield f"filing by the plan {plan.value}"
-    filing = {file: timed(partial(matcher.population.use, plan)) for file, matcher in matchers.items()}
+    filing = {file: timed(partial(matcher.catalog.use_plan, plan)) for file, matcher in matchers.items()}
     yield f"plan {plan.value}, batches of {batch:,}"
     digests = {
         file: digest(matcher.match_many(bodies[:compared], batch)) for file, matcher in matchers.items()
@@ -130,7 +130,7 @@ def read(matcher: RelationalMatcher, bodies: Sequence[bytes], batch: int) -> int
     """Makes rows of messages, and matches them with nothing; how many rows."""
     rows = 0
     for start in range(0, len(bodies), batch):
-        said = matcher._reader.read([Message(body) for body in bodies[start : start + batch]])
+        said = matcher._shredder.shred([Message(body) for body in bodies[start : start + batch]])
         rows += len(said.messages) + len(said.values)
     return rows
 
@@ -235,10 +235,10 @@ def _grown(
 
 def _path_match_seconds(matcher: RelationalMatcher) -> float:
     """Seconds to match all tag paths that have come up with all linear paths, none being known."""
-    tags, tables = matcher.population.tags, matcher.tables
-    with tables.lock:
+    tags, database = matcher.catalog.tag_paths, matcher.database
+    with database.lock:
         seen = list(tags.numbers)
-        with tables.changing():
-            tables.forget_messages()
+        with database.write_transaction():
+            database.clear_message_cache()
         tags.reload()
-        return timed(partial(tags.know, seen))
+        return timed(partial(tags.resolve_new, seen))
