@@ -39,14 +39,14 @@ def test_what_is_not_run_says_why_and_is_not_much() -> None:
     assert len(left_out) == NOT_RUN, "\n".join(f"{block}: {block.reason}" for block in left_out)
 
 
-NOT_RUN = 5
+NOT_RUN = 6
 """Blocks that cannot run here; a new one has to be counted, so that it is one on purpose."""
 
 
 def test_most_blocks_are_run() -> None:
     runnable = [block for block in ALL if block.language in RUN]
     assert len(runnable) - NOT_RUN >= 0.7 * len(runnable)
-    assert {block.page for block in runnable} >= {"README.md", "docs/tutorial.md", "docs/joins.md"}
+    assert {block.page for block in runnable} >= {"README.md", "docs/tutorial/first-steps.md", "docs/how-to/joins.md"}
 
 
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")

@@ -23,4 +23,4 @@ def test_every_block_of_a_page_runs(page: str, tmp_path: Path, java: None) -> No
 
 
 def test_the_pages_on_spark_are_known() -> None:
-    assert {"README.md", "docs/tutorial.md"} <= set(WITH_SPARK)
+    assert {"docs/tutorial/pipeline.md", "docs/how-to/spark-jobs.md"} <= set(WITH_SPARK)
