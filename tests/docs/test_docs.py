@@ -46,7 +46,11 @@ NOT_RUN = 6
 def test_most_blocks_are_run() -> None:
     runnable = [block for block in ALL if block.language in RUN]
     assert len(runnable) - NOT_RUN >= 0.7 * len(runnable)
-    assert {block.page for block in runnable} >= {"README.md", "docs/tutorial/first-steps.md", "docs/how-to/joins.md"}
+    assert {block.page for block in runnable} >= {
+        "README.md",
+        "docs/tutorial/first-steps.md",
+        "docs/how-to/joins.md",
+    }
 
 
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")

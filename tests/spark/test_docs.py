@@ -1,4 +1,4 @@
-"""The blocks of README and docs that need Spark, with all that come before them, and the notebook on Spark."""
+"""The blocks of README and docs that need Spark, with all before them, and the notebook on Spark."""
 
 from __future__ import annotations
 

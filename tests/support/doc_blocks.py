@@ -4,8 +4,8 @@
     console     lines with `$ ` are run by a shell; the lines below are its output, in which `…` is any text
     toml        written to the file that its first line names, `# pipeline.toml`, or at least parsed
 
-A block without a language, such as a diagram or a grammar, is not run. A comment before a block marks exceptions:
-`<!-- not run: REASON -->`, or `<!-- with Spark -->`, which needs Java and a minute.
+A block without a language, such as a diagram or a grammar, is not run. A comment before a block marks an
+exception: `<!-- not run: REASON -->`, or `<!-- with Spark -->`, which needs Java and a minute.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     python -m tests.support.generated_docs      (or: make reference)
 
-A page holds a generated part between two comments, `<!-- generated: NAME -->` and `<!-- end of NAME -->`; a test
-compares it with what the code gives now.
+A page holds a generated part between two comments, `<!-- generated: NAME -->` and `<!-- end of NAME -->`; a
+test compares it with what the code gives now.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """The diagram of packages and their imports in docs/explanation, drawn from the import graph.
 
-    python -m tests.generated_docs      writes it anew
+    python -m tests.support.generated_docs      writes it anew
 
-An arrow leads from a package to one that it imports. Imports that follow from others are not drawn: if a imports b
-and b imports c, an import of c by a adds nothing to the order. Packages are placed in rows, each below all packages
-that import it; the longest chain of imports is the first column.
+An arrow leads from a package to one that it imports. Imports that follow from others are not drawn: if a
+imports b and b imports c, an import of c by a adds nothing to the order. Packages are placed in rows, each
+below all packages that import it; the longest chain of imports is the first column.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _STYLE = """
 
 
 def import_graph() -> Graph:
-    """Return what each package of Sapwood imports of the others; a module beside the packages counts as one."""
+    """Return what each package of Sapwood imports; a module beside the packages counts as one."""
     graph = grimp.build_graph("sapwood", cache_dir=None)
     imports: dict[str, set[str]] = defaultdict(set)
     for module in graph.modules - {"sapwood"}:
@@ -62,8 +62,9 @@ def _reachable(graph: Graph, start: Iterable[str]) -> set[str]:
 
 def draw(graph: Graph) -> str:
     """Return the graph as SVG."""
+    rows = _rows(graph)
     edges = reduce_transitively(graph)
-    cells = _place(edges)
+    cells = _place(edges, rows)
     lines = [_line(run, cells) for run in _route(edges, cells)]
     width = 2 * _MARGIN + max(column for _, column in cells.values()) * _STEP_X + _WIDTH
     width = max(width, max(x for line in lines for x in line[1]) + _MARGIN)
@@ -91,9 +92,8 @@ def _boxes(cells: dict[str, Cell]) -> Iterator[str]:
         yield f'  <text x="{x + _WIDTH // 2}" y="{y + _HEIGHT // 2}">{escape(name)}</text>'
 
 
-def _place(edges: Graph) -> dict[str, Cell]:
-    """Return a cell for each node: below its importers, the longest chain in column 0."""
-    rows = _rows(edges)
+def _place(edges: Graph, rows: dict[str, int]) -> dict[str, Cell]:
+    """Return a cell for each node, the longest chain in column 0."""
     chain = _longest_chain(edges, rows)
     cells = {node: (rows[node], 0) for node in chain}
     taken = set(cells.values())
@@ -106,6 +106,7 @@ def _place(edges: Graph) -> dict[str, Cell]:
 
 
 def _rows(edges: Graph) -> dict[str, int]:
+    """Return the row of each node, below all of its importers."""
     importers: dict[str, set[str]] = {node: set() for node in edges}
     for node, children in edges.items():
         for child in children:
@@ -114,7 +115,7 @@ def _rows(edges: Graph) -> dict[str, int]:
     while len(rows) < len(edges):
         ready = [node for node in edges if node not in rows and importers[node] <= rows.keys()]
         if not ready:
-            raise ValueError(f"imports in a circle among {', '.join(edges.keys() - rows.keys())}")
+            raise ValueError(f"imports form a cycle among {', '.join(sorted(edges.keys() - rows.keys()))}")
         rows |= {node: 1 + max((rows[above] for above in importers[node]), default=-1) for node in ready}
     return rows
 
@@ -134,7 +135,7 @@ Run = tuple[str, str, int]
 
 def _route(edges: Graph, cells: dict[str, Cell]) -> Iterator[Run]:
     """Choose for each edge a column that no box blocks, and no line to another package."""
-    taken: dict[Cell, str] = {cell: "" for cell in cells.values()}
+    taken: dict[Cell, str] = dict.fromkeys(cells.values(), "")
     for node in sorted(edges, key=cells.__getitem__):
         row, column = cells[node]
         for child in sorted(edges[node], key=cells.__getitem__):
@@ -153,7 +154,9 @@ def _line(run: Run, cells: dict[str, Cell]) -> tuple[str, tuple[int, ...]]:
     """Return an edge as the path of an SVG, and its x coordinates."""
     node, child, passing = run
     (row, column), (child_row, child_column) = cells[node], cells[child]
-    start, through, end = (_MARGIN + number * _STEP_X + _WIDTH // 2 for number in (column, passing, child_column))
+    start, through, end = (
+        _MARGIN + number * _STEP_X + _WIDTH // 2 for number in (column, passing, child_column)
+    )
     top = _MARGIN + row * _STEP_Y + _HEIGHT
     bottom = _MARGIN + child_row * _STEP_Y
     gap = _STEP_Y - _HEIGHT

@@ -20,15 +20,17 @@ def code_cells(notebook: dict[str, Any]) -> list[str]:
 
 
 def run_cells(cells: list[str], name: str) -> list[Any]:
-    """Run cells of code and return the value of the last expression of each, None if it ends in a statement."""
+    """Run cells of code and return the value of the expression that each ends with, None if there is none."""
     names: dict[str, Any] = {"__name__": "__main__"}
     return [_run_cell(cell, f"{name}, cell {number}", names) for number, cell in enumerate(cells, 1)]
 
 
 def _run_cell(cell: str, name: str, names: dict[str, Any]) -> Any:
     tree = ast.parse(cell, name)
-    last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
-    exec(compile(tree, name, "exec"), names)
-    if last is None:
+    last = tree.body[-1] if tree.body else None
+    if not isinstance(last, ast.Expr):
+        exec(compile(tree, name, "exec"), names)
         return None
+    tree.body.pop()
+    exec(compile(tree, name, "exec"), names)
     return eval(compile(ast.Expression(last.value), name, "eval"), names)
