@@ -149,7 +149,7 @@ class Reader:
                 read_config(self._folder / name[1])
 
     def _type(self, command: str, shown: str, block: Block) -> None:
-        arguments = None if self._interpreter is not None else _sapwood_arguments(command)
+        arguments = None if self._interpreter is not None else sapwood_arguments(command)
         status, printed = self._run_in_shell(command) if arguments is None else self._run_here(*arguments)
         refused = shown.startswith("error: ")
         assert status == (2 if refused else 0), f"{block}: $ {command}\n{printed}"
@@ -184,7 +184,7 @@ class Reader:
 _SHELL = frozenset("|&;<>()$`")
 
 
-def _sapwood_arguments(command: str) -> tuple[list[str], str | None] | None:
+def sapwood_arguments(command: str) -> tuple[list[str], str | None] | None:
     """Return the arguments of a plain `sapwood` command, and the file that its output goes to; else None.
 
     A plain command has no use for a shell but that one redirection, so it can run without starting a process.
