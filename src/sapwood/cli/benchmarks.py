@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from sapwood.cli.common.console import errors
-from sapwood.cli.common.relational_options import duckdb_needed
+from sapwood.cli.common.relational_options import require_duckdb
 from sapwood.cli.run import spark_needed, told_plainly
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def bench_relational(
 
     Ctrl-C ends it and keeps what is measured.
     """
-    with duckdb_needed("sapwood bench relational"):
+    with require_duckdb("sapwood bench relational"):
         from sapwood.bench import relational as experiments
     options = experiments.Options(quick=quick, out=out, only=only or ())
     _show(experiments.run(options, errors), out, as_json)
