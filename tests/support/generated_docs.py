@@ -8,12 +8,16 @@ test compares it with what the code gives now.
 
 from __future__ import annotations
 
+import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
 from tests.support.command_reference import command_reference
 from tests.support.doc_blocks import ROOT
 from tests.support.import_diagram import Graph, draw, import_graph
+
+_VERSION = re.compile(r"[<>=~!;@ ]")
 
 
 def generated_files() -> Iterator[tuple[Path, str]]:
@@ -22,6 +26,7 @@ def generated_files() -> Iterator[tuple[Path, str]]:
     explanation = ROOT / "docs" / "explanation"
     yield explanation / "packages.svg", draw(graph)
     yield _replace_part(explanation / "architecture.md", "imports", _import_table(graph))
+    yield _replace_part(ROOT / "docs" / "index.md", "extras", _extras_table())
     yield _replace_part(ROOT / "docs" / "reference" / "command.md", "commands", command_reference())
 
 
@@ -40,6 +45,16 @@ def _import_table(graph: Graph) -> str:
         for package, imported in graph.items()
     ]
     return "\n".join(["| package | imports |", "|---|---|", *rows])
+
+
+def _extras_table() -> str:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    rows = [
+        f"| `{extra}` | {', '.join(f'`{_VERSION.split(wanted)[0]}`' for wanted in sorted(installed))} |"
+        for extra, installed in project["optional-dependencies"].items()
+        if extra not in ("docs", "dev")
+    ]
+    return "\n".join(["| extra | installs |", "|---|---|", *rows])
 
 
 def main() -> None:
