@@ -1,0 +1,80 @@
+"""Cost of publishing a message to for-where-return queries, of which about one in a hundred has a result."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from statistics import mean
+
+from sapwood import Broker
+from sapwood.bench.harness.benchmark_report import RAW
+from sapwood.bench.harness.datasets import NitfFolder, generate_transformations
+from sapwood.bench.harness.experiment import Bench, Experiment, Scales, at_most
+from sapwood.bench.harness.timing import clock, time_interleaved
+from sapwood.bench.transform.evaluators import shared_evaluator
+from sapwood.bench.transform.result_writing import writing_pass
+from sapwood.bench.transform.thesis_workload import book, compile_all
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    queries: int
+    messages: int
+    rounds: int
+
+
+def measure_publishing(bench: Bench, scale: Scale) -> Iterator[str]:
+    """Measure the published NITF messages, if given, and generated ones."""
+    dataset = bench.dataset
+    if isinstance(dataset, NitfFolder):  # whose messages have twenty values
+        queries = generate_transformations(dataset.dtd, scale.queries, binding_depth=2, values=20)
+        messages = dataset.messages(scale.messages)
+        yield from measure_cost(
+            bench, "published NITF messages", queries, messages, scale.rounds, promised=True
+        )
+    workload = book()
+    queries = workload.queries(scale.queries, predicate_paths=2, values=25)
+    messages = workload.messages(scale.messages, values=25)
+    name = f"DTD {workload.dtd.name}"
+    yield from measure_cost(bench, name, queries, messages, scale.rounds, promised=False)
+
+
+def measure_cost(
+    bench: Bench, name: str, queries: Sequence[str], messages: Sequence[bytes], rounds: int, *, promised: bool
+) -> Iterator[str]:
+    """Measure publishing and the writing of results in the same rounds."""
+    workload = f"{len(queries):,} queries, {name}"
+    yield f"loading {workload}"
+    shared = shared_evaluator()
+    shared.load(compile_all(queries))
+    with Broker() as broker:
+        broker.subscribe_many(enumerate(queries))
+        yield workload
+        passes = [partial(publish_pass, broker, messages), partial(writing_pass, shared, messages)]
+        publishing, writing = time_interleaved(passes, messages, least=rounds, warm_up=2)
+        matched = mean(len(broker.publish(message)) for message in messages)
+    rest = publishing.subtract(writing)
+    details = publishing.details(matched=matched, share=matched / len(queries))
+    bar = at_most(15, promised)
+    bench.figure("publishing, without writing results", workload, rest.multiple, RAW, bar, **rest.details())
+    bench.figure("publishing", workload, publishing.multiple, RAW, **details)
+    bench.figure("writing results", workload, writing.multiple, RAW, **writing.details())
+
+
+def publish_pass(broker: Broker, messages: Sequence[bytes]) -> float:
+    """Return the seconds of publishing all messages."""
+    start = clock()
+    for message in messages:
+        len(broker.publish(message))
+    return clock() - start
+
+
+EXPERIMENTS = (
+    Experiment(
+        "cost",
+        "cost of publishing a message",
+        Scales(Scale(10_000, 180, 9), Scale(2_000, 50, 5), Scale(50, 3, 2)),
+        measure_publishing,
+    ),
+)
