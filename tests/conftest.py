@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
-from sapwood.engine.fallback_pool import POOL
+from sapwood.engine.fallback.process_pool import POOL
 
 settings.register_profile("fixed", derandomize=True, database=None, print_blob=True)
 settings.load_profile("fixed")

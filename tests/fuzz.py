@@ -23,11 +23,12 @@ from time import monotonic
 from typing import NamedTuple
 
 from sapwood import Matcher
-from tests import oracle, test_against_lxml, test_disagreements
-from tests.disagreements import random_disagreement
+from tests.engine import test_against_lxml, test_disagreements
 from tests.join import test_against_oracle
-from tests.join_strategies import random_history, random_likes
-from tests.transform_strategies import random_document, random_family
+from tests.support import lxml_oracle
+from tests.support.disagreements import random_disagreement
+from tests.support.join_strategies import random_history, random_likes
+from tests.support.transform_strategies import random_document, random_family
 
 
 class Tally(NamedTuple):
@@ -41,15 +42,15 @@ def match(rng: Random) -> Tally:
     """XPath against lxml, in one matcher, with one optimisation off at times."""
     tuning = rng.choice(["everything on", *test_against_lxml.TUNINGS])
     native = rng.random() < 0.3
-    queries = [oracle.random_query(rng, native) for _ in range(60)]
+    queries = [lxml_oracle.random_query(rng, native) for _ in range(60)]
     tally = test_against_lxml.Tally()
-    with Matcher(oracle.NAMESPACES, tuning=test_against_lxml.TUNINGS[tuning]) as matcher:
+    with Matcher(lxml_oracle.NAMESPACES, tuning=test_against_lxml.TUNINGS[tuning]) as matcher:
         matcher.add_many(enumerate(queries))
         for _ in range(12):
-            message: str | bytes = oracle.random_document(rng, budget=rng.choice([10, 25, 60]))
+            message: str | bytes = lxml_oracle.random_document(rng, budget=rng.choice([10, 25, 60]))
             if rng.random() < 0.3:
-                message = oracle.random_message(rng, str(message))
-            tree = oracle.parse(message, defaults=True)
+                message = lxml_oracle.random_message(rng, str(message))
+            tree = lxml_oracle.parse(message, defaults=True)
             wanted = [test_against_lxml.answer_of(tree, query) for query in queries]
             test_against_lxml.compare_answers(matcher, tuning, message, queries, wanted, tally)
     return Tally(tally.answers, tally.positive)
@@ -65,12 +66,12 @@ def reading(rng: Random) -> Tally:
 
 def transform(rng: Random) -> Tally:
     """For-where-return queries against Saxon, in all tunings."""
-    from tests import test_transform_saxon as saxon
+    from tests.transform import test_against_saxon
 
     families = [random_family(rng, rng.randint(1, 3), rng.random() < 0.5) for _ in range(3)]
-    tally = saxon.Tally()
+    tally = test_against_saxon.Tally()
     documents = [random_document(rng) for _ in range(3)]
-    saxon.compare_all([query for family in families for query in family], documents, tally)
+    test_against_saxon.compare_all([query for family in families for query in family], documents, tally)
     return Tally(tally.answers, tally.positive)
 
 
@@ -88,11 +89,11 @@ def join(rng: Random) -> Tally:
 
 def tables(rng: Random) -> Tally:
     """Subscriptions in tables against the automaton, for all plans."""
-    from tests.relational.alike import assert_alike
+    from tests.support.relational_agreement import assert_alike
 
-    queries = list(dict.fromkeys(oracle.random_query(rng, rng.random() < 0.7) for _ in range(80)))
-    messages: list[str | bytes] = [oracle.random_document(rng) for _ in range(10)]
-    positive = assert_alike(queries, messages, oracle.NAMESPACES, batch=rng.choice([3, 100]))
+    queries = list(dict.fromkeys(lxml_oracle.random_query(rng, rng.random() < 0.7) for _ in range(80)))
+    messages: list[str | bytes] = [lxml_oracle.random_document(rng) for _ in range(10)]
+    positive = assert_alike(queries, messages, lxml_oracle.NAMESPACES, batch=rng.choice([3, 100]))
     return Tally(len(queries) * len(messages), positive)
 
 

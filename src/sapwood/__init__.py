@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from sapwood.engine import Explanation, Failure, FailureKind, Limits, Matcher, Matches, Node, Tuning, Why
     from sapwood.errors import LateMessage, MessageError, QueryError, SapwoodError
     from sapwood.join.explain import JoinExplanation
-    from sapwood.join.meetings import Meeting
-    from sapwood.join.state import State, TemplateState
+    from sapwood.join.results import Meeting
+    from sapwood.join.state.state_stats import State, TemplateState
     from sapwood.transform.explain import PlanExplanation
 
     __version__: str
@@ -45,10 +45,10 @@ _HOMES = {
     "Deliveries": "sapwood.broker.delivery",
     "Delivery": "sapwood.broker.delivery",
     "JoinExplanation": "sapwood.join.explain",
-    "Meeting": "sapwood.join.meetings",
+    "Meeting": "sapwood.join.results",
     "PlanExplanation": "sapwood.transform.explain",
-    "State": "sapwood.join.state",
-    "TemplateState": "sapwood.join.state",
+    "State": "sapwood.join.state.state_stats",
+    "TemplateState": "sapwood.join.state.state_stats",
     **dict.fromkeys(("LateMessage", "MessageError", "QueryError", "SapwoodError"), "sapwood.errors"),
     **dict.fromkeys(
         ("Explanation", "Failure", "FailureKind", "Limits", "Matcher", "Matches", "Node", "Tuning", "Why"),

@@ -10,7 +10,7 @@ import pytest
 from sapwood.bench.report import Figure
 from sapwood.bench.sources import BenchError
 from sapwood.bench.spark import EXPERIMENTS, Options, Sizes, run
-from sapwood.spark.session import JavaError, check_java
+from sapwood.spark.spark_session import JavaError, check_java
 
 _TINY = Sizes(
     messages=40,

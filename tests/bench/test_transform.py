@@ -24,8 +24,8 @@ from sapwood.bench.sources import BenchError
 from sapwood.bench.transform import EXPERIMENTS, Options, run
 from sapwood.bench.transform_setting import FULL, Kind, TransformSetting, bibliography, book, compiled
 from sapwood.bench.writing import asked_for, write
-from sapwood.engine.reader import Message
-from sapwood.transform.network import Network
+from sapwood.engine.message.message_reader import Message
+from sapwood.transform.shared_plan import SharedPlan
 from tests.bench.support import TINY_TRANSFORM, assert_written, nitf_folder, shown
 
 CHARTS = {"sharing", "predicates", "returns", "descendant", "growth"}
@@ -189,7 +189,7 @@ def test_what_is_written_apart_is_what_the_network_writes(message: bytes) -> Non
     network.load(compiled(book().queries(300)))
     network.load(compiled(["for $b in //section return <r t='{$b/title}'>{$b/title}{string($b)}</r>"]))
     plans, source = network.plans, Message(message)
-    assert isinstance(plans, Network)
+    assert isinstance(plans, SharedPlan)
     found = network.index.find(source)
     apart = write(network.index, plans, source, found, asked_for(plans, source, found))
     assert apart

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from sapwood import Broker, Delivery, LateMessage, Tuning
-from tests.join_oracle import Expected, Late, Oracle
-from tests.join_queries import NAMESPACES, Query, written
-from tests.join_strategies import (
+from tests.support.join_oracle import Expected, Late, Oracle
+from tests.support.join_queries import NAMESPACES, Query, written
+from tests.support.join_strategies import (
     SEEDS,
     History,
     Publish,
@@ -28,7 +28,7 @@ from tests.join_strategies import (
     random_message,
     random_query,
 )
-from tests.saxon import canonical
+from tests.support.saxon import canonical
 
 TUNINGS = {
     "everything on": Tuning(),

@@ -8,8 +8,8 @@ from random import Random
 
 import pytest
 
-from tests.join_oracle import Expected, Late, Oracle
-from tests.join_queries import (
+from tests.support.join_oracle import Expected, Late, Oracle
+from tests.support.join_queries import (
     Block,
     Comparison,
     Condition,
@@ -22,8 +22,8 @@ from tests.join_queries import (
     Variable,
     written,
 )
-from tests.join_strategies import random_query
-from tests.saxon import canonical
+from tests.support.join_strategies import random_query
+from tests.support.saxon import canonical
 
 
 def pair(op: Op = "=", window: float = 10, **parts: object) -> Query:

@@ -7,8 +7,8 @@ import pickle
 import pytest
 
 from sapwood import Broker, LateMessage, Limits, MessageError
-from sapwood.join.entries import Entry
-from sapwood.join.filing import Filing
+from sapwood.join.catalog_entries import JoinEntry
+from sapwood.join.join_catalog import Filing
 
 PAIR = "S/a->x JOIN{x = y, INF} S/c->y"
 
@@ -64,7 +64,7 @@ def test_a_query_that_could_not_be_added_is_not_there(monkeypatch: pytest.Monkey
     broker = Broker()
     file = Filing.file
 
-    def failing(filing: Filing, entry: Entry) -> None:
+    def failing(filing: Filing, entry: JoinEntry) -> None:
         file(filing, entry)
         raise MemoryError
 

@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sapwood.relational import Plan, RelationalMatcher
-from tests import oracle
-from tests.relational.alike import Answer, about, answers, assert_alike, automaton
-from tests.relational.test_form import QUERIES
+from tests.relational.test_rule_form import QUERIES
+from tests.support import lxml_oracle
+from tests.support.relational_agreement import Answer, about, answers, assert_alike, automaton
 
 # -- at random -------------------------------------------------------------------------------------------
 
@@ -30,11 +30,13 @@ def test_random_queries() -> None:
         rng = random.Random(seed)
         queries = list(dict.fromkeys(kind(rng) for kind in QUERIES.values() for _ in range(30)))
         messages: list[str | bytes] = [
-            oracle.random_document(rng, depth=rng.choice([4, 6, 9]), budget=rng.choice([8, 20, 60]))
+            lxml_oracle.random_document(rng, depth=rng.choice([4, 6, 9]), budget=rng.choice([8, 20, 60]))
             for _ in range(12)
         ]
-        messages += [oracle.random_message(rng, oracle.random_document(rng, budget=20)) for _ in range(6)]
-        positive += assert_alike(queries, messages, oracle.NAMESPACES, batch=rng.choice([10, 100]))
+        messages += [
+            lxml_oracle.random_message(rng, lxml_oracle.random_document(rng, budget=20)) for _ in range(6)
+        ]
+        positive += assert_alike(queries, messages, lxml_oracle.NAMESPACES, batch=rng.choice([10, 100]))
 
     compare()
     assert positive > 200
@@ -43,10 +45,10 @@ def test_random_queries() -> None:
 @pytest.mark.parametrize("plan", Plan)
 def test_one_message_at_a_time_is_as_good_as_a_batch(plan: Plan) -> None:
     rng = random.Random(plan)
-    pairs = [(str(i), oracle.random_query(rng, native=i % 3 > 0)) for i in range(80)]
-    documents = [oracle.random_document(rng) for _ in range(2)]
-    expected = automaton(pairs, documents, oracle.NAMESPACES)
-    with RelationalMatcher(namespaces=oracle.NAMESPACES, plan=plan) as matcher:
+    pairs = [(str(i), lxml_oracle.random_query(rng, native=i % 3 > 0)) for i in range(80)]
+    documents = [lxml_oracle.random_document(rng) for _ in range(2)]
+    expected = automaton(pairs, documents, lxml_oracle.NAMESPACES)
+    with RelationalMatcher(namespaces=lxml_oracle.NAMESPACES, plan=plan) as matcher:
         matcher.add_many(pairs)
         assert [list(matcher.match(document)) for document in documents] == expected
         assert answers(matcher, iter(documents), batch=2) == expected
@@ -228,8 +230,8 @@ def hard_cases() -> list[tuple[str, Answer]]:
     for asked, told in groups:
         positive = 0
         for document in told:
-            tree = oracle.parse(document)
-            matching = {query for query in asked if oracle.matches(tree, query, NAMESPACES)}
+            tree = lxml_oracle.parse(document)
+            matching = {query for query in asked if lxml_oracle.matches(tree, query, NAMESPACES)}
             assert matching == set(next(following)).intersection(asked), document
             positive += len(matching)
         assert positive >= 10, asked

@@ -16,9 +16,9 @@ import pytest
 from sapwood import Limits, Matcher, MessageError, QueryError
 from sapwood.errors import TablesError
 from sapwood.relational import RelationalMatcher
-from sapwood.relational.schema import TABLES
-from sapwood.relational.tables import Connection
-from tests.relational.structures import assert_consistent
+from sapwood.relational.storage.duckdb_database import Connection
+from sapwood.relational.storage.table_schema import TABLES
+from tests.support.table_structures import assert_consistent
 
 MESSAGE = "<a x='1'><b/></a>"
 

@@ -9,9 +9,9 @@ import time
 from pathlib import Path
 
 from sapwood.relational import RelationalMatcher
-from tests.relational.alike import answers, automaton
-from tests.relational.storm import MESSAGES, SIZES, group
-from tests.relational.structures import assert_consistent
+from tests.support.concurrent_changes import MESSAGES, SIZES, group
+from tests.support.relational_agreement import answers, automaton
+from tests.support.table_structures import assert_consistent
 
 KILLS = 2
 
@@ -32,7 +32,7 @@ def test_a_process_that_is_killed_leaves_whole_transactions(tmp_path: Path) -> N
 
 def killed_after(path: Path, seed: int, patience: float) -> None:
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.relational.storm", str(path), str(seed)],
+        [sys.executable, "-m", "tests.support.concurrent_changes", str(path), str(seed)],
         cwd=Path(__file__).parents[2],
         stdout=subprocess.PIPE,
         text=True,

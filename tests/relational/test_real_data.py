@@ -10,10 +10,8 @@ from collections.abc import Sequence
 import pytest
 
 from sapwood.relational import Plan, RelationalMatcher
-from tests.relational.alike import about, answers, automaton
-from tests.shared_data import folder
-from tests.test_hostile import BOMBS
-from tests.test_real_data import (
+from tests.engine.test_hostile import BOMBS
+from tests.engine.test_real_data import (
     AUCTIONS,
     INVOICES,
     ISO,
@@ -26,6 +24,8 @@ from tests.test_real_data import (
     news,
     sampled,
 )
+from tests.support.relational_agreement import about, answers, automaton
+from tests.support.shared_data import folder
 
 
 def assert_alike(

@@ -8,13 +8,13 @@ import pyarrow as pa
 import pytest
 
 from sapwood import Limits
-from sapwood.engine.reader import Message
+from sapwood.engine.message.message_reader import Message
 from sapwood.relational import Plan, RelationalMatcher
-from sapwood.relational.batch import match_rules
-from sapwood.relational.ops import EQUAL_TEXT
-from sapwood.relational.population import extents
-from sapwood.relational.tables import Connection
-from sapwood.relational.values import ValueReader
+from sapwood.relational.executor import match_rules
+from sapwood.relational.rules.comparisons import EQUAL_TEXT
+from sapwood.relational.shredder import Shredder
+from sapwood.relational.storage.duckdb_database import Connection
+from sapwood.relational.subscription_catalog import read_extents
 
 SUBSCRIPTION = '/a//b[.//c/d/text()="v1" and p//q/text()="v2"]/x[@y="v3"]//z/text()="v4"'
 """as the paper has it, but that in XPath a path inside brackets must not start with a slash"""
@@ -36,7 +36,7 @@ def matcher(request: pytest.FixtureRequest) -> Iterator[RelationalMatcher]:
 
 
 def values(matcher: RelationalMatcher, message: str) -> pa.Table:
-    return ValueReader(matcher.population.tags, Limits()).read([Message(message)]).values
+    return Shredder(matcher.population.tags, Limits()).read([Message(message)]).values
 
 
 # -- what the subscription brings ------------------------------------------------------------------------
@@ -210,8 +210,8 @@ def test_exchanged_they_do_not_meet(matcher: RelationalMatcher) -> None:
 
 def step_by_step(matcher: RelationalMatcher, messages: list[str]) -> Connection:
     """A connection with the temporary tables of a batch."""
-    said = ValueReader(matcher.population.tags, Limits()).read([Message(message) for message in messages])
+    said = Shredder(matcher.population.tags, Limits()).read([Message(message) for message in messages])
     connection = matcher.connection
-    reach = extents(connection)
+    reach = read_extents(connection)
     match_rules(connection, said, reach, matcher.population.tags.place_points, range(len(messages)))
     return connection

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from sapwood.spark.session import JavaError, check_java, session
+from sapwood.spark.spark_session import JavaError, check_java, session
 
 _QUICK = {
     "spark.sql.shuffle.partitions": "2",

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from pyspark.sql import Row, SparkSession
 
-from sapwood.spark.delivery_columns import Subscribers, text_of
-from sapwood.spark.pipeline import Pipeline
-from sapwood.spark.settings import SettingsError, settings
+from sapwood.spark.io.delivery_columns import SubscriberColumn, text_of
+from sapwood.spark.pipeline.config import ConfigError, parse_config
+from sapwood.spark.pipeline.pipeline import Pipeline
 from sapwood.store import NewSubscription, SubscriptionStore
 
 MESSAGES = {
@@ -48,7 +48,7 @@ def run(spark: SparkSession, folder: Path, **changed: dict[str, Any]) -> list[Ro
     }
     for key, value in changed.items():
         content[key] = content.get(key, {}) | value if isinstance(value, dict) else value
-    Pipeline(spark, settings(content, folder=folder)).run()
+    Pipeline(spark, parse_config(content, folder=folder)).run()
     found = spark.read.parquet(str(folder / "deliveries"))
     return sorted(found.collect(), key=lambda row: (row["batch"], row["message_id"], str(row)))
 
@@ -130,7 +130,7 @@ def test_a_file_of_queries_may_name_subscribers(spark: SparkSession, tmp_path: P
 
 
 def test_subscribers_are_counted_and_the_most_frequent_is_not_joined(spark: SparkSession) -> None:
-    named = Subscribers()
+    named = SubscriberColumn()
     rows = spark.createDataFrame(
         [("a", "x"), ("b", "y"), ("c", "z"), ("d", "w")], "subscription string, n string"
     )
@@ -170,6 +170,6 @@ def test_what_would_be_ignored_or_collide_is_refused(source: dict[str, Any], tol
         "rejects": {"path": "rejects"},
         "run": {"checkpoint": "checkpoint"},
     }
-    with pytest.raises(SettingsError) as caught:
-        settings(content)
+    with pytest.raises(ConfigError) as caught:
+        parse_config(content)
     assert told in str(caught.value)

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import pytest
 from rich.console import Console
 
-from sapwood.spark.display import JsonLines, LiveDisplay, PlainLines, sparkline, summary_table
-from sapwood.spark.interrupts import Interrupts
-from sapwood.spark.tally import Tally, duration
-from tests.spark.outcomes import outcome
+from sapwood.spark.monitoring.display import JsonLines, LiveDisplay, PlainLines, sparkline, summary_table
+from sapwood.spark.monitoring.totals import Tally, duration
+from sapwood.spark.pipeline.signals import SignalHandler
+from tests.support.outcomes import outcome
 
 
 @dataclass
@@ -186,7 +186,7 @@ class Seen:
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
 def test_the_first_signal_stops_gently(number: signal.Signals, code: int) -> None:
     seen, before = Seen(), signal.getsignal(number)
-    with Interrupts(seen.stop, seen.tell, seen.leave) as interrupts:
+    with SignalHandler(seen.stop, seen.tell, seen.leave) as interrupts:
         assert interrupts.exit_code == 0
         os.kill(os.getpid(), number)
     assert seen == Seen(1, 0, "stopping after the current batch; again to stop at once\n")
@@ -199,7 +199,7 @@ def test_a_second_ctrl_c_ends_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     ended: list[int] = []
     monkeypatch.setattr(os, "_exit", ended.append)
     seen = Seen()
-    with Interrupts(seen.stop, seen.tell, seen.leave):
+    with SignalHandler(seen.stop, seen.tell, seen.leave):
         os.kill(os.getpid(), signal.SIGTERM)
         os.kill(os.getpid(), signal.SIGTERM)
         assert not ended

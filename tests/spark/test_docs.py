@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.doc_blocks import PAGES, RUN, Interpreter, Reader, blocks
+from tests.support.doc_blocks import PAGES, RUN, Interpreter, Reader, blocks
 
 WITH_SPARK = [page for page in PAGES if any(block.with_spark for block in blocks(page))]
 

@@ -11,18 +11,18 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from sapwood import Broker
-from sapwood.spark.edition import Population
-from sapwood.spark.ledger import Ledger
-from sapwood.spark.pipeline import Pipeline
-from sapwood.spark.serving import Outcome, Server
-from sapwood.spark.settings import read_settings
-from sapwood.spark.sinks import Sink
-from tests.spark.crashes import Crash, after
-from tests.spark.stream import MADE, Stream
+from sapwood.spark.distribution.index_snapshot import SubscriptionSource
+from sapwood.spark.io.sinks import Sink
+from sapwood.spark.pipeline.batch import Outcome, Server
+from sapwood.spark.pipeline.batch_log import BatchLog
+from sapwood.spark.pipeline.config import read_config
+from sapwood.spark.pipeline.pipeline import Pipeline
+from tests.support.crashes import Crash, after
+from tests.support.spark_stream import MADE, Stream
 
 
 def _run(spark: SparkSession, stream: Stream, on_batch: Callable[[Outcome], None] | None = None) -> Pipeline:
-    pipeline = Pipeline(spark, read_settings(stream.settings), on_batch)
+    pipeline = Pipeline(spark, read_config(stream.settings), on_batch)
     pipeline.run()
     return pipeline
 
@@ -40,11 +40,11 @@ def _while_delivering(batch: int) -> Any:
 
 
 STEPS: dict[str, Callable[[int], Any]] = {
-    "planned": lambda n: after(Ledger, "plan", lambda batch, plan: batch, n),
+    "planned": lambda n: after(BatchLog, "plan", lambda batch, plan: batch, n),
     "half delivered": _while_delivering,
     "delivered, but not rejected": lambda n: after(Server, "_deliver", lambda matched, batch: batch, n),
     "served, but not on record": lambda n: after(Server, "serve", lambda *arguments: arguments[3], n),
-    "on record, but not noted by Spark": lambda n: after(Ledger, "done", lambda batch, outcome: batch, n),
+    "on record, but not noted by Spark": lambda n: after(BatchLog, "done", lambda batch, outcome: batch, n),
 }
 
 
@@ -127,7 +127,7 @@ def test_stopping_leaves_the_rest_for_the_next_run(tmp_path: Path, spark: SparkS
         if len(seen) == 2:
             pipeline.stop()
 
-    pipeline = Pipeline(spark, read_settings(stream.settings), stop_after_two)
+    pipeline = Pipeline(spark, read_config(stream.settings), stop_after_two)
     pipeline.run()
     assert [outcome.batch for outcome in seen] == [0, 1]
 
@@ -136,7 +136,7 @@ def test_stopping_leaves_the_rest_for_the_next_run(tmp_path: Path, spark: SparkS
         if sum(each.messages for each in seen) == len(stream.messages):
             again.stop()
 
-    again = Pipeline(spark, read_settings(stream.settings), stop_at_the_end)
+    again = Pipeline(spark, read_config(stream.settings), stop_at_the_end)
     again.run()
     assert [outcome.batch for outcome in seen] == list(range(len(seen)))
     # stopped between two of Spark's logs, the next run may take two files into its first batch
@@ -147,7 +147,7 @@ def test_stopping_leaves_the_rest_for_the_next_run(tmp_path: Path, spark: SparkS
 def test_what_a_sink_has_already_is_counted_all_the_same(spark: SparkSession) -> None:
     broker = Broker()
     broker.subscribe("a", "//a")
-    population = Population(broker)
+    population = SubscriptionSource(broker)
     messages = spark.createDataFrame([("1", "<a/>"), ("2", "<b/>")], "message_id STRING, body STRING")
     server = Server(Sink("delta", "deliveries"), Sink("delta", "rejects"))
     with mock.patch.object(Sink, "write", lambda self, rows, batch: None):  # as Delta does, then

@@ -14,11 +14,11 @@ from pyspark.sql import SparkSession
 from sapwood import Limits
 from sapwood.relational import RelationalMatcher
 from sapwood.spark import match
-from sapwood.spark.pipeline import Pipeline
-from sapwood.spark.relational import Place, match_relational
-from sapwood.spark.serving import Outcome
-from sapwood.spark.settings import read_settings
-from tests.test_budgets import MESSAGE, STALLING, TIGHT
+from sapwood.spark.pipeline.batch import Outcome
+from sapwood.spark.pipeline.config import read_config
+from sapwood.spark.pipeline.pipeline import Pipeline
+from sapwood.spark.relational.relational_match import Backend, match_relational
+from tests.engine.test_budgets import MESSAGE, STALLING, TIGHT
 
 SLOW = STALLING["nested counts"]
 FILTERS = {"fine": "//b", "refined": "count(//b) * 1 = 300", "slow": SLOW}
@@ -47,7 +47,7 @@ def test_a_frame_tells_them_in_a_column(spark: SparkSession) -> None:
 
 
 @pytest.mark.parametrize("on", ["duckdb", "spark"])
-def test_the_relational_engine_tells_them_too(spark: SparkSession, on: Place) -> None:
+def test_the_relational_engine_tells_them_too(spark: SparkSession, on: Backend) -> None:
     messages = spark.createDataFrame([("1", MESSAGE), ("2", "<a/>")], "message_id STRING, body STRING")
     with RelationalMatcher(limits=TIGHT) as tables:
         tables.add_many([*FILTERS.items(), ("as slow", SLOW)])
@@ -98,7 +98,7 @@ def served(
     if "joins" not in text:
         text = text.replace("[[source]]", "[source]").replace('time = "/*/@t"\n', "")
     (folder / "pipeline.toml").write_text(text)
-    pipeline = Pipeline(spark, read_settings(folder / "pipeline.toml"))
+    pipeline = Pipeline(spark, read_config(folder / "pipeline.toml"))
     pipeline.run()
     (outcome,) = pipeline.outcomes()
     return outcome, written(folder / "deliveries"), written(folder / "rejects")

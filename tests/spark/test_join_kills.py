@@ -13,16 +13,16 @@ from random import Random
 import pytest
 from pyspark.sql import SparkSession
 
-from sapwood.spark.pipeline import Pipeline
-from sapwood.spark.settings import read_settings
-from tests.spark.joined import PUBLISHING, START, JoinedStreams, goes_on, random_population
+from sapwood.spark.pipeline.config import read_config
+from sapwood.spark.pipeline.pipeline import Pipeline
+from tests.support.spark_joins import PUBLISHING, START, JoinedStreams, goes_on, random_population
 
 _PATIENCE = 150
 _ROOT = Path(__file__).parents[2]
 
 
 def _start(streams: JoinedStreams) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "tests.spark.driver", str(streams.settings), "local[2]"]
+    command = [sys.executable, "-m", "tests.support.spark_driver", str(streams.settings), "local[2]"]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=_ROOT, start_new_session=True)
 
 
@@ -47,7 +47,7 @@ def test_a_driver_killed_in_the_middle_of_a_batch(tmp_path: Path, spark: SparkSe
         store.remove(next(id for id in population if id.startswith("q") and not goes_on(population[id])))
         store.add("late", "S//*->x[.//b->p] JOIN{p = q, INF} T//*->z[.//b->q]")
     served: list[int] = []
-    pipeline = Pipeline(spark, read_settings(streams.settings), lambda outcome: served.append(outcome.batch))
+    pipeline = Pipeline(spark, read_config(streams.settings), lambda outcome: served.append(outcome.batch))
     pipeline.run()
     assert served[0] in (1, 2)  # it may have come too late for batch 1
     assert served == list(range(served[0], served[-1] + 1)) and served[-1] > 2

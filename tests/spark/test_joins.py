@@ -13,14 +13,15 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from sapwood.spark import match, stateful
-from sapwood.spark.ledger import Ledger
-from sapwood.spark.onward import Onward
-from sapwood.spark.pipeline import Pipeline
-from sapwood.spark.serving import Outcome, Server
-from sapwood.spark.settings import SettingsError, read_settings, settings
-from tests.spark.crashes import Crash, after
-from tests.spark.joined import PUBLISHING, START, JoinedStreams, Told, goes_on, random_population
+from sapwood.spark import match
+from sapwood.spark.joins import join_plan
+from sapwood.spark.joins.feedback import Onward
+from sapwood.spark.pipeline.batch import Outcome, Server
+from sapwood.spark.pipeline.batch_log import BatchLog
+from sapwood.spark.pipeline.config import ConfigError, parse_config, read_config
+from sapwood.spark.pipeline.pipeline import Pipeline
+from tests.support.crashes import Crash, after
+from tests.support.spark_joins import PUBLISHING, START, JoinedStreams, Told, goes_on, random_population
 
 PAIR = "S//a->x[.//b->p] JOIN{p = q, 5 s} T//*->z[.//b->q]"
 THREE = f"{PAIR} JOIN{{q = r, 1 s}} S//*->y[.//b->r]"
@@ -30,7 +31,7 @@ FIVE = PUBLISHING["five"].replace("2 s", "1 s")
 def run(
     spark: SparkSession, streams: JoinedStreams, on_batch: Callable[[Outcome], None] | None = None
 ) -> Pipeline:
-    pipeline = Pipeline(spark, read_settings(streams.settings), on_batch)
+    pipeline = Pipeline(spark, read_config(streams.settings), on_batch)
     pipeline.run()
     return pipeline
 
@@ -72,7 +73,7 @@ def test_subscriptions_come_and_go_and_what_is_of_no_use_is_dropped(
 
     # four messages of a chain meet the fifth when time has gone on by far, which is then dropped
     assert any(t.subscription == "chain" and files_of(t) & {"1", "2"} for t in delivered)
-    after_all = stateful.rows_kept(pipeline._query)
+    after_all = join_plan.rows_kept(pipeline._query)
     assert after_all is not None and 0 < after_all < max(outcome.kept or 0 for outcome in outcomes)
 
     def over_files(id: str, batch: int) -> bool:
@@ -96,7 +97,7 @@ def files_of(told: Told) -> set[str]:
 STEPS: dict[str, Callable[[int], Any]] = {
     "served, and no more": lambda n: after(Server, "serve", lambda *arguments: arguments[3], n),
     "served, but not on record": lambda n: after(Onward, "write", lambda going, batch: batch, n),
-    "on record, but not noted by Spark": lambda n: after(Ledger, "done", lambda batch, outcome: batch, n),
+    "on record, but not noted by Spark": lambda n: after(BatchLog, "done", lambda batch, outcome: batch, n),
 }
 
 
@@ -144,8 +145,8 @@ def check_variety(population: dict[str, str], delivered: Counter[Told]) -> None:
 
 
 def refused(spark: SparkSession, streams: JoinedStreams) -> str:
-    with pytest.raises(SettingsError) as caught:
-        Pipeline(spark, read_settings(streams.settings))
+    with pytest.raises(ConfigError) as caught:
+        Pipeline(spark, read_config(streams.settings))
     return str(caught.value)
 
 
@@ -153,7 +154,7 @@ def test_a_pipeline_stays_as_it_began(
     tmp_path: Path, spark: SparkSession, caplog: pytest.LogCaptureFixture
 ) -> None:
     streams = JoinedStreams(tmp_path / "joined")
-    Pipeline(spark, read_settings(streams.settings))
+    Pipeline(spark, read_config(streams.settings))
     text = streams.settings.read_text()
     streams.settings.write_text(text.replace("buckets = 4", "buckets = 5"))
     assert "joins.buckets: it began with 4, which cannot change" in refused(spark, streams)
@@ -197,8 +198,8 @@ def test_settings_that_do_not_go_with_joins(tmp_path: Path, spark: SparkSession)
 
 def test_a_protobuf_that_is_missing_is_told_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyspark.sql.streaming.proto", None)
-    with pytest.raises(stateful.MissingLibrary) as caught:
-        stateful.check_protobuf()
+    with pytest.raises(join_plan.MissingLibrary) as caught:
+        join_plan.check_protobuf()
     assert "joins on Spark need protobuf" in str(caught.value)
     assert "in a clone of Sapwood, pip install '.[spark]'" in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -226,12 +227,12 @@ def given(**changed: Any) -> dict[str, Any]:
 
 
 def test_several_sources_and_lengths_of_time() -> None:
-    checked = settings(given())
+    checked = parse_config(given())
     assert [source.stream for source in checked.sources] == ["a", "b"]
     assert checked.joins is not None and checked.joins.lateness_seconds == 600
     assert checked.source is checked.sources[0]
     for text, length in {"0 s": 0, "90 s": 90, "1.5 h": 5400, "250 ms": 0.25}.items():
-        joins = settings(given(joins={"lateness": text})).joins
+        joins = parse_config(given(joins={"lateness": text})).joins
         assert joins is not None and joins.lateness_seconds == length
 
 
@@ -265,6 +266,6 @@ def test_several_sources_and_lengths_of_time() -> None:
     ],
 )
 def test_a_key_that_is_wrong(changed: dict[str, Any], told: str) -> None:
-    with pytest.raises(SettingsError) as caught:
-        settings(given(**changed))
+    with pytest.raises(ConfigError) as caught:
+        parse_config(given(**changed))
     assert told in str(caught.value)

@@ -13,16 +13,16 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from sapwood.spark.pipeline import Pipeline
-from sapwood.spark.settings import read_settings
-from tests.spark.stream import Stream
+from sapwood.spark.pipeline.config import read_config
+from sapwood.spark.pipeline.pipeline import Pipeline
+from tests.support.spark_stream import Stream
 
 _PATIENCE = 150
 _FULL = os.environ.get("SAPWOOD_TESTS") == "full"
 
 
 def _start(stream: Stream, master: str = "local[2]") -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "tests.spark.driver", str(stream.settings), master]
+    command = [sys.executable, "-m", "tests.support.spark_driver", str(stream.settings), master]
     root = Path(__file__).parents[2]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=root, start_new_session=True)
 
@@ -48,7 +48,7 @@ def test_a_driver_killed_at_random_moments(tmp_path: Path, spark: SparkSession) 
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate(timeout=_PATIENCE)
         stream.change_subscriptions(round)
-    Pipeline(spark, read_settings(stream.settings)).run()
+    Pipeline(spark, read_config(stream.settings)).run()
     stream.assert_exact(spark)
 
 

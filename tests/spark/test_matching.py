@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from sapwood import Broker, Limits, Matcher, MessageError, QueryError
 from sapwood.spark import match
 from sapwood.workload import MessageGenerator, QueryGenerator, load_dtd
-from tests import oracle
+from tests.support import lxml_oracle
 
 Answer = tuple[list[str], tuple[str, int | None, int | None, bytes | None] | None]
 """subscriptions; error with reason, line, column and body"""
@@ -108,14 +108,14 @@ def test_generated_messages_match_as_in_one_process(spark: SparkSession, dtd: st
 
 def test_all_of_xpath_matches_as_in_one_process(spark: SparkSession) -> None:
     rng = random.Random(42)
-    subscriptions = {f"q{i}": oracle.random_query(rng, native=i % 2 == 0) for i in range(250)}
+    subscriptions = {f"q{i}": lxml_oracle.random_query(rng, native=i % 2 == 0) for i in range(250)}
     bodies: list[bytes | str | None] = [
-        oracle.random_message(rng, oracle.random_document(rng)) for _ in range(120)
+        lxml_oracle.random_message(rng, lxml_oracle.random_document(rng)) for _ in range(120)
     ]
-    answers = check(spark, subscriptions, bodies, oracle.NAMESPACES)
-    trees = [oracle.parse(body, defaults=True) for body in bodies[:15] if isinstance(body, bytes)]
+    answers = check(spark, subscriptions, bodies, lxml_oracle.NAMESPACES)
+    trees = [lxml_oracle.parse(body, defaults=True) for body in bodies[:15] if isinstance(body, bytes)]
     for number, tree in enumerate(trees):
-        said = {id for id, query in subscriptions.items() if oracle.matches(tree, query)}
+        said = {id for id, query in subscriptions.items() if lxml_oracle.matches(tree, query)}
         assert set(answers[str(number)][0]) == said
 
 

@@ -7,23 +7,23 @@ import tracemalloc
 
 import pytest
 
-from sapwood.join.past import Record
-from sapwood.join.testimony import Kept
-from sapwood.join.testimony import Testimony as Said
-from sapwood.spark import meeting
-from sapwood.spark.joining import packed
+from sapwood.join.state.message_state import StoredMessage
+from sapwood.join.state.portable_state import PortableMessage
+from sapwood.join.state.portable_state import PortableValue as Said
+from sapwood.spark.joins import join_emitter
+from sapwood.spark.joins.witness_extraction import packed
 
 ROOM = 300_000
 
 
 @pytest.mark.parametrize(("values", "size"), [(0, 15), (1, 15), (20, 500), (5, 10_000)])
 def test_they_take_no_more_than_their_room(values: int, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(meeting, "_ROOM", ROOM)
+    monkeypatch.setattr(join_emitter, "_ROOM", ROOM)
     rows = [(str(i).encode(), packed(message(i, values, size))) for i in range(1_000)]
     tracemalloc.start()
-    older = meeting._Older()
+    older = join_emitter._Older()
     for name, record in rows:
-        row = meeting._Row("", b"", name, record, b"", 0)
+        row = join_emitter._Row("", b"", name, record, b"", 0)
         assert older.get(row).records[0].data == b"x" * size
     gc.collect()
     taken = tracemalloc.get_traced_memory()[0]
@@ -31,6 +31,8 @@ def test_they_take_no_more_than_their_room(values: int, size: int, monkeypatch: 
     assert ROOM / 3 < taken < 1.2 * ROOM
 
 
-def message(number: int, values: int, size: int) -> Kept:
+def message(number: int, values: int, size: int) -> PortableMessage:
     said = [Said(bytes([n]) * 8, f"value {number} {n}", (1, n, 300 + number)) for n in range(values)]
-    return Kept((Record(f"m{number}", "S", 1.5 * number, number, b"x" * size, None),), [said])
+    return PortableMessage(
+        (StoredMessage(f"m{number}", "S", 1.5 * number, number, b"x" * size, None),), [said]
+    )

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from sapwood import Broker, Delivery, Limits, Matcher, MessageError, QueryError
-from sapwood.engine.pack import PackError
-from tests import oracle, transform_strategies
+from sapwood.engine.serialization import PackError
+from tests.support import lxml_oracle, transform_strategies
 
 
 def answers(matcher: Matcher, messages: list[bytes]) -> list[list[object]]:
@@ -37,8 +37,8 @@ def about(matcher: Matcher) -> list[tuple[object, ...]]:
 
 def random_matcher(rng: random.Random, count: int) -> Matcher:
     """Queries from all of XPath, some of them equal, some gone again."""
-    matcher = Matcher(oracle.NAMESPACES)
-    queries = [oracle.random_query(rng, native=rng.random() < 0.6) for _ in range(count)]
+    matcher = Matcher(lxml_oracle.NAMESPACES)
+    queries = [lxml_oracle.random_query(rng, native=rng.random() < 0.6) for _ in range(count)]
     matcher.add_many((("s", i) if i % 3 else i, rng.choice(queries)) for i in range(count))
     for id in rng.sample(list(matcher), count // 10):
         matcher.remove(id)
@@ -46,7 +46,7 @@ def random_matcher(rng: random.Random, count: int) -> Matcher:
 
 
 def random_messages(rng: random.Random, count: int) -> list[bytes]:
-    return [oracle.random_message(rng, oracle.random_document(rng)) for _ in range(count)]
+    return [lxml_oracle.random_message(rng, lxml_oracle.random_document(rng)) for _ in range(count)]
 
 
 # -- the same answers ------------------------------------------------------------------------------------
@@ -124,7 +124,7 @@ def test_a_matcher_can_be_pickled_with_matches_unread() -> None:
 # -- the same future -------------------------------------------------------------------------------------
 
 _SEED = random.Random(2024)
-_QUERIES = [oracle.random_query(_SEED, native=i % 3 > 0) for i in range(60)] + [
+_QUERIES = [lxml_oracle.random_query(_SEED, native=i % 3 > 0) for i in range(60)] + [
     "//late:a",
     "count(//late:*) = 1",
 ]
@@ -136,7 +136,7 @@ class Editing(RuleBasedStateMachine):
 
     @initialize(count=st.integers(0, 30))
     def start(self, count: int) -> None:
-        self.original = Matcher(oracle.NAMESPACES)
+        self.original = Matcher(lxml_oracle.NAMESPACES)
         for id in range(count):
             self.add(id, _QUERIES[id])
         self.unpacked = Matcher.unpack(self.original.pack())
@@ -180,7 +180,7 @@ class Editing(RuleBasedStateMachine):
     def teardown(self) -> None:
         if hasattr(self, "unpacked"):
             assert answers(self.unpacked, _MESSAGES) == answers(self.original, _MESSAGES)
-            fresh = Matcher(oracle.NAMESPACES | {"late": "urn:late"})
+            fresh = Matcher(lxml_oracle.NAMESPACES | {"late": "urn:late"})
             fresh.add_many((id, self.original.query(id)) for id in self.original)
             ids = [[*matches] for matches in fresh.match_many(_MESSAGES)]
             assert [[*matches] for matches in self.unpacked.match_many(_MESSAGES)] == ids
@@ -198,7 +198,7 @@ TestEditing.settings = settings(max_examples=40, stateful_step_count=12, deadlin
 def random_queries(rng: random.Random, count: int) -> list[str]:
     """Filters and transformations, a quarter of them for lxml."""
     return [
-        oracle.random_query(rng, native=i % 8 > 1)
+        lxml_oracle.random_query(rng, native=i % 8 > 1)
         if i % 2
         else transform_strategies.random_query(rng, beyond=i % 8 < 2).sapwood
         for i in range(count)
@@ -262,7 +262,7 @@ def test_a_broker_around_a_matcher_has_its_filters() -> None:
 
 def test_a_saved_matcher_is_loaded_in_another_process(tmp_path: Path) -> None:
     rng = random.Random(3)
-    matcher, document = random_matcher(rng, 60), oracle.random_document(rng)
+    matcher, document = random_matcher(rng, 60), lxml_oracle.random_document(rng)
     matcher.save(tmp_path / "index")
     script = (
         "import sys; from sapwood import Matcher; m = Matcher.load(sys.argv[1]); "

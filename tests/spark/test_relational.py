@@ -9,17 +9,18 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from sapwood import Matcher, MessageError
-from sapwood.relational import Plan, RelationalMatcher, export
-from sapwood.relational.export import Copied
-from sapwood.relational.sync import held
-from sapwood.spark.copies import Copies
-from sapwood.spark.pipeline import Pipeline
-from sapwood.spark.relational import RelationalMatching, match_relational
-from sapwood.spark.serving import Outcome, Server
-from sapwood.spark.settings import read_settings
+from sapwood.relational import Plan, RelationalMatcher
+from sapwood.relational.storage import table_snapshot
+from sapwood.relational.storage.store_sync import read_sync_state
+from sapwood.relational.storage.table_snapshot import SnapshotTable
+from sapwood.spark.pipeline.batch import Outcome, Server
+from sapwood.spark.pipeline.config import read_config
+from sapwood.spark.pipeline.pipeline import Pipeline
+from sapwood.spark.relational.parquet_snapshot import Copies
+from sapwood.spark.relational.relational_match import RelationalMatching, match_relational
 from sapwood.store import NewSubscription
-from tests.spark.crashes import Crash, after
-from tests.spark.stream import Stream
+from tests.support.crashes import Crash, after
+from tests.support.spark_stream import Stream
 
 QUERIES = {
     "equal": "/a[b = '1']",
@@ -59,7 +60,7 @@ NEW = (b"<a><n m='1'/><b>7</b></a>", b"<n><n><b>1</b></n></n>")
 def test_chains_on_spark_give_the_matchers_answers(
     spark: SparkSession, plan: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(export, "_PART", 10)
+    monkeypatch.setattr(table_snapshot, "_PART", 10)
     queries = {f"above {i}": f"/a[c = 4]/b > {i}" for i in range(-30, 30)}  # enough for buckets
     matcher = Matcher()
     matcher.add_many(queries.items())
@@ -86,12 +87,12 @@ def test_chains_on_spark_give_the_matchers_answers(
 
 
 def test_one_message_reads_few_files(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(export, "_PART", 10)
+    monkeypatch.setattr(table_snapshot, "_PART", 10)
     read: dict[str, list[int]] = {}
     frame = Copies.frame
 
     def recorded(
-        self: Copies, own: SparkSession, table: Copied, parts: Iterable[int] | None = None
+        self: Copies, own: SparkSession, table: SnapshotTable, parts: Iterable[int] | None = None
     ) -> DataFrame:
         found = frame(self, own, table, parts)
         read.setdefault(table.name, []).append(len(found.inputFiles()))
@@ -155,7 +156,7 @@ def change(stream: Stream) -> None:
 
 
 def run(spark: SparkSession, stream: Stream, on_batch: Callable[[Outcome], None] | None = None) -> Pipeline:
-    pipeline = Pipeline(spark, read_settings(stream.settings), on_batch)
+    pipeline = Pipeline(spark, read_config(stream.settings), on_batch)
     pipeline.run()
     return pipeline
 
@@ -163,7 +164,7 @@ def run(spark: SparkSession, stream: Stream, on_batch: Callable[[Outcome], None]
 def test_a_pipeline_with_spark_sql(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(export, "_PART", 2)
+    monkeypatch.setattr(table_snapshot, "_PART", 2)
     stream = streaming(tmp_path / "stream", "spark")
     stream.publish_these(MESSAGES + NEW)
     pipeline = run(spark, stream, lambda outcome: change(stream) if outcome.batch == 0 else None)
@@ -185,4 +186,4 @@ def test_a_pipeline_with_duckdb_that_crashes(tmp_path: Path, spark: SparkSession
 
 def version_of_tables(stream: Stream) -> int | None:
     with RelationalMatcher(stream.folder / "checkpoint" / "relational.duckdb") as tables:
-        return held(tables).version
+        return read_sync_state(tables).version

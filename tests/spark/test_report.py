@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from lxml import html
 
-from sapwood.spark.charts import compact, round_ticks, shown
-from sapwood.spark.report import write_report
-from sapwood.spark.report_data import Listed, ReportData, Unmatched
-from sapwood.spark.serving import Outcome
-from sapwood.spark.tally import histogram, reasons, slowest
-from tests.spark.outcomes import outcome
+from sapwood.spark.monitoring.report import write_report
+from sapwood.spark.monitoring.report_data import Listed, ReportData, Unmatched
+from sapwood.spark.monitoring.svg_charts import compact, round_ticks, shown
+from sapwood.spark.monitoring.totals import histogram, reasons, slowest
+from sapwood.spark.pipeline.batch import Outcome
+from tests.support.outcomes import outcome
 
 HOSTILE = "<script>alert('1')</script>\"'&\x00\u202e\ud800" + "x" * 9_000
 

@@ -12,15 +12,15 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sapwood.cli import main
-from sapwood.spark.delivery_counts import MatchedSubscriptions, most_frequent
-from sapwood.spark.folders import remove_file
-from sapwood.spark.ledger import Ledger
-from sapwood.spark.pipeline import Pipeline
-from sapwood.spark.report_data import read_checkpoint
-from sapwood.spark.serving import Outcome
-from sapwood.spark.settings import read_settings
+from sapwood.spark.io.storage import remove_file
+from sapwood.spark.monitoring.delivery_counts import MatchedSubscriptions, most_frequent
+from sapwood.spark.monitoring.report_data import read_checkpoint
+from sapwood.spark.pipeline.batch import Outcome
+from sapwood.spark.pipeline.batch_log import BatchLog
+from sapwood.spark.pipeline.config import read_config
+from sapwood.spark.pipeline.pipeline import Pipeline
 from sapwood.store import NewSubscription, SubscriptionStore
-from tests.spark.outcomes import outcome
+from tests.support.outcomes import outcome
 
 PIPELINE = """
 name = "reported"
@@ -81,7 +81,7 @@ def test_a_report_from_a_checkpoint_while_it_runs_and_after(
     assert "has no batch on record yet" in " ".join(capsys.readouterr().err.split())
     put(tmp_path, "1", "<a><b>1</b></a>", "<a>", "<a><b>3</b></a>")
     put(tmp_path, "2", "<a><b>1</b></a>", "<a><b>2</b></a>")
-    settings = read_settings(tmp_path / "pipeline.toml")
+    settings = read_config(tmp_path / "pipeline.toml")
     seen: list[int] = []
 
     def while_it_runs(done: Outcome) -> None:
@@ -119,7 +119,7 @@ def test_a_report_from_a_checkpoint_while_it_runs_and_after(
 
 
 def test_subscriptions_that_have_matched_are_kept_in_few_files(spark: SparkSession, tmp_path: Path) -> None:
-    ledger = Ledger(spark, str(tmp_path))
+    ledger = BatchLog(spark, str(tmp_path))
     matched = ledger.matched()
     assert (matched.ids, matched.since) == (set(), None)
     for batch in range(5, 205):
@@ -154,7 +154,7 @@ def test_records_of_other_versions_can_be_read() -> None:
 
 def test_checkpoints_by_hadoops_names_are_found_by_arrows() -> None:
     for uri, asked in {"s3a://b/a": "s3://b/a", "s3n://b/a": "s3://b/a", "hdfs://h/a": "hdfs://h/a"}.items():
-        with mock.patch("sapwood.spark.folders.fs") as arrow:
+        with mock.patch("sapwood.spark.io.storage.fs") as arrow:
             arrow.FileSystem.from_uri.return_value = mock.Mock(), "b/a"
             remove_file(uri)
         arrow.FileSystem.from_uri.assert_called_once_with(asked)

@@ -17,12 +17,12 @@ import pytest
 
 from sapwood import Broker, Limits, SapwoodError
 from sapwood.cli import main
-from sapwood.cli.running import first_words, log_beside
-from sapwood.spark.checkpoint_lock import locked
-from sapwood.spark.population import FixedPopulation, compile_file
-from sapwood.spark.preflight import check_master
-from sapwood.spark.settings import SettingsError
-from tests.spark.stream import delivered_by
+from sapwood.cli.run import first_words, log_beside
+from sapwood.spark.distribution.pipeline_subscriptions import FixedPopulation, compile_file
+from sapwood.spark.pipeline.checkpoint_lock import lock_checkpoint
+from sapwood.spark.pipeline.config import ConfigError
+from sapwood.spark.pipeline.preflight import check_master
+from tests.support.spark_stream import delivered_by
 
 QUERIES = {
     "1": "//a",
@@ -195,7 +195,7 @@ def test_a_time_that_is_no_path(
 
 def test_many_bad_queries_are_counted(tmp_path: Path) -> None:
     (tmp_path / "queries.txt").write_text("//[\n" * 100)
-    with pytest.raises(SettingsError) as caught:
+    with pytest.raises(ConfigError) as caught:
         compile_file(str(tmp_path / "queries.txt"), {}, Limits())
     told = str(caught.value).splitlines()
     assert "100 queries" in told[0]
@@ -250,7 +250,7 @@ def test_a_checkpoint_that_another_run_is_using(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     program = (
-        "import sys, time; from sapwood.spark.checkpoint_lock import locked\n"
+        "import sys, time; from sapwood.spark.pipeline.checkpoint_lock import locked\n"
         "with locked(sys.argv[1]):\n    print('locked', flush=True); time.sleep(600)"
     )
     command = [sys.executable, "-c", program, str(folder / "checkpoint")]
@@ -260,9 +260,12 @@ def test_a_checkpoint_that_another_run_is_using(
         told = refused(monkeypatch, capsys, "pipeline.toml")
         assert f"{folder / 'checkpoint'} is in use by process {process.pid} on" in told
         process.kill()  # which does not let it tidy up
-    with locked(str(folder / "checkpoint")), pytest.raises(SettingsError, match=f"process {os.getpid()} "):
-        locked(f"file://{folder}/checkpoint").__enter__()
-    with locked(str(folder / "checkpoint")), locked("s3a://bucket/checkpoint"):
+    with (
+        lock_checkpoint(str(folder / "checkpoint")),
+        pytest.raises(ConfigError, match=f"process {os.getpid()} "),
+    ):
+        lock_checkpoint(f"file://{folder}/checkpoint").__enter__()
+    with lock_checkpoint(str(folder / "checkpoint")), lock_checkpoint("s3a://bucket/checkpoint"):
         """It is free again, and others are not locked."""
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from sapwood.spark.session import JavaError, check_java, session
+from sapwood.spark.spark_session import JavaError, check_java, session
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ def test_a_java_that_fails_is_named(no_java: Path) -> None:
 
 _NOISY = """
 import sys
-from sapwood.spark.session import session
+from sapwood.spark.spark_session import session
 print("before"); print("before", file=sys.stderr)
 spark = session("local[1]", log=sys.argv[1])
 def noise(batches):

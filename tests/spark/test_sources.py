@@ -16,10 +16,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from sapwood import Limits, Matcher
 from sapwood.errors import RecordError
-from sapwood.files import read_messages as read_in_one_process
+from sapwood.input_files import read_messages as read_in_one_process
 from sapwood.records import RecordScanner, message
 from sapwood.spark import match, read_messages
-from sapwood.spark.sources import columns_as_messages, messages_in, open_format
+from sapwood.spark.io.formats import columns_as_messages, messages_in, open_format
 from sapwood.workload import MessageGenerator, load_dtd
 
 Messages = dict[str, tuple[bytes | None, str | None]]
@@ -29,7 +29,7 @@ Messages = dict[str, tuple[bytes | None, str | None]]
 @pytest.fixture
 def split(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     """Has files split after so many bytes."""
-    return lambda parcel: monkeypatch.setattr("sapwood.spark.sources.PARCEL", parcel)
+    return lambda parcel: monkeypatch.setattr("sapwood.spark.io.formats.PARCEL", parcel)
 
 
 def collected(frame: DataFrame) -> Messages:

@@ -15,13 +15,14 @@ from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
 from sapwood import Broker, Limits, Matcher, MessageError, QueryError
-from sapwood.spark import match, worker
-from sapwood.spark.edition import Population
+from sapwood.spark import match
+from sapwood.spark.distribution import match_worker
+from sapwood.spark.distribution.index_snapshot import SubscriptionSource
 from sapwood.workload import MessageGenerator, QueryGenerator, TransformationGenerator, load_dtd
-from tests import oracle, transform_strategies
-from tests.spark.stream import delivered_by
-from tests.spark.test_edition import Context
+from tests.spark.test_index_snapshot import Context
 from tests.spark.test_matching import BROKEN, frame
+from tests.support import lxml_oracle, transform_strategies
+from tests.support.spark_stream import delivered_by
 
 Body = bytes | str | None
 Triple = tuple[str, str, str | None]
@@ -63,7 +64,7 @@ def in_messages(rows: DataFrame) -> tuple[Counter[Triple], dict[str, str]]:
 
 def population(rng: random.Random, filters: int = 120, transformations: int = 120) -> dict[str, str]:
     """Queries from both languages, among them such as lxml evaluates."""
-    queries = [oracle.random_query(rng, native=i % 4 > 0) for i in range(filters)]
+    queries = [lxml_oracle.random_query(rng, native=i % 4 > 0) for i in range(filters)]
     queries += [
         transform_strategies.random_query(rng, beyond=i % 4 == 0).sapwood for i in range(transformations)
     ]
@@ -214,13 +215,13 @@ def collected() -> Iterator[None]:
 
 def answered(subscriptions: dict[str, str], bodies: Sequence[str]) -> list[list[dict[str, Any]]]:
     """The rows of each Arrow batch that a worker makes of one batch of messages."""
-    edition = Population(compiled(subscriptions)).issue(cast(SparkContext, Context()))
+    edition = SubscriptionSource(compiled(subscriptions)).issue(cast(SparkContext, Context()))
     batch = pa.RecordBatch.from_pydict({"n": list(range(len(bodies))), "body": list(bodies)})
-    return [part.to_pylist() for part in worker.MatchPartition(edition, "body", None)(iter([batch]))]
+    return [part.to_pylist() for part in match_worker.MatchPartition(edition, "body", None)(iter([batch]))]
 
 
 def test_batches_end_at_so_many_bytes(collected: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker, "BYTES_PER_BATCH", 100)
+    monkeypatch.setattr(match_worker, "BYTES_PER_BATCH", 100)
     bodies = ["<a/>", "<a>%s</a>" % ("x" * 90), "<b/>", "<a>", "<a>y</a>"]
     subscriptions = {"a": "/a", "copy": COPY, "again": COPY}
     parts = answered(subscriptions, bodies)
@@ -235,7 +236,7 @@ def test_batches_end_at_so_many_bytes(collected: None, monkeypatch: pytest.Monke
 def test_a_message_of_which_too_much_is_made_is_refused(
     collected: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker, "BYTES_PER_MESSAGE", 100)
+    monkeypatch.setattr(match_worker, "BYTES_PER_MESSAGE", 100)
     bodies = ["<a/>", "<a>%s</a>" % ("x" * 90), "<a>y</a>"]
     ((first, large, last),) = answered({"a": "/a", "copy": COPY}, bodies)
     assert large["error"]["reason"] == "transformations make more than 100 bytes of it"

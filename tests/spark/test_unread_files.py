@@ -15,10 +15,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sapwood.spark import read_messages
-from sapwood.spark.pipeline import Pipeline
-from sapwood.spark.serving import Outcome
-from sapwood.spark.settings import read_settings
-from sapwood.spark.unread_files import EMPTY, GONE, overlooked
+from sapwood.spark.io.unread_files import EMPTY, GONE, overlooked
+from sapwood.spark.pipeline.batch import Outcome
+from sapwood.spark.pipeline.config import read_config
+from sapwood.spark.pipeline.pipeline import Pipeline
 
 DAY = 86_400
 AGES = {"new": 0, "week": 8 * DAY, "decade": 3_650 * DAY, "newer": -DAY, "epoch": 70 * 365 * DAY}
@@ -73,7 +73,7 @@ def put(spark: SparkSession, inbox: Path, name: str, ending: str, age: float) ->
 
 
 def run(spark: SparkSession, folder: Path) -> list[Outcome]:
-    pipeline = Pipeline(spark, read_settings(folder / "pipeline.toml"))
+    pipeline = Pipeline(spark, read_config(folder / "pipeline.toml"))
     pipeline.run()
     return pipeline.outcomes()
 
@@ -114,7 +114,7 @@ def test_files_of_any_age_are_served_by_a_stream_that_goes_on(spark: SparkSessio
         elif served["messages"] == 3:
             pipeline.stop()
 
-    pipeline = Pipeline(spark, read_settings(tmp_path / "pipeline.toml"), on_batch)
+    pipeline = Pipeline(spark, read_config(tmp_path / "pipeline.toml"), on_batch)
     late = threading.Timer(60, pipeline.stop)
     late.start()
     pipeline.run()

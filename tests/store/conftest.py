@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sapwood.store import SubscriptionStore
-from tests.store import postgres
+from tests.support import postgres
 
 
 @pytest.fixture(scope="session")

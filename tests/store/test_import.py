@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from sapwood.errors import QueryError, SapwoodError, StoreError
-from sapwood.store import ImportReport, NewSubscription, SubscriptionStore, languages
+from sapwood.lang import languages
+from sapwood.store import ImportReport, NewSubscription, SubscriptionStore
 
 
 def rows(*pairs: tuple[str, str]) -> list[NewSubscription]:

@@ -11,8 +11,8 @@ import pytest
 
 from sapwood.errors import StoreError
 from sapwood.store import SubscriptionStore
-from sapwood.store.location import locate, shown
-from tests.store.postgres import Server
+from sapwood.store.store_location import locate, mask_password
+from tests.support.postgres import Server
 
 
 def refusal(location: str, create: bool = True) -> str:
@@ -69,9 +69,9 @@ def test_passwords_are_never_shown() -> None:
         "postgresql://u:hush@h/d",
         "postgresql://u@h/d?password=hush&sslpassword=hush&sslmode=require",
     ):
-        assert "hush" not in shown(locate(text))
-        assert "u" in shown(locate(text))
-    assert "sslmode=require" in shown(locate(text))
+        assert "hush" not in mask_password(locate(text))
+        assert "u" in mask_password(locate(text))
+    assert "sslmode=require" in mask_password(locate(text))
 
 
 def test_a_server_that_cannot_be_reached_is_one_line() -> None:

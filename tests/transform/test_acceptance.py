@@ -11,12 +11,12 @@ from collections.abc import Iterator
 import pytest
 
 from sapwood import Broker, Tuning
-from sapwood.engine.evaluate import Evaluator
-from sapwood.engine.reader import Message
-from sapwood.lang.fwr import compile_transformation
-from sapwood.transform import walk
-from sapwood.transform.fragments import Fragments
-from sapwood.transform.templates import Template, Writer
+from sapwood.engine.message.message_reader import Message
+from sapwood.engine.pattern_evaluator import PatternEvaluator
+from sapwood.lang.fwr.compiler import compile_transformation
+from sapwood.transform import nested_loops
+from sapwood.transform.result_writer import ResultTemplate, ResultWriter
+from sapwood.transform.source_fragments import SourceFragments
 from sapwood.workload import MessageGenerator, TransformationGenerator, load_dtd
 
 QUERIES, MESSAGES = (10_000 if os.environ.get("SAPWOOD_TESTS") == "full" else 2_000), 200
@@ -56,16 +56,16 @@ def test_24_shared_plans_equal_a_plan_for_each_query(queries: list[str], shared:
 
 def test_24_shared_plans_equal_walks_of_the_tree(queries: list[str], shared: Broker) -> None:
     compiled = [compile_transformation(query) for query in queries]
-    templates = [Template.of(transformation) for transformation in compiled]
+    templates = [ResultTemplate.of(transformation) for transformation in compiled]
     for message in messages():
         found = shared.filters.index.find(Message(message))
         assert found.evaluator is not None
         document = found.evaluator.document
-        writer = Writer(document, Fragments(document))
-        evaluator = Evaluator(document)
+        writer = ResultWriter(document, SourceFragments(document))
+        evaluator = PatternEvaluator(document)
         wanted = {}
         for number, (transformation, template) in enumerate(zip(compiled, templates, strict=True)):
-            groups = walk.groups(transformation, evaluator, document)
+            groups = nested_loops.groups(transformation, evaluator, document)
             if groups:
                 wanted[number] = template.body([writer.group(template, group.lists) for group in groups])
         assert made(shared, message) == wanted

@@ -7,12 +7,12 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 
-from sapwood.transform.conditions import conforms, ordered_on, unique_on_last, unique_on_pair
-from sapwood.transform.streams import Streams
+from sapwood.transform.per_query.path_streams import PathStreams
+from sapwood.transform.per_query.stream_conditions import conforms, ordered_on, unique_on_last, unique_on_pair
 from sapwood.workload import Dtd, load_dtd
-from tests.transform import strategies
-from tests.transform.strategies import RANDOMS
-from tests.transform.support import brute_tuples, graph, graph_of, is_ordered, path, read
+from tests.support import path_strategies
+from tests.support.path_strategies import RANDOMS
+from tests.support.transforms import brute_tuples, graph, graph_of, is_ordered, path, read
 
 SECTIONS = graph("book", "book section", "section section", "section figure", "section title", "figure title")
 
@@ -92,7 +92,7 @@ def test_a_loop_is_a_strongly_connected_component() -> None:
     document = read("<x><y><z><y><x><y><z><c/></z></y></x></y><c/></z></y></x>")
     assert conforms(document, edges)
     trap = path("//x/y/z/c")
-    assert [matched[2] for matched in Streams(document).of(trap)] == [7, 3]
+    assert [matched[2] for matched in PathStreams(document).of(trap)] == [7, 3]
     assert not ordered_on(trap.steps, 3, edges).holds
 
 
@@ -102,12 +102,12 @@ def test_a_wildcard_may_be_on_any_loop() -> None:
     document = read("<a><a><b><b><c/></b><c/></b></a></a>")
     assert conforms(document, edges)
     trap = path("//a/*/b/c")
-    assert Streams(document).of(trap) == [(2, 3, 4, 5), (1, 2, 3, 6)]
+    assert PathStreams(document).of(trap) == [(2, 3, 4, 5), (1, 2, 3, 6)]
     assert not ordered_on(trap.steps, 3, edges).holds
     assert ordered_on(path("//a/b/c").steps, 2, edges).condition == 5
 
     twice = path("//*//c")
-    assert Streams(read("<a><b><c/></b></a>")).of(twice) == [(1, 3), (2, 3)]
+    assert PathStreams(read("<a><b><c/></b></a>")).of(twice) == [(1, 3), (2, 3)]
     assert not unique_on_last(twice.steps, graph("a", "ab", "bc")).holds
 
 
@@ -133,13 +133,13 @@ def test_a_dtd_is_an_element_graph() -> None:
 @settings(max_examples=400, deadline=None)
 @given(RANDOMS)
 def test_what_a_verdict_promises_is_so(rng: Random) -> None:
-    whole = strategies.element_graph(rng)
-    document = read(strategies.document(rng, whole))
+    whole = path_strategies.element_graph(rng)
+    document = read(path_strategies.document(rng, whole))
     assert conforms(document, whole)
     for edges in (None, whole, graph_of(document)):
-        walked = path(strategies.path_to_some(rng, document))
+        walked = path(path_strategies.path_to_some(rng, document))
         steps, split = walked.steps, rng.randint(1, len(walked.steps))
-        tuples = Streams(document).of(walked)
+        tuples = PathStreams(document).of(walked)
         assert sorted(tuples) == sorted(brute_tuples(document, walked))
         assert is_ordered([matched[-1] for matched in tuples])
         if unique_on_last(steps, edges).holds:

@@ -10,17 +10,17 @@ import pytest
 from hypothesis import given, settings
 from lxml import etree
 
-from sapwood.engine.document import ContextNode
-from sapwood.engine.evaluate import Evaluator
-from sapwood.transform import walk
-from sapwood.transform.conditions import conforms
-from sapwood.transform.groups import Group
-from sapwood.transform.plan import plan
-from sapwood.transform.streams import Streams, TooManyTuples
+from sapwood.engine.message.document import ContextNode
+from sapwood.engine.pattern_evaluator import PatternEvaluator
+from sapwood.transform import nested_loops
+from sapwood.transform.per_query.operator_plan import plan
+from sapwood.transform.per_query.path_streams import PathStreams, TooManyTuples
+from sapwood.transform.per_query.stream_conditions import conforms
+from sapwood.transform.result_groups import Group
 from sapwood.workload import MessageGenerator, TransformationGenerator, load_dtd
-from tests.transform import strategies
-from tests.transform.strategies import RANDOMS
-from tests.transform.support import (
+from tests.support import path_strategies
+from tests.support.path_strategies import RANDOMS
+from tests.support.transforms import (
     D1,
     SHARINGS,
     answers,
@@ -56,7 +56,7 @@ def test_3_groups_and_lists() -> None:
 
 def test_4_a_node_is_bound_once() -> None:
     document = read("<a><a><b/></a></a>")
-    assert Streams(document).of(path("//a//b")) == [(1, 3), (2, 3)]
+    assert PathStreams(document).of(path("//a//b")) == [(1, 3), (2, 3)]
     assert answers(query("//a//b", ""), document) == [group(3, [3])]
 
 
@@ -76,7 +76,7 @@ NESTED = f"<section><section>{FIGURE}</section>{FIGURE}</section>"
 
 def test_19_bindings_nest_so_streams_are_hashed() -> None:
     transformation = fwr('for $s in //section where $s/figure/title="T" return $s/figure')
-    assert Streams(read(NESTED)).of(path("//section/figure/title")) == [(2, 3, 4), (1, 5, 6)]
+    assert PathStreams(read(NESTED)).of(path("//section/figure/title")) == [(2, 3, 4), (1, 5, 6)]
     assert answers(transformation, NESTED) == [group(1, [5]), group(2, [3])]
     for planned in (plan(transformation), plan(transformation, "FWR", "dtd", SECTIONS)):
         assert kinds(planned) == [("Selection", "scan"), ("SemiJoin", "hash"), ("OuterJoinSelect", "hash")]
@@ -248,7 +248,7 @@ def test_a_message_that_does_not_conform_gets_the_twin() -> None:
     planned = plan(transformation, "FWR", "dtd", flat)
     assert {how for _, how in kinds(planned)} == {"merge"}
     nested = read("<r><a><a><a><b/></a></a><b/></a></r>")
-    expected = walk.groups(transformation, Evaluator(nested), nested)
+    expected = nested_loops.groups(transformation, PatternEvaluator(nested), nested)
     assert run(planned, nested, conforming=False) == expected
     assert run(planned, nested, conforming=True) != expected  # which is why
     assert planned.twin is not None
@@ -267,20 +267,20 @@ def test_a_graph_is_needed() -> None:
 def test_too_many_tuples_fall_back_to_the_tree() -> None:
     document = read("<a>" * 40 + "</a>" * 40)
     transformation = query("//a//a//a//a//a", "//a//a//a//a")
-    streams = Streams(document, most=1_000)
+    streams = PathStreams(document, most=1_000)
     with pytest.raises(TooManyTuples):
         streams.of(path("//a//a//a//a//a"))
     with pytest.raises(TooManyTuples):  # known by now
         streams.of(path("//a//a//a//a//a//a"))
-    assert len(Streams(document).of(path("//a//a"))) == 40 * 39 / 2
-    expected = walk.groups(transformation, Evaluator(document), document)
+    assert len(PathStreams(document).of(path("//a//a"))) == 40 * 39 / 2
+    expected = nested_loops.groups(transformation, PatternEvaluator(document), document)
     assert len(expected) == 36
-    assert plan(transformation).run(streams, Evaluator(document)) == expected
+    assert plan(transformation).run(streams, PatternEvaluator(document)) == expected
 
 
 def test_six_nested_elements_make_twenty_tuples() -> None:
     document = read("<a>" * 6 + "</a>" * 6)
-    assert len(Streams(document).of(path("//a//a//a"))) == 20
+    assert len(PathStreams(document).of(path("//a//a//a"))) == 20
     assert answers(query("//a//a//a"), document) == [group(3), group(4), group(5), group(6)]
 
 
@@ -288,7 +288,7 @@ def test_costs_are_kept_by_kind_if_asked_for() -> None:
     document = read(D1)
     planned = plan(query("//section[@difficulty='easy'][title]//figure", "/title"), "FWR", "none")
     costs: Counter[str] = Counter()
-    planned.run(Streams(document), Evaluator(document), costs=costs)
+    planned.run(PathStreams(document), PatternEvaluator(document), costs=costs)
     assert set(costs) == {"Matching", "Selection", "DupElim", "OuterJoinSelect"}
     assert all(spent > 0 for spent in costs.values())
 
@@ -305,13 +305,13 @@ def test_a_plan_describes_itself() -> None:
 @settings(max_examples=300, deadline=None)
 @given(RANDOMS)
 def test_all_plans_agree_with_nested_loops(rng: Random) -> None:
-    whole, other = strategies.element_graph(rng), strategies.element_graph(rng)
-    document = read(strategies.document(rng, whole))
-    evaluator, streams = Evaluator(document), Streams(document)
+    whole, other = path_strategies.element_graph(rng), path_strategies.element_graph(rng)
+    document = read(path_strategies.document(rng, whole))
+    evaluator, streams = PatternEvaluator(document), PathStreams(document)
     for element_graph in (whole, graph_of(document), other) * 3:
         conforming = conforms(document, element_graph)
-        transformation = strategies.transformation(rng, document)
-        expected = walk.groups(transformation, evaluator, document)
+        transformation = path_strategies.transformation(rng, document)
+        expected = nested_loops.groups(transformation, evaluator, document)
         for planned in plans(transformation, element_graph):
             assert planned.run(streams, evaluator, conforming) == expected
 
@@ -319,16 +319,16 @@ def test_all_plans_agree_with_nested_loops(rng: Random) -> None:
 @settings(max_examples=200, deadline=None)
 @given(RANDOMS)
 def test_nested_loops_agree_with_lxml(rng: Random) -> None:
-    message = strategies.document(rng, strategies.element_graph(rng))
+    message = path_strategies.document(rng, path_strategies.element_graph(rng))
     document = read(message)
-    binding, returned = strategies.binding(rng, document), strategies.navigation(rng, 2)
+    binding, returned = path_strategies.binding(rng, document), path_strategies.navigation(rng, 2)
     root: Any = etree.fromstring(message)
     numbers = {element: number for number, element in enumerate(root.iter(), 1)}
     expected = [
         group(numbers[bound], [numbers[element] for element in bound.xpath("." + returned)])
         for bound in root.getroottree().xpath(binding)
     ]
-    assert walk.groups(query(binding, returned), Evaluator(document), document) == expected
+    assert nested_loops.groups(query(binding, returned), PatternEvaluator(document), document) == expected
 
 
 # -- the bibliography, where nothing nests -------------------------------------------------------------
@@ -338,7 +338,7 @@ def test_nested_loops_agree_with_lxml(rng: Random) -> None:
 def test_a_dtd_without_loops_needs_neither_hashing_nor_duplicate_elimination(predicates: int) -> None:
     dtd = load_dtd("bibliography")
     messages = MessageGenerator(dtd, seed=6, max_repeats=5, values=2).take(5)
-    streams = [(Streams(document), Evaluator(document)) for document in map(read, messages)]
+    streams = [(PathStreams(document), PatternEvaluator(document)) for document in map(read, messages)]
     texts = TransformationGenerator(dtd, seed=6, predicate_paths=predicates, descendant=0.4, values=2)
     hashed, found = 0, 0
     for transformation in map(fwr, texts.take(200)):
@@ -348,7 +348,7 @@ def test_a_dtd_without_loops_needs_neither_hashing_nor_duplicate_elimination(pre
         for stream, evaluator in streams:
             assert conforms(stream.document, dtd)
             groups = planned.run(stream, evaluator, conforming=True)
-            assert groups == walk.groups(transformation, evaluator, stream.document)
+            assert groups == nested_loops.groups(transformation, evaluator, stream.document)
             found += len(groups)
     assert hashed > 50  # or the graph would have had nothing to show
     assert found > 100

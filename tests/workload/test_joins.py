@@ -118,7 +118,7 @@ def test_there_are_only_thousands_of_distinct_queries_over_feeds() -> None:
 
 @pytest.mark.parametrize("schema", SCHEMAS, ids=NAMES)
 def test_queries_compile(schema: JoinSchema) -> None:
-    xscl = pytest.importorskip("sapwood.lang.xscl")
+    xscl = pytest.importorskip("sapwood.lang.xscl.compiler")
     for query in generator(schema).take(200):
         join = xscl.compile_join(query, {})
         assert len(join.blocks) == 2

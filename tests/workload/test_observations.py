@@ -14,7 +14,8 @@ from lxml import etree
 from sapwood import Matcher
 from sapwood.lang.pattern import And, Condition, Has, Step
 from sapwood.lang.query import compile_query
-from sapwood.workload import ObservationWorkload, load_dtd, observations
+from sapwood.workload import ObservationWorkload, load_dtd
+from sapwood.workload.studies import observation_workload
 from tests.workload.support import SHIPPED
 
 PREDICATE = re.compile(r""" (=|!=|<=?|>=?) ('[^']*'|"[^"]*"|-?[\d.]+)""")
@@ -250,5 +251,5 @@ def test_every_query_would_match_but_for_those_gone_astray(monkeypatch: pytest.M
         return len({id for message in made.messages() for id in matcher.match(message)}) / len(asked)
 
     assert 0.3 < share() < 0.9
-    monkeypatch.setattr(observations, "_ASTRAY", 0.0)
+    monkeypatch.setattr(observation_workload, "_ASTRAY", 0.0)
     assert share() > 0.95  # a text that is != some other value may be alone with its own

@@ -5,8 +5,8 @@ from random import Random
 
 import pytest
 
-from sapwood.workload.dtd import Attribute, Default
-from sapwood.workload.values import Distribution, Pool, Values, zipf
+from sapwood.workload.dtd.model import Attribute, Default
+from sapwood.workload.messages.value_distributions import Distribution, ValuePool, Values, zipf
 
 
 def frequencies(distribution: Distribution, draws: int = 20_000) -> list[float]:
@@ -54,8 +54,8 @@ def test_attributes_keep_to_their_declaration() -> None:
 
 
 def test_literals_and_escapes() -> None:
-    assert Pool(["7"], 0.0).literal(0.5) == "7"
-    assert Pool(["a"], 0.0).literal(0.5) == "'a'"
-    assert Pool(["it's"], 0.0).literal(0.5) == '"it\'s"'
-    assert not Pool(["'\""], 0.0).quotable
-    assert Pool(['<a & "b">\n'], 0.0).escaped == ["&lt;a &amp; &quot;b&quot;&gt;&#10;"]
+    assert ValuePool(["7"], 0.0).literal(0.5) == "7"
+    assert ValuePool(["a"], 0.0).literal(0.5) == "'a'"
+    assert ValuePool(["it's"], 0.0).literal(0.5) == '"it\'s"'
+    assert not ValuePool(["'\""], 0.0).quotable
+    assert ValuePool(['<a & "b">\n'], 0.0).escaped == ["&lt;a &amp; &quot;b&quot;&gt;&#10;"]

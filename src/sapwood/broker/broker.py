@@ -17,38 +17,37 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sapwood.broker.delivery import Answer, Deliveries, Delivery, Published, id_of_copy
-from sapwood.broker.why import why_joined, why_made
-from sapwood.engine.evaluate import Evaluator
-from sapwood.engine.explain import Explanation
-from sapwood.engine.failures import Failure, FailureKind, Problem, defect
-from sapwood.engine.index import Found
+from sapwood.broker.delivery import Deliveries, Delivery, Published, PublishResult, delivery_id
+from sapwood.broker.delivery_why import why_joined, why_made
+from sapwood.engine.bulk_load import OnError, add_all
+from sapwood.engine.diagnostics.explain import Explanation
+from sapwood.engine.diagnostics.why import Why
+from sapwood.engine.failures import Failure, FailureKind, QueryProblem, report_defect
+from sapwood.engine.index import IndexMatches
 from sapwood.engine.limits import Limits, Tuning
-from sapwood.engine.loading import OnError, add_all
 from sapwood.engine.matcher import Matcher, Source
 from sapwood.engine.matches import Matches
-from sapwood.engine.pack import pack, unpack
-from sapwood.engine.reader import Message
+from sapwood.engine.message.message_reader import Message
+from sapwood.engine.pattern_evaluator import PatternEvaluator
+from sapwood.engine.serialization import pack, unpack
 from sapwood.engine.synchronization import synchronized
-from sapwood.engine.why import Why
 from sapwood.errors import LateMessage, MessageError
 from sapwood.join.explain import JoinExplanation
-from sapwood.join.meetings import Meeting, Meetings
-from sapwood.join.network import Joins
-from sapwood.join.past import Record
-from sapwood.join.state import State
-from sapwood.join.times import Moment, TimePath, duration, seconds
-from sapwood.lang.flwor import is_flwor
-from sapwood.lang.fwr import compile_transformation
+from sapwood.join.join_engine import JoinEngine
+from sapwood.join.results import Meeting, Meetings
+from sapwood.join.state.event_time import Moment, TimePath, to_duration, to_seconds
+from sapwood.join.state.message_state import StoredMessage
+from sapwood.join.state.state_stats import State
+from sapwood.lang.fwr.compiler import compile_transformation
+from sapwood.lang.language_detection import is_join, is_transformation
 from sapwood.lang.namespaces import Namespaces
-from sapwood.lang.pattern import written_with
-from sapwood.lang.recognition import is_join
-from sapwood.lang.xscl import compile_join
-from sapwood.transform.conditions import ElementGraph
+from sapwood.lang.pattern import use_prefixes
+from sapwood.lang.xscl.compiler import compile_join
 from sapwood.transform.explain import PlanExplanation, explain
-from sapwood.transform.groups import TooManyGroups
-from sapwood.transform.network import Network
-from sapwood.transform.unshared import PlanPerQuery
+from sapwood.transform.per_query.plan_per_query import PlanPerQuery
+from sapwood.transform.per_query.stream_conditions import ElementGraph
+from sapwood.transform.result_groups import TooManyGroups
+from sapwood.transform.shared_plan import SharedPlan
 
 _NUMBER = itemgetter(0)
 _log = logging.getLogger(__name__)
@@ -90,10 +89,10 @@ class Broker:
         self._graph = dtd
         index = self._matcher.index
         shared = tuning is None or tuning.share_plans
-        self._network: Network | PlanPerQuery = (
-            Network(index, self._matcher.namespaces) if shared else PlanPerQuery(index, dtd)
+        self._network: SharedPlan | PlanPerQuery = (
+            SharedPlan(index, self._matcher.namespaces) if shared else PlanPerQuery(index, dtd)
         )
-        self._joins = Joins(index, duration(lateness), tuning or Tuning())
+        self._joins = JoinEngine(index, to_duration(lateness), tuning or Tuning())
         self._time_paths: dict[str, TimePath] = {}
         self._making: dict[Hashable, _Making] = {}
         self._numbers_of: dict[int, dict[int, None]] = {}  # the subscriptions of an entry of the network
@@ -107,8 +106,8 @@ class Broker:
         """A broker whose filters are those of a matcher, which is from then on the broker's to change."""
         broker = cls()
         broker._matcher = matcher
-        broker._network = Network(matcher.index, matcher.namespaces)
-        broker._joins = Joins(matcher.index, 0, Tuning())
+        broker._network = SharedPlan(matcher.index, matcher.namespaces)
+        broker._joins = JoinEngine(matcher.index, 0, Tuning())
         return broker
 
     @property
@@ -133,7 +132,7 @@ class Broker:
     def time_of(self, message: Source, stream: str) -> float:
         """When a message says that it happened; MessageError if it does not, KeyError without `time_from`."""
         path = self._time_paths[stream]
-        return path.read(Evaluator(self._matcher.index.read(Message(message), all=True)))
+        return path.read(PatternEvaluator(self._matcher.index.read(Message(message), all=True)))
 
     @synchronized
     def subscribe(self, id: Hashable, query: str) -> None:
@@ -152,7 +151,7 @@ class Broker:
         it is a filter."""
         namespaces = self._matcher.namespaces
         add: Callable[[], int]
-        if is_flwor(query):
+        if is_transformation(query):
             transformation = compile_transformation(query, namespaces)
             add = partial(self._network.add, transformation)
         elif is_join(query):
@@ -216,7 +215,7 @@ class Broker:
         return making.text if making is not None else self._matcher.query(id)
 
     def _enrol(self, id: Hashable, query: str, entry: int, number: int) -> None:
-        joins = not is_flwor(query)
+        joins = not is_transformation(query)
         self._making[id] = _Making(number, entry, query, joins)
         numbers_of = self._numbers_joining if joins else self._numbers_of
         numbers_of.setdefault(entry, {})[number] = None
@@ -243,7 +242,7 @@ class Broker:
 
     @synchronized
     def numbered(self) -> tuple[list[Hashable], NDArray[np.int64]]:
-        """All ids, in any order, and the numbers by which an `Answer` calls them."""
+        """All ids, in any order, and the numbers by which an `PublishResult` calls them."""
         ids, numbers = self._matcher.numbered()
         making = np.fromiter(self._by_number, np.int64, len(self._by_number))
         return [*ids, *self._by_number.values()], np.concatenate((numbers, making))
@@ -267,7 +266,7 @@ class Broker:
         return self._matcher
 
     @property
-    def network_of_joins(self) -> Joins:
+    def network_of_joins(self) -> JoinEngine:
         """The subscriptions that are joins; to be changed by way of the broker only."""
         return self._joins
 
@@ -295,7 +294,7 @@ class Broker:
         says where and why a message is refused; then nobody gets it. LateMessage if it is too late for joins.
         What fails for one query alone is among the `failures` of what is returned.
         """
-        happened = seconds(time) if time is not None else None
+        happened = to_seconds(time) if time is not None else None
         source = Message(message)
         answer, late = self._answer(source, id, stream, happened)
         self._published += 1
@@ -308,7 +307,7 @@ class Broker:
             raise LateMessage(late, deliveries)
         return deliveries
 
-    def _delivered(self, answer: Answer, source: Message, name: Hashable) -> Deliveries:
+    def _delivered(self, answer: PublishResult, source: Message, name: Hashable) -> Deliveries:
         """The deliveries of one message, in the order subscribed."""
         failures = self.failures(answer, name)
         ids, new = self._by_number, tuple.__new__  # which takes half of what the class itself does
@@ -333,7 +332,7 @@ class Broker:
         failed: set[int] = set()
         for meeting in sorted(meetings, key=lambda meeting: [r.sequence for r in meeting.records]):
             body = self._body(meeting)
-            if isinstance(body, Problem):
+            if isinstance(body, QueryProblem):
                 if meeting.entry.number in failed:
                     continue
                 failed.add(meeting.entry.number)
@@ -347,28 +346,28 @@ class Broker:
         """The joins whose chains do not go on from a message although they should."""
         while meetings.problems:  # each is told once
             entry, reason = meetings.problems.popitem()
-            yield from self._failures(entry, Problem(FailureKind.FAILED, reason), name)
+            yield from self._failures(entry, QueryProblem(FailureKind.FAILED, reason), name)
 
-    def _failures(self, entry: int, problem: Problem, name: Hashable) -> Iterator[Failure]:
+    def _failures(self, entry: int, problem: QueryProblem, name: Hashable) -> Iterator[Failure]:
         """A problem of a join, counted, as its subscriptions'."""
         for number in self._numbers_joining[entry]:
             self._count(number, problem)
             yield Failure(self._by_number[number], problem.kind, problem.reason, name)
 
-    def _count(self, number: int, problem: Problem) -> None:
+    def _count(self, number: int, problem: QueryProblem) -> None:
         self._failed.setdefault(number, Counter())[problem.kind] += 1
 
-    def _body(self, meeting: Meeting) -> bytes | Problem:
+    def _body(self, meeting: Meeting) -> bytes | QueryProblem:
         """What a join makes, or why it makes nothing."""
         limit = self._matcher.index.limits.result
         try:
             body = meeting.body
         except TooManyGroups as error:
-            return Problem(FailureKind.FAILED, str(error))
+            return QueryProblem(FailureKind.FAILED, str(error))
         except Exception as error:
-            return defect(error, meeting.entry.join.text)
+            return report_defect(error, meeting.entry.join.text)
         if len(body) > limit and meeting.entry.join.template is not None:
-            return Problem(FailureKind.FAILED, f"it makes more than {limit:,} bytes")
+            return QueryProblem(FailureKind.FAILED, f"it makes more than {limit:,} bytes")
         return body
 
     def _deliver_on(self, meetings: Meetings, deliveries: Deliveries) -> None:
@@ -379,11 +378,11 @@ class Broker:
             try:
                 answer, late = self._answer(message, name, stream, time)
             except MessageError as error:
-                problem = Problem(FailureKind.FAILED, f"what it publishes is refused: {error}")
+                problem = QueryProblem(FailureKind.FAILED, f"what it publishes is refused: {error}")
                 deliveries.failures += self._failures(query, problem, name)
                 continue
             if late is not None:
-                problem = Problem(FailureKind.FAILED, f"what it publishes is {late}")
+                problem = QueryProblem(FailureKind.FAILED, f"what it publishes is {late}")
                 deliveries.failures += self._failures(query, problem, name)
             more = self._delivered(answer, message, name)
             deliveries += more
@@ -396,7 +395,7 @@ class Broker:
         copies: Counter[str] = Counter()
         for published in self.published(meetings):
             copies[published.id] += 1
-            yield published._replace(id=id_of_copy(published.id, copies[published.id]))
+            yield published._replace(id=delivery_id(published.id, copies[published.id]))
 
     def published(self, meetings: Meetings) -> Iterator[Published]:
         """What queries publish where messages meet, equal ones once."""
@@ -405,7 +404,7 @@ class Broker:
         done: set[object] = set()
         for meeting in publishing:
             what = meeting.entry.meaning_key, meeting.records
-            if what in done or isinstance(self._body(meeting), Problem):  # which its deliveries tell
+            if what in done or isinstance(self._body(meeting), QueryProblem):  # which its deliveries tell
                 continue
             done.add(what)
             stream = meeting.entry.join.publish
@@ -416,14 +415,16 @@ class Broker:
     @synchronized
     def answer(
         self, message: Source, id: Hashable = None, *, stream: str = "", time: Moment | None = None
-    ) -> Answer:
+    ) -> PublishResult:
         """The filters that a message matches, what transformations make of it and what it meets in joins, in
         no order and as lazy as can be: for those who pass on many at once. Nothing is published on. What it
         meets is to be read before the next call, and by one thread.
 
         LateMessage if it is too late for joins.
         """
-        answer, late = self._answer(Message(message), id, stream, seconds(time) if time is not None else None)
+        answer, late = self._answer(
+            Message(message), id, stream, to_seconds(time) if time is not None else None
+        )
         self._published += 1
         if late is not None:
             raise LateMessage(late)
@@ -431,7 +432,7 @@ class Broker:
 
     def _answer(
         self, message: Message, id: Hashable, stream: str, time: float | None
-    ) -> tuple[Answer, str | None]:
+    ) -> tuple[PublishResult, str | None]:
         """What a message is to all; and why, if it comes too late for joins."""
         found = self._matcher.index.find(message)
         joined, late = None, None
@@ -441,7 +442,7 @@ class Broker:
             self._joins.note(time)
         return self._reshaped(message, found, joined), late
 
-    def failures(self, answer: Answer, name: Hashable = None) -> list[Failure]:
+    def failures(self, answer: PublishResult, name: Hashable = None) -> list[Failure]:
         """The filters and transformations that have no answer on a message, and why."""
         return [
             *(replace(failure, message=name) for failure in answer.matches.undecided),
@@ -451,12 +452,12 @@ class Broker:
             ),
         ]
 
-    def _reshaped(self, message: Message, found: Found, joined: Meetings | None) -> Answer:
+    def _reshaped(self, message: Message, found: IndexMatches, joined: Meetings | None) -> PublishResult:
         """What filters and transformations say of a message, beside what it meets."""
         if not self._making:
-            return Answer(self._matcher.matches(found.places, found.slots, found.problems), [])
+            return PublishResult(self._matcher.matches(found.places, found.slots, found.problems), [])
         made: list[tuple[int, bytes]] = []
-        problems: list[tuple[int, Problem]] = []
+        problems: list[tuple[int, QueryProblem]] = []
         if self._numbers_of:
             numbers_of = self._numbers_of
             bodies = self._network.bodies(message, found)
@@ -469,11 +470,11 @@ class Broker:
         if len(slots):
             slots = slots[~(self._network.claimed(slots) | self._joins.claimed(slots))]
         if not len(slots) and not found.problems:
-            return Answer(Matches(self._matcher, None, slots), made, joined, problems)
-        return Answer(self._matcher.matches(None, slots, found.problems), made, joined, problems)
+            return PublishResult(Matches(self._matcher, None, slots), made, joined, problems)
+        return PublishResult(self._matcher.matches(None, slots, found.problems), made, joined, problems)
 
     def _received(
-        self, message: Message, found: Found, id: Hashable, stream: str, time: float | None
+        self, message: Message, found: IndexMatches, id: Hashable, stream: str, time: float | None
     ) -> tuple[Meetings | None, str | None]:
         if not self._joins.reads(stream):
             if time is not None:
@@ -490,7 +491,7 @@ class Broker:
     # -- for those who keep messages themselves --------------------------------------------------------
 
     @synchronized
-    def answer_alone(self, message: Source) -> Answer:
+    def answer_alone(self, message: Source) -> PublishResult:
         """What a message is to filters and transformations; joins take no notice of it."""
         source = Message(message)
         return self._reshaped(source, self._matcher.index.find(source), None)
@@ -550,12 +551,12 @@ class Broker:
         if making is None:
             return self._matcher.explain(id)
         if making.joins:
-            with written_with(self._matcher.namespaces):
+            with use_prefixes(self._matcher.namespaces):
                 return self._joins.explain(making.entry)
-        if not isinstance(self._network, Network):
+        if not isinstance(self._network, SharedPlan):
             raise ValueError("only shared plans are explained")
         transformation = compile_transformation(making.text, self._matcher.namespaces)
-        with written_with(self._matcher.namespaces):
+        with use_prefixes(self._matcher.namespaces):
             return explain(self._network, making.entry, transformation, self._graph)
 
     @synchronized
@@ -591,7 +592,7 @@ class Broker:
     @synchronized
     def __getstate__(self) -> dict[str, object]:
         """Without the DTD, which only explains."""
-        if not isinstance(self._network, Network):
+        if not isinstance(self._network, SharedPlan):
             raise ValueError("only shared plans can be packed")
         self._matcher.freeze_unread()
         return self.__dict__ | {"_graph": None, "_failed": {}}
@@ -614,7 +615,7 @@ class Broker:
         self.close()
 
 
-def _named(record: Record) -> str:
+def _named(record: StoredMessage) -> str:
     """A message, named so that no other has that name: ids need not differ from stream to stream."""
     published = str(record.id).startswith(f"{record.stream}(")
     return f"{record.stream}:{record.id}" if record.stream and not published else str(record.id)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Sequence
 from typing import NamedTuple
 
-from sapwood.engine.failures import Failure, Problem
+from sapwood.engine.failures import Failure, QueryProblem
 from sapwood.engine.matches import Matches
-from sapwood.engine.reader import Message
-from sapwood.join.meetings import Meeting, Meetings
+from sapwood.engine.message.message_reader import Message
+from sapwood.join.results import Meeting, Meetings
 
 
 class Delivery(NamedTuple):
@@ -50,12 +50,12 @@ class Published(NamedTuple):
     time: float
 
 
-def id_of_copy(id: str, copy: int) -> str:
+def delivery_id(id: str, copy: int) -> str:
     """The id of one of several published messages that would have the same, counted from 1."""
     return id if copy == 1 else f"{id}#{copy}"
 
 
-class Answer(NamedTuple):
+class PublishResult(NamedTuple):
     """What a message is to all subscriptions: the filters it matches, and what others make of it."""
 
     matches: Matches
@@ -63,5 +63,5 @@ class Answer(NamedTuple):
     """by the subscription's number, in any order"""
     joined: Meetings | None = None
     """what it meets in joins, if there are any"""
-    problems: Sequence[tuple[int, Problem]] = ()
+    problems: Sequence[tuple[int, QueryProblem]] = ()
     """the transformations that failed, by the subscription's number"""

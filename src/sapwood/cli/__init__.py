@@ -12,21 +12,21 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from sapwood.cli.console import fail
+from sapwood.cli.common.console import fail
 from sapwood.errors import SapwoodError
 
 # The module of each command, which is imported when the command is called: a `match` loads no SQL, no charts
 # and no Spark. A command is a function or an application of the same name there.
 _COMMANDS = {
-    "match": "matching",
-    "transform": "transforming",
-    "join": "joining",
-    "explain": "matching",
-    "run": "running",
+    "match": "match",
+    "transform": "transform",
+    "join": "join",
+    "explain": "match",
+    "run": "run",
     "report": "report",
     "subscriptions": "subscriptions",
     "relational": "relational",
-    "generate": "generating",
+    "generate": "generate",
     "bench": "benchmarks",
     "demo": "benchmarks",
 }

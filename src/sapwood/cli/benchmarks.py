@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from sapwood.cli.console import errors
-from sapwood.cli.running import spark_needed, told_plainly
-from sapwood.cli.tables import duckdb_needed
+from sapwood.cli.common.console import errors
+from sapwood.cli.common.relational_options import duckdb_needed
+from sapwood.cli.run import spark_needed, told_plainly
 
 if TYPE_CHECKING:
     from sapwood.bench.report import Report

@@ -13,11 +13,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from sapwood.cli.console import write_line
-from sapwood.cli.interrupting import gently_interrupted
-from sapwood.cli.stored import opened_store, tell_left_out
-from sapwood.cli.subscriptions import HERE, StoreOption
-from sapwood.cli.tables import (
+from sapwood.cli.common.console import write_line
+from sapwood.cli.common.interruption import gently_interrupted
+from sapwood.cli.common.relational_options import (
     MemoryOption,
     PlanOption,
     TablesOption,
@@ -28,6 +26,8 @@ from sapwood.cli.tables import (
     size_of,
     tables_of,
 )
+from sapwood.cli.common.stored_filters import opened_store, tell_left_out
+from sapwood.cli.subscriptions import HERE, StoreOption
 
 relational = typer.Typer(
     help="Keep the filters of a store in tables on disk, to match messages with more of them than fit into "
@@ -121,14 +121,14 @@ def show(store: StoreOption = HERE, tables: TablesOption = None, as_json: JsonOp
 
 def _record(file: Path) -> dict[str, Any]:
     with reopened(file) as matcher:
-        from sapwood.relational.schema import TABLES
-        from sapwood.relational.sync import held
+        from sapwood.relational.storage.store_sync import read_sync_state
+        from sapwood.relational.storage.table_schema import TABLES
 
         rows = {name: matcher.connection.value(f"SELECT count(*) FROM {name}") for name in TABLES}
         return {
             "file": str(file),
             "bytes": file.stat().st_size,
-            **asdict(held(matcher)),
+            **asdict(read_sync_state(matcher)),
             "plan": matcher.plan and matcher.plan.value,
             "rows": rows,
         }

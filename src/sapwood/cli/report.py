@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from sapwood.cli.console import errors
-from sapwood.cli.running import check_report, spark_needed
+from sapwood.cli.common.console import errors
+from sapwood.cli.run import check_report, spark_needed
 
 
 def report(
@@ -23,10 +23,10 @@ def report(
     matched, what is slow, and what was refused and why. Spark is not started.
     """
     with spark_needed("sapwood report"):
-        from sapwood.spark.report import write_report
-        from sapwood.spark.report_data import read_checkpoint
-        from sapwood.spark.settings import read_settings
-    settings = read_settings(pipeline)
+        from sapwood.spark.monitoring.report import write_report
+        from sapwood.spark.monitoring.report_data import read_checkpoint
+        from sapwood.spark.pipeline.config import read_config
+    settings = read_config(pipeline)
     check_report(output, "--output")
     data = read_checkpoint(settings)
     write_report(output, settings.name, data)

@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from sapwood.cli.console import QUERIES_HELP, NamespacesOption, fail, namespaces_of, write_line
-from sapwood.cli.importing import import_file
+from sapwood.cli.common.console import QUERIES_HELP, NamespacesOption, fail, namespaces_of, write_line
+from sapwood.cli.subscriptions_import import import_file
 
 if TYPE_CHECKING:
     from sapwood.store import Subscription, SubscriptionStore
@@ -148,7 +148,7 @@ def _tell(version: int) -> None:
 
 
 def _warn(id: str, query: str, store: SubscriptionStore, declared: dict[str, str]) -> None:
-    from sapwood.cli.suspicions import Suspicions
+    from sapwood.cli.common.query_warnings import Suspicions
 
     suspicions = Suspicions(store.namespaces, declared)
     suspicions.look_at(id, query)

@@ -20,17 +20,23 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.markup import escape
 
-from sapwood.demo.checks import differences
-from sapwood.demo.speed import measure
-from sapwood.demo.workload import NAME, Changes, write_inbox, write_settings, write_subscriptions
-from sapwood.spark.display import Display, LiveDisplay, PlainLines
-from sapwood.spark.interrupts import Interrupts
-from sapwood.spark.pipeline import Pipeline
-from sapwood.spark.report import write_report
-from sapwood.spark.report_data import read_checkpoint
-from sapwood.spark.serving import Outcome
-from sapwood.spark.session import session
-from sapwood.spark.settings import read_settings
+from sapwood.demo.demo_workload import (
+    NAME,
+    SubscriptionChurn,
+    write_inbox,
+    write_settings,
+    write_subscriptions,
+)
+from sapwood.demo.matcher_speed import measure
+from sapwood.demo.verification import differences
+from sapwood.spark.monitoring.display import Display, LiveDisplay, PlainLines
+from sapwood.spark.monitoring.report import write_report
+from sapwood.spark.monitoring.report_data import read_checkpoint
+from sapwood.spark.pipeline.batch import Outcome
+from sapwood.spark.pipeline.config import read_config
+from sapwood.spark.pipeline.pipeline import Pipeline
+from sapwood.spark.pipeline.signals import SignalHandler
+from sapwood.spark.spark_session import session
 from sapwood.store import SubscriptionStore
 
 _OURS = ("inbox", "deliveries", "rejects", "checkpoint")
@@ -90,11 +96,11 @@ def _clean(out: Path) -> None:
 
 def _serve(spark: SparkSession, settings_file: Path, display: Display) -> tuple[list[Outcome], int]:
     """Serves all messages, while the subscriptions change now and then."""
-    settings = read_settings(settings_file)
+    settings = read_config(settings_file)
     assert settings.subscriptions.store is not None
     outcomes: list[Outcome] = []
     with SubscriptionStore(settings.subscriptions.store) as store:
-        changes = Changes(store)
+        changes = SubscriptionChurn(store)
 
         def served(outcome: Outcome) -> None:
             outcomes.append(outcome)
@@ -103,7 +109,7 @@ def _serve(spark: SparkSession, settings_file: Path, display: Display) -> tuple[
                 display.note(f"after batch {outcome.batch}: {changes.make()}")
 
         pipeline = Pipeline(spark, settings, served)
-        with display, Interrupts(pipeline.stop, display.note, display.leave) as interrupts:
+        with display, SignalHandler(pipeline.stop, display.note, display.leave) as interrupts:
             display.tick(pipeline)
             pipeline.run(lambda: display.tick(pipeline))
     return outcomes, interrupts.exit_code
@@ -115,7 +121,7 @@ def _finish(console: Console, display: Display, out: Path, outcomes: list[Outcom
     checked, wrong = _check(console, out, outcomes, sample) if sample and outcomes else (0, [])
     report = out / "report.html"
     if outcomes:
-        write_report(report, NAME, read_checkpoint(read_settings(out / "pipeline.toml")))
+        write_report(report, NAME, read_checkpoint(read_config(out / "pipeline.toml")))
     if wrong:
         console.print(f"[bold red]different from a broker in one process:[/] {escape(', '.join(wrong))}")
     elif checked:

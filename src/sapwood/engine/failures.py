@@ -38,14 +38,14 @@ class Failure:
         return f"{self.subscription}: {self.kind}: {self.reason}"
 
 
-class Problem(NamedTuple):
+class QueryProblem(NamedTuple):
     """The same before anybody has asked who subscribed to the query."""
 
     kind: FailureKind
     reason: str
 
 
-def defect(error: Exception, query: str) -> Problem:
+def report_defect(error: Exception, query: str) -> QueryProblem:
     """A failure that nobody expects: logged with its traceback, and told with the exception's type."""
     _log.error("a query failed by an error of Sapwood: %s", query[:200], exc_info=error)
-    return Problem(FailureKind.FAILED, f"{type(error).__name__}: {error}")
+    return QueryProblem(FailureKind.FAILED, f"{type(error).__name__}: {error}")

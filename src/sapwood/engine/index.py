@@ -19,42 +19,50 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sapwood.engine.ancestry import Ancestry
-from sapwood.engine.document import Document
-from sapwood.engine.evaluate import Evaluator
-from sapwood.engine.failures import FailureKind, Problem
-from sapwood.engine.groups import Groups, Reached
-from sapwood.engine.join import BundleJoin
-from sapwood.engine.leaves import ELEMENT, VALUE, Bundle, Leaf, Plan, binding_plan, plan
+from sapwood.engine.automaton.dataguide import Dataguide, GuideNode, Stop
+from sapwood.engine.automaton.path_trie import DESCENDANT, PathTrie
+from sapwood.engine.automaton.predicate_index import NO_INTS, Ints, TestByTest, ValueIndex
+from sapwood.engine.automaton.query_paths import (
+    ELEMENT,
+    VALUE,
+    IndexPlan,
+    Leaf,
+    Twig,
+    plan_binding,
+    plan_index,
+)
+from sapwood.engine.automaton.relative_paths import ReachedElements, RelativePaths
+from sapwood.engine.automaton.twig_join import TwigJoin
+from sapwood.engine.failures import FailureKind, QueryProblem
+from sapwood.engine.fallback.xpath_fallback import XPathFallback
 from sapwood.engine.limits import Limits, Tuning
-from sapwood.engine.machine import Machine, Place, Stop
-from sapwood.engine.nfa import DEEP, PathTree
-from sapwood.engine.reader import Message, read_document, read_structure
-from sapwood.engine.refine import Refiner
-from sapwood.engine.values import NOTHING, Ints, TestByTest, ValueIndex
+from sapwood.engine.message.ancestry import Ancestry
+from sapwood.engine.message.document import Document
+from sapwood.engine.message.message_reader import Message, read_document, read_structure
+from sapwood.engine.pattern_evaluator import PatternEvaluator
+from sapwood.lang.language_detection import is_transformation
 from sapwood.lang.pattern import TEXT, Axis, Has, Path
 from sapwood.lang.query import Query, compile_query
-from sapwood.lang.recognition import is_flwor
 
 BY_LEAVES, BY_PATTERN, BY_XPATH = 0, 1, 2
 
 
 @dataclass(slots=True)
-class Found:
+class IndexMatches:
     """What a message was found to match: slots, or the places from which to read them.
 
     Of slots that are bound, `bound_slots` and `bound_to` tell the elements, in any order and maybe twice;
     unless the message is too deep or large to join, and only an evaluator can tell. Then `joined` is False.
     """
 
-    places: set[Place] | None
+    places: set[GuideNode] | None
     slots: Ints
-    evaluator: Evaluator | None = None
+    evaluator: PatternEvaluator | None = None
     joined: bool = True
-    bound_slots: Ints = field(default_factory=lambda: NOTHING)
-    bound_to: Ints = field(default_factory=lambda: NOTHING)
+    bound_slots: Ints = field(default_factory=lambda: NO_INTS)
+    bound_to: Ints = field(default_factory=lambda: NO_INTS)
     ancestry: Ancestry | None = None
-    problems: dict[int, Problem] = field(default_factory=dict)
+    problems: dict[int, QueryProblem] = field(default_factory=dict)
     """slots of which it is not known whether they match, and why"""
 
 
@@ -65,13 +73,13 @@ class Index:
         self._limits = limits
         self._tuning = tuning
         self._namespaces = namespaces
-        self.tree = PathTree()
-        self.machine = Machine(self.tree, tuning.cache)
-        self._join = BundleJoin()
-        self.groups = Groups()
+        self.tree = PathTrie()
+        self.machine = Dataguide(self.tree, tuning.cache)
+        self._join = TwigJoin()
+        self.groups = RelativePaths()
         self.costs: Counter[int] = Counter()  # slot → nanoseconds, of those decided one by one
         self.problems: dict[int, Counter[FailureKind]] = {}  # slot → how often it was not decided
-        self._refiner = Refiner(self.costs, limits)
+        self._refiner = XPathFallback(self.costs, limits)
         self._queries: list[Query | str | None] = []  # as text, if packed, until somebody asks
         self._decided: NDArray[np.int8] = np.zeros(16, np.int8)
         self._bound: NDArray[np.bool_] = np.zeros(16, np.bool_)
@@ -90,7 +98,7 @@ class Index:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self.costs = Counter()
-        self._refiner = Refiner(self.costs, self._limits)
+        self._refiner = XPathFallback(self.costs, self._limits)
 
     @property
     def limits(self) -> Limits:
@@ -101,11 +109,11 @@ class Index:
     def __len__(self) -> int:
         return len(self._queries) - len(self._unused)
 
-    def plan(self, query: Query) -> Plan:
+    def plan(self, query: Query) -> IndexPlan:
         """How messages for the query are found."""
         if not self._tuning.prefilter:
-            return Plan((Leaf(()),), False)
-        return plan(query.condition)
+            return IndexPlan((Leaf(()),), False)
+        return plan_index(query.condition)
 
     def add(self, query: Query) -> int:
         """Indexes a query that is not there yet: its slot."""
@@ -129,7 +137,7 @@ class Index:
 
         If not, what they tell are candidates. None, and nothing is indexed, if only an evaluator can tell.
         """
-        found_by = binding_plan(path) if self._tuning.prefilter and self._tuning.join_bundles else None
+        found_by = plan_binding(path) if self._tuning.prefilter and self._tuning.join_bundles else None
         if found_by is None:
             return None
         slot = self._new_slot(query)
@@ -180,7 +188,7 @@ class Index:
             self._bound = np.concatenate((self._bound, np.zeros_like(self._bound)))
         return slot
 
-    def _add_part(self, part: Leaf | Bundle, slot: int) -> Leaf | int:
+    def _add_part(self, part: Leaf | Twig, slot: int) -> Leaf | int:
         if isinstance(part, Leaf):
             self._add_leaf(part, "slots", slot)
             return part
@@ -255,13 +263,13 @@ class Index:
 
     # -- matching --------------------------------------------------------------------------------------
 
-    def find(self, message: Message) -> Found:
+    def find(self, message: Message) -> IndexMatches:
         """What the message matches."""
         if not (self._probing or self._deciding or self.source_needed):
-            return Found(set(read_structure(message, self._limits, self.machine.settle())), NOTHING)
+            return IndexMatches(set(read_structure(message, self._limits, self.machine.settle())), NO_INTS)
         document = self.read(message)
-        evaluator = Evaluator(document)
-        found = Found(None, NOTHING, evaluator)
+        evaluator = PatternEvaluator(document)
+        found = IndexMatches(None, NO_INTS, evaluator)
         slots = self._candidates(document, found)
         found.slots = self._decide(message, found, slots) if self._deciding else slots
         return found
@@ -272,19 +280,19 @@ class Index:
         with_source = all or bool(self.source_needed)
         return read_document(message, self._limits, self.machine.settle(), with_text, with_source)
 
-    def slots_of(self, places: set[Place]) -> Ints:
+    def slots_of(self, places: set[GuideNode]) -> Ints:
         """The slots of all the paths that end in any of the places, without repetition."""
         return self._distinct([place.read_slots() for place in places])
 
-    def _candidates(self, document: Document, found: Found) -> Ints:
+    def _candidates(self, document: Document, found: IndexMatches) -> Ints:
         places = [place.read_slots() for place in set(document.places)]
-        runs = [slots for slots in places if slots is not NOTHING]
-        runs += [hit.slots for hit in document.hits if hit.slots is not NOTHING]
+        runs = [slots for slots in places if slots is not NO_INTS]
+        runs += [hit.slots for hit in document.hits if hit.slots is not NO_INTS]
         if self._probing:
             runs.append(self._joined(document, found))
         return self._distinct(runs)
 
-    def _joined(self, document: Document, found: Found) -> Ints:
+    def _joined(self, document: Document, found: IndexMatches) -> Ints:
         """The slots of the bundles met; one by one where joining is switched off or does not pay."""
         if self._tuning.join_bundles and self._join.fits(document):
             found.ancestry = Ancestry(document)
@@ -296,7 +304,7 @@ class Index:
         met = [slot for slot in set(slots.tolist()) if found.evaluator.holds(self.query(slot).condition)]
         return np.array(met, np.int32)
 
-    def _unbound(self, slots: Ints, elements: Ints, found: Found) -> Ints:
+    def _unbound(self, slots: Ints, elements: Ints, found: IndexMatches) -> Ints:
         """The slots that are merely matched; those that are bound are noted with their elements."""
         bound = self._bound.take(slots)
         if not bound.any():
@@ -304,7 +312,7 @@ class Index:
         found.bound_slots, found.bound_to = slots[bound], elements[bound]
         return slots[~bound]
 
-    def reached(self, found: Found, starts: list[int], inside: bool = False) -> Reached:
+    def reached(self, found: IndexMatches, starts: list[int], inside: bool = False) -> ReachedElements:
         """What groups reach from some elements, which are given in document order; and, if wanted, from all
         those inside of them."""
         assert found.evaluator is not None and found.ancestry is not None
@@ -312,7 +320,7 @@ class Index:
 
     def _distinct(self, runs: list[Ints]) -> Ints:
         """All numbers of the runs once, ascending."""
-        slots = np.concatenate(runs) if runs else NOTHING
+        slots = np.concatenate(runs) if runs else NO_INTS
         if len(slots) * 8 > len(self._queries):
             mask = np.zeros(len(self._queries), np.bool_)
             mask[slots] = True
@@ -320,7 +328,7 @@ class Index:
         slots.sort()
         return slots[np.concatenate(([True], slots[1:] != slots[:-1]))] if len(slots) else slots
 
-    def _decide(self, message: Message, found: Found, slots: Ints) -> Ints:
+    def _decide(self, message: Message, found: IndexMatches, slots: Ints) -> Ints:
         """Drops the candidates that turn out not to match; those that cannot be decided are noted."""
         evaluator = found.evaluator
         assert evaluator is not None
@@ -331,18 +339,18 @@ class Index:
         wrong = set(undecided).difference(right)
         if refined:
             for slot, truth in self._refiner.holding(message, refined).items():
-                if isinstance(truth, Problem):
+                if isinstance(truth, QueryProblem):
                     found.problems[slot] = truth
                     self.note_problem(slot, truth)
                 if truth is not True:
                     wrong.add(slot)
         return slots[~np.isin(slots, list(wrong))] if wrong else slots
 
-    def note_problem(self, slot: int, problem: Problem) -> None:
+    def note_problem(self, slot: int, problem: QueryProblem) -> None:
         """Counts a message on which a query was not decided."""
         self.problems.setdefault(slot, Counter())[problem.kind] += 1
 
-    def _holds(self, slot: int, evaluator: Evaluator) -> bool:
+    def _holds(self, slot: int, evaluator: PatternEvaluator) -> bool:
         started = perf_counter_ns()
         holds = evaluator.holds(self.query(slot).condition)
         self.costs[slot] += perf_counter_ns() - started
@@ -356,11 +364,13 @@ class Index:
         return query
 
     def _compiled(self, text: str) -> Query:
-        if not is_flwor(text):
+        if not is_transformation(text):
             return compile_query(text, self._namespaces)
-        from sapwood.lang.fwr import filter_of  # here, because those who only filter need no constructors
+        from sapwood.lang.fwr.compiler import (
+            compile_filter_of,  # here, because those who only filter need no constructors
+        )
 
-        return filter_of(text, self._namespaces)
+        return compile_filter_of(text, self._namespaces)
 
     def text(self, slot: int) -> str:
         """The query as it was written."""
@@ -369,7 +379,7 @@ class Index:
         return query if isinstance(query, str) else query.text
 
     @property
-    def refiner(self) -> Refiner:
+    def refiner(self) -> XPathFallback:
         return self._refiner
 
     def close(self) -> None:
@@ -385,9 +395,9 @@ def _plain_path(query: Query) -> tuple[str, ...] | None:
         if step.conditions or step.axis is Axis.ATTRIBUTE or step.test == TEXT:
             return None
         if step.axis is Axis.DESCENDANT:
-            symbols.append(DEEP)
+            symbols.append(DESCENDANT)
         symbols.append(step.test)
     return tuple(symbols)
 
 
-__all__ = ["BY_LEAVES", "BY_PATTERN", "BY_XPATH", "Found", "Index"]
+__all__ = ["BY_LEAVES", "BY_PATTERN", "BY_XPATH", "Index", "IndexMatches"]

@@ -13,23 +13,23 @@ from weakref import WeakSet
 import numpy as np
 from numpy.typing import NDArray
 
-from sapwood.engine.explain import Explanation, explain
-from sapwood.engine.failures import FailureKind, Problem
+from sapwood.engine.automaton.dataguide import GuideNode
+from sapwood.engine.automaton.predicate_index import Ints
+from sapwood.engine.automaton.ragged_array import RaggedArray
+from sapwood.engine.bulk_load import OnError, add_all
+from sapwood.engine.diagnostics.explain import Explanation, explain
+from sapwood.engine.diagnostics.why import Why, explain_match
+from sapwood.engine.failures import FailureKind, QueryProblem
 from sapwood.engine.index import Index
 from sapwood.engine.limits import Limits, Tuning
-from sapwood.engine.loading import OnError, add_all
-from sapwood.engine.machine import Place
 from sapwood.engine.matches import Matches, Node, Selected, failures
-from sapwood.engine.pack import pack, unpack
-from sapwood.engine.reader import Message
-from sapwood.engine.rows import Rows
-from sapwood.engine.select import Selection
-from sapwood.engine.source import Source as Source
+from sapwood.engine.message.message_reader import Message
+from sapwood.engine.message.message_source import Source as Source
+from sapwood.engine.selection import Selection
+from sapwood.engine.serialization import pack, unpack
 from sapwood.engine.synchronization import synchronized
-from sapwood.engine.values import Ints
-from sapwood.engine.why import Why, why
 from sapwood.lang.namespaces import Namespaces, declare
-from sapwood.lang.pattern import written_with
+from sapwood.lang.pattern import use_prefixes
 from sapwood.lang.query import Query, compile_query
 
 
@@ -67,7 +67,7 @@ class Matcher:
         self._next_number = 0
         self._slot_of: dict[str, int] = {}  # by the query's key
         self._key_of: dict[int, str] = {}
-        self._numbers_of = Rows(np.int64)  # slot → numbers of its subscriptions
+        self._numbers_of = RaggedArray(np.int64)  # slot → numbers of its subscriptions
         self._unread: WeakSet[Matches] = WeakSet()
 
     @property
@@ -221,7 +221,7 @@ class Matcher:
 
     @synchronized
     def matches(
-        self, places: set[Place] | None, slots: Ints, problems: Mapping[int, Problem] | None = None
+        self, places: set[GuideNode] | None, slots: Ints, problems: Mapping[int, QueryProblem] | None = None
     ) -> Matches:
         """The subscriptions of slots that were found; what they are stays so when others come and go."""
         matches = Matches(self, places, slots, problems)
@@ -243,7 +243,7 @@ class Matcher:
         refined = {slot: query for slot, query in queries.items() if not query.exact}
         nodes: dict[int, list[Node]] = {}
         for slot, found in (selection.by_xpath(refined) if refined else {}).items():
-            if isinstance(found, Problem):
+            if isinstance(found, QueryProblem):
                 problems[slot] = found
                 self._index.note_problem(slot, found)
             else:
@@ -256,7 +256,7 @@ class Matcher:
         selected.undecided = failures(self, problems)
         return selected
 
-    def _read(self, source: Message) -> tuple[list[int], dict[int, Problem]]:
+    def _read(self, source: Message) -> tuple[list[int], dict[int, QueryProblem]]:
         found = self._index.find(source)
         slots = found.slots if found.places is None else self._index.slots_of(found.places)
         return [int(slot) for slot in slots], found.problems
@@ -270,7 +270,7 @@ class Matcher:
         query = self._index.query(slot)
         plan = self._index.plan(query)
         suspended = self._index.refiner.is_suspended(slot)
-        with written_with(self._namespaces):
+        with use_prefixes(self._namespaces):
             return explain(query, plan, int(self._numbers_of.lengths[slot]), suspended)
 
     @synchronized
@@ -284,10 +284,10 @@ class Matcher:
         selection = Selection(source, self._index.read(source, all=True), self._index.refiner)
         refined = matched and not query.exact
         found = selection.by_xpath({slot: query})[slot] if refined else problems.get(slot, [])
-        if isinstance(found, Problem):
+        if isinstance(found, QueryProblem):
             return Why(query.text, matched, f"{found.kind}: {found.reason}", ())
-        with written_with(self._namespaces):
-            return why(query, matched, selection, found)
+        with use_prefixes(self._namespaces):
+            return explain_match(query, matched, selection, found)
 
     @synchronized
     def take_costs(self) -> dict[Hashable, float]:
@@ -313,7 +313,7 @@ class Matcher:
 
     # -- what Matches asks -----------------------------------------------------------------------------
 
-    def slots_of(self, places: set[Place]) -> Ints:
+    def slots_of(self, places: set[GuideNode]) -> Ints:
         return self._index.slots_of(places)
 
     def count(self, slots: Ints) -> int:

@@ -11,11 +11,11 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from sapwood.engine import html
-from sapwood.engine.failures import Failure, Problem
-from sapwood.engine.machine import Place
+from sapwood.engine.automaton.dataguide import GuideNode
+from sapwood.engine.automaton.predicate_index import Ints
+from sapwood.engine.diagnostics import notebook_html
+from sapwood.engine.failures import Failure, QueryProblem
 from sapwood.engine.synchronization import synchronized
-from sapwood.engine.values import Ints
 
 _SHOWN = 20
 """ids that a notebook shows"""
@@ -26,7 +26,7 @@ class Subscribers(Protocol):
 
     @property
     def lock(self) -> AbstractContextManager[Any]: ...
-    def slots_of(self, places: set[Place]) -> Ints: ...
+    def slots_of(self, places: set[GuideNode]) -> Ints: ...
     def count(self, slots: Ints) -> int: ...
     def numbers(self, slots: Ints) -> NDArray[np.int64]: ...
     def unordered(self, slots: Ints) -> NDArray[np.int64]: ...
@@ -46,9 +46,9 @@ class Matches:
     def __init__(
         self,
         subscribers: Subscribers,
-        places: set[Place] | None,
+        places: set[GuideNode] | None,
         slots: Ints,
-        problems: Mapping[int, Problem] | None = None,
+        problems: Mapping[int, QueryProblem] | None = None,
     ) -> None:
         self._subscribers = subscribers
         self._problems = problems
@@ -127,12 +127,12 @@ class Matches:
         count = f"{len(self):,} subscription{'' if len(self) == 1 else 's'}"
         ids = [str(id) for id in islice(self, _SHOWN)]
         more = [f"and {len(self) - _SHOWN:,} more"] if len(self) > _SHOWN else []
-        return html.sections([(count, ids + more or ["none"])])
+        return notebook_html.sections([(count, ids + more or ["none"])])
 
 
-def failures(subscribers: Subscribers, problems: Mapping[int, Problem]) -> tuple[Failure, ...]:
+def failures(subscribers: Subscribers, problems: Mapping[int, QueryProblem]) -> tuple[Failure, ...]:
     """The problems of slots as their subscriptions', in the order added."""
-    found: list[tuple[int, Problem]] = []
+    found: list[tuple[int, QueryProblem]] = []
     for slot, problem in problems.items():
         found += [(number, problem) for number in subscribers.numbers(np.array([slot], np.int32)).tolist()]
     found.sort(key=lambda pair: pair[0])

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import isinf
 
-from sapwood.engine import html
-from sapwood.join.entries import Entry, Filed, Prefix
-from sapwood.join.witnesses import Witnesses
-from sapwood.lang.joining import MESSAGE, Join, Link
+from sapwood.engine.diagnostics import notebook_html
+from sapwood.join.catalog_entries import Filed, JoinEntry, Prefix
+from sapwood.join.evaluation.witnesses import Witnesses
+from sapwood.lang.xscl.model import MESSAGE, Join, Link
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +41,10 @@ class JoinExplanation:
         )
 
     def _repr_html_(self) -> str:
-        return html.sections(self._parts())
+        return notebook_html.sections(self._parts())
 
 
-def explain(entry: Entry, witnesses: Witnesses) -> JoinExplanation:
+def explain(entry: JoinEntry, witnesses: Witnesses) -> JoinExplanation:
     """Explains an entry of the joins."""
     join = entry.join
     filed = [_filed(prefix) for prefix in entry.prefixes] + entry.filed

@@ -16,7 +16,7 @@ Namespaces = Mapping[str, str] | Literal["any"]
 """prefix → URI, or `"any"`"""
 
 
-def prefixes_of(namespaces: Namespaces | None) -> dict[str, str]:
+def to_prefixes(namespaces: Namespaces | None) -> dict[str, str]:
     """The mapping that namespaces stand for."""
     if namespaces is None:
         return {}
@@ -32,7 +32,7 @@ def declare(known: dict[str, str], further: Namespaces, queries: int = 0) -> Non
 
     Where there are queries already, names without a prefix keep their meaning.
     """
-    added = prefixes_of(further)
+    added = to_prefixes(further)
     if queries and ANY_PREFIX in added and ANY_PREFIX not in known:
         raise ValueError("declare namespaces 'any' before the first query: it changes what names mean")
     for prefix, uri in added.items():
@@ -51,6 +51,6 @@ def match_in_any(namespaces: Mapping[str, str]) -> bool:
     return ANY_PREFIX in namespaces
 
 
-def bound_prefixes(namespaces: Mapping[str, str]) -> dict[str, str]:
+def exact_prefixes(namespaces: Mapping[str, str]) -> dict[str, str]:
     """The prefixes that stand for one namespace, as other XPath processors take them."""
     return {prefix: uri for prefix, uri in namespaces.items() if prefix != ANY_PREFIX}

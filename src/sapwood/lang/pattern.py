@@ -29,7 +29,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar, TypeVar
 from weakref import WeakValueDictionary
 
-from sapwood.lang.namespaces import bound_prefixes
+from sapwood.lang.namespaces import exact_prefixes
 
 T = TypeVar("T", bound="Interned")
 TEXT = "text()"
@@ -95,7 +95,7 @@ class Test(Interned):
         return cls._intern(op, value)
 
     def __str__(self) -> str:
-        return f"{self.op} {constant(self.value)}"
+        return f"{self.op} {format_constant(self.value)}"
 
 
 class Condition(Interned):
@@ -130,7 +130,7 @@ class Step(Interned):
         return cls._intern(axis, test, conditions)
 
     def __str__(self) -> str:
-        return self.axis.value + shown(self.test) + "".join(f"[{c}]" for c in self.conditions)
+        return self.axis.value + format_name(self.test) + "".join(f"[{c}]" for c in self.conditions)
 
 
 class Has(Condition):
@@ -149,13 +149,13 @@ class Has(Condition):
         return cls._intern(path, test, first and test is not None)
 
     def __str__(self) -> str:
-        path = relative(self.path)
+        path = format_relative_path(self.path)
         if self.test is None:
             return path
         if self.test.op in ("contains", "starts-with"):
-            if self.first or at_most_one(self.path):
-                return f"{self.test.op}({path}, {constant(self.test.value)})"
-            return f"{path}[{self.test.op}(., {constant(self.test.value)})]"
+            if self.first or selects_at_most_one(self.path):
+                return f"{self.test.op}({path}, {format_constant(self.test.value)})"
+            return f"{path}[{self.test.op}(., {format_constant(self.test.value)})]"
         return f"{f'string({path})' if self.first else path} {self.test}"
 
 
@@ -167,7 +167,7 @@ class Named(Condition):
         return cls._intern(test)
 
     def __str__(self) -> str:
-        return f"self::{shown(self.test)}"
+        return f"self::{format_name(self.test)}"
 
 
 class Position(Condition):
@@ -189,8 +189,8 @@ class Position(Condition):
     def __str__(self) -> str:
         subject = "last()" if self.of_size else "position()"
         if not self.from_last:
-            return f"{subject} {self.op} {constant(self.n)}"
-        offset = f" {'+' if self.n > 0 else '-'} {constant(abs(self.n))}" if self.n else ""
+            return f"{subject} {self.op} {format_constant(self.n)}"
+        offset = f" {'+' if self.n > 0 else '-'} {format_constant(abs(self.n))}" if self.n else ""
         return f"{subject} {self.op} last(){offset}"
 
 
@@ -282,7 +282,7 @@ def negation(item: Condition) -> Condition:
     return item.item if isinstance(item, Not) else Not(item)
 
 
-def predicates(conditions: Iterable[Condition]) -> tuple[Condition, ...]:
+def canonical_predicates(conditions: Iterable[Condition]) -> tuple[Condition, ...]:
     """Successive predicates in canonical form: neighbours that ignore positions are one conjunction."""
     merged: list[Condition] = []
     for positional, neighbours in groupby(conditions, lambda condition: condition.positional):
@@ -294,25 +294,27 @@ def predicates(conditions: Iterable[Condition]) -> tuple[Condition, ...]:
     return (FALSE,) if FALSE in merged else tuple(merged)
 
 
-def narrowed(path: Path, condition: Condition) -> Path:
+def add_condition(path: Path, condition: Condition) -> Path:
     """The path, its nodes meeting a further condition."""
     if condition is TRUE or not path.steps:
         return path
     last = path.steps[-1]
-    return Path((*path.steps[:-1], Step(last.axis, last.test, predicates((*last.conditions, condition)))))
+    return Path(
+        (*path.steps[:-1], Step(last.axis, last.test, canonical_predicates((*last.conditions, condition))))
+    )
 
 
-def spelling(part: object) -> str:
+def canonical_text(part: object) -> str:
     """A text that no other pattern has; for a path of bare names, the path as people write it."""
     if isinstance(part, Path):
-        return "".join(map(spelling, part.steps))
+        return "".join(map(canonical_text, part.steps))
     if isinstance(part, Step):
         bare = part.axis.value + (repr(part.test) if "}" in part.test else part.test)
-        return bare + f"[{spelling(part.conditions)}]" if part.conditions else bare
+        return bare + f"[{canonical_text(part.conditions)}]" if part.conditions else bare
     if isinstance(part, Interned):
-        return f"{type(part).__name__}({','.join(spelling(getattr(part, f)) for f in part._fields)})"
+        return f"{type(part).__name__}({','.join(canonical_text(getattr(part, f)) for f in part._fields)})"
     if isinstance(part, tuple):
-        return f"({''.join(spelling(item) + ',' for item in part)})"
+        return f"({''.join(canonical_text(item) + ',' for item in part)})"
     return repr(part)
 
 
@@ -320,11 +322,11 @@ _PREFIXES: ContextVar[Mapping[str, str]] = ContextVar("prefixes", default=Mappin
 
 
 @contextmanager
-def written_with(namespaces: Mapping[str, str]) -> Iterator[None]:
+def use_prefixes(namespaces: Mapping[str, str]) -> Iterator[None]:
     """In this block, names of these namespaces are written with their prefixes; for people only, since
     patterns are told apart and put in order by how they are written."""
     prefixes: dict[str, str] = {}
-    for prefix, uri in bound_prefixes(namespaces).items():
+    for prefix, uri in exact_prefixes(namespaces).items():
         prefixes.setdefault(uri, prefix)
     token = _PREFIXES.set(prefixes)
     try:
@@ -333,25 +335,25 @@ def written_with(namespaces: Mapping[str, str]) -> Iterator[None]:
         _PREFIXES.reset(token)
 
 
-def clark(name: str) -> str:
+def to_clark_name(name: str) -> str:
     """A reader's name as programs write it, `{uri}local`."""
     return "{" + name.replace(ANY_NAMESPACE, "*") if "}" in name else name
 
 
-def shown(name: str) -> str:
+def format_name(name: str) -> str:
     """A reader's name as people write it: with a prefix, if one is known for its namespace."""
     uri, brace, local = name.rpartition("}")
     prefix = "*" if uri == ANY_NAMESPACE else _PREFIXES.get().get(uri) if brace else None
-    return f"{prefix}:{local}" if prefix is not None else clark(name)
+    return f"{prefix}:{local}" if prefix is not None else to_clark_name(name)
 
 
-def constant(value: str | float) -> str:
+def format_constant(value: str | float) -> str:
     if isinstance(value, str):
         return f"'{value}'" if "'" not in value else f'"{value}"'
     return str(int(value)) if value == value and abs(value) < 1e15 and value == int(value) else repr(value)
 
 
-def at_most_one(path: Path) -> bool:
+def selects_at_most_one(path: Path) -> bool:
     """Whether a path reaches at most one node from its context, so that `first` says nothing."""
     if not path.steps:
         return True
@@ -364,7 +366,7 @@ def is_wildcard(test: str) -> bool:
     return test.endswith("*") or test.startswith(ANY_NAMESPACE)
 
 
-def relative(path: Path) -> str:
+def format_relative_path(path: Path) -> str:
     """A path as written inside a predicate."""
     text = str(path)
     if not text:

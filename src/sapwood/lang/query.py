@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 
 from sapwood.errors import QueryError
-from sapwood.lang.ast import ExprType, type_of
+from sapwood.lang.language_detection import is_join, is_transformation
 from sapwood.lang.names import ASCII_NAME
 from sapwood.lang.namespaces import match_in_any
-from sapwood.lang.parser import parse
-from sapwood.lang.pattern import ANY_NAMESPACE, Axis, Condition, Has, Path, all_of, plain_step, spelling
-from sapwood.lang.recognition import is_flwor, is_join
-from sapwood.lang.rooted import rooted
-from sapwood.lang.translate import Reason, Translator
+from sapwood.lang.pattern import ANY_NAMESPACE, Axis, Condition, Has, Path, all_of, canonical_text, plain_step
+from sapwood.lang.xpath.absolute_paths import make_absolute
+from sapwood.lang.xpath.ast import ExprType, static_type
+from sapwood.lang.xpath.parser import parse
+from sapwood.lang.xpath.translator import Reason, Translator
 
 # Plain paths, by far the most frequent queries, skip the parser: /a//b/*
 _PLAIN = re.compile(rf"(?:/{{1,2}}(?:\*|{ASCII_NAME}))+")
@@ -54,9 +54,10 @@ class Query:
         if not self.exact:
             return f"xpath {sorted(self.namespaces.items())} {self.rooted or self.text}"
         if len(self.paths) == 1 and self.condition is Has(self.paths[0]):
-            return spelling(self.paths[0])
+            return canonical_text(self.paths[0])
         return (
-            "pattern " + blake2b(spelling((self.condition, self.paths)).encode(), digest_size=16).hexdigest()
+            "pattern "
+            + blake2b(canonical_text((self.condition, self.paths)).encode(), digest_size=16).hexdigest()
         )
 
 
@@ -65,7 +66,7 @@ def compile_query(text: str, namespaces: Mapping[str, str] | None = None) -> Que
     namespaces = namespaces or {}
     if _PLAIN.fullmatch(text):
         return _plain_query(text, match_in_any(namespaces))
-    if is_flwor(text):
+    if is_transformation(text):
         hint = "a Matcher takes XPath 1.0 filters; a Broker takes both"
         raise QueryError("this is a for-where-return query, not a filter", text, 0, hint)
     if is_join(text):
@@ -73,7 +74,7 @@ def compile_query(text: str, namespaces: Mapping[str, str] | None = None) -> Que
         raise QueryError("this is a join query, not a filter", text, 0, hint)
     expr = parse(text, namespaces)
     translator = Translator()
-    kind = type_of(expr)
+    kind = static_type(expr)
     paths: tuple[Path, ...] = ()
     if kind == "node-set":
         nodes = translator.nodes(expr)
@@ -88,7 +89,7 @@ def compile_query(text: str, namespaces: Mapping[str, str] | None = None) -> Que
     reasons = tuple(translator.reasons)
     if not reasons:
         return Query(text, kind, condition, paths)
-    return Query(text, kind, condition, (), reasons, dict(namespaces), rooted(text, expr, namespaces))
+    return Query(text, kind, condition, (), reasons, dict(namespaces), make_absolute(text, expr, namespaces))
 
 
 def _plain_query(text: str, in_any_namespace: bool) -> Query:

@@ -17,8 +17,8 @@ The file is taken to be well-formed. If it is not, records are found as long as 
 otherwise a RecordError says where it ceased to be. A file may hold several documents, one after the other.
 """
 
-from sapwood.records.context import Context, message
-from sapwood.records.ranges import Range, ranges
-from sapwood.records.scanner import Record, RecordScanner
+from sapwood.records.record_context import Context, message
+from sapwood.records.record_ranges import Range, ranges
+from sapwood.records.record_scanner import Record, RecordScanner
 
 __all__ = ["Context", "Range", "Record", "RecordScanner", "message", "ranges"]

@@ -11,10 +11,10 @@
 batch; `population` and `tags` keep the tables in step with subscriptions and messages.
 """
 
-from sapwood.relational.batch import MatchedIds
-from sapwood.relational.choosing import Choice, Statistics
-from sapwood.relational.garbage import Garbage
-from sapwood.relational.matcher import RelationalMatcher
-from sapwood.relational.plans import Plan
+from sapwood.relational.executor import MatchedIds
+from sapwood.relational.relational_matcher import RelationalMatcher
+from sapwood.relational.sql.cost_model import Choice, Statistics
+from sapwood.relational.sql.match_plan import Plan
+from sapwood.relational.storage.vacuum import Garbage
 
 __all__ = ["Choice", "Garbage", "MatchedIds", "Plan", "RelationalMatcher", "Statistics"]

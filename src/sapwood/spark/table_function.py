@@ -12,9 +12,9 @@ from pyspark.sql.functions import arrow_udtf
 
 from sapwood.engine import Limits
 from sapwood.lang.namespaces import Namespaces
-from sapwood.spark.edition import Edition
-from sapwood.spark.matching import Subscriptions, edition_of
-from sapwood.spark.worker import MatchPartition
+from sapwood.spark.dataframe_match import Subscriptions, edition_of
+from sapwood.spark.distribution.index_snapshot import IndexSnapshot
+from sapwood.spark.distribution.match_worker import MatchPartition
 
 
 def register(
@@ -34,7 +34,7 @@ def register(
     spark.udtf.register(name, _handler(edition_of(spark, subscriptions, namespaces, limits)))
 
 
-def _handler(edition: Edition) -> Any:
+def _handler(edition: IndexSnapshot) -> Any:
     class Match:
         def eval(self, table: pa.RecordBatch) -> Iterator[pa.Table]:
             missing = {"message_id", "body"}.difference(table.schema.names)

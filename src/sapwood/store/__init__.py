@@ -11,7 +11,7 @@ Several processes may read and change one store at once. Every change makes a ve
 version finds all that belongs to it.
 """
 
-from sapwood.store.languages import LANGUAGES
+from sapwood.lang.languages import LANGUAGES
 from sapwood.store.store import SubscriptionStore
 from sapwood.store.subscription import Changes, ImportReport, NewSubscription, Subscription
 

@@ -13,8 +13,8 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, func, inse
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from sapwood.errors import StoreError
-from sapwood.store import tables
-from sapwood.store.location import locate, shown
+from sapwood.store import store_schema
+from sapwood.store.store_location import locate, mask_password
 
 _PATIENCE = 60
 """seconds that a writer waits for another one to finish, which takes an import's chunk at most"""
@@ -29,7 +29,7 @@ class Database:
 
     def __init__(self, location: str, create: bool) -> None:
         url = locate(location)
-        self.name = shown(url)
+        self.name = mask_password(url)
         self._is_sqlite = url.get_backend_name() == "sqlite"
         if self._is_sqlite and not create and not Path(str(url.database)).exists():
             raise StoreError(f"there is no store {self.name!r}; 'sapwood subscriptions add' makes one")
@@ -111,13 +111,13 @@ class Database:
                 raise StoreError(f"there is no store in {self.name!r}")
             self._create()
         with self.reading() as connection:
-            layout = connection.scalar(select(tables.state.c.layout))
-        if layout != tables.LAYOUT:
+            layout = connection.scalar(select(store_schema.state.c.layout))
+        if layout != store_schema.LAYOUT:
             raise StoreError(f"the store in {self.name!r} was made by another version of Sapwood")
 
     def _has_tables(self) -> bool:
         with self.reading() as connection:
-            return inspect(connection).has_table(tables.state.name)
+            return inspect(connection).has_table(store_schema.state.name)
 
     def _create(self) -> None:
         if self._is_sqlite:
@@ -125,11 +125,13 @@ class Database:
         with self.writing() as connection:
             if not self._is_sqlite:
                 connection.execute(select(func.pg_advisory_xact_lock(_CREATING)))
-            if inspect(connection).has_table(tables.state.name):
+            if inspect(connection).has_table(store_schema.state.name):
                 return  # another process was faster
-            tables.metadata.create_all(connection)
+            store_schema.metadata.create_all(connection)
             connection.execute(
-                insert(tables.state).values(one=1, layout=tables.LAYOUT, version=0, oldest=0, places=0)
+                insert(store_schema.state).values(
+                    one=1, layout=store_schema.LAYOUT, version=0, oldest=0, places=0
+                )
             )
 
     def _let_readers_and_a_writer_coexist(self) -> None:

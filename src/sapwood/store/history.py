@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, Connection, and_, delete, insert, or_, sel
 from sqlalchemy import func as sql
 
 from sapwood.errors import StoreError
-from sapwood.store import tables
+from sapwood.store import store_schema
 from sapwood.store.database import Database
 from sapwood.store.subscription import Changes, Subscription
 
@@ -23,7 +23,7 @@ _STREAMED = {"yield_per": 2_000}
 _MARKED = 200
 """subscriptions at each end of a version that its mark is made of"""
 
-_rows = tables.history.c
+_rows = store_schema.history.c
 # in the order of Subscription's fields
 _COLUMNS = (
     _rows.id,
@@ -38,7 +38,7 @@ _NAMES = [column.name for column in _COLUMNS]
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class StoreState:
     """How far a store has come: its version, the oldest it remembers, and the places it has given out."""
 
     version: int
@@ -46,12 +46,12 @@ class State:
     places: int
 
 
-def state(connection: Connection, lock: bool = False) -> State:
+def state(connection: Connection, lock: bool = False) -> StoreState:
     """The store's state; once it is locked, nobody else changes anything until the transaction ends."""
-    columns = tables.state.c
+    columns = store_schema.state.c
     query = select(columns.version, columns.oldest, columns.places)
     row = connection.execute(query.with_for_update() if lock else query).one()
-    return State(*row)
+    return StoreState(*row)
 
 
 # -- reading -----------------------------------------------------------------------------------------------
@@ -69,7 +69,7 @@ def require(connection: Connection, *versions: int) -> None:
             raise StoreError(f"version {version} was pruned; the oldest that is kept is {known.oldest}")
 
 
-def _not_yet(version: int, known: State) -> StoreError:
+def _not_yet(version: int, known: StoreState) -> StoreError:
     return StoreError(f"there is no version {version} yet; the store is at version {known.version}")
 
 
@@ -77,7 +77,7 @@ def population(
     connection: Connection, subscriber: str | None, active: bool | None, language: str | None = None
 ) -> Iterator[Subscription]:
     """The current subscriptions, in the order added."""
-    query = select(*_COLUMNS).where(tables.current).order_by(_rows.place)
+    query = select(*_COLUMNS).where(store_schema.current).order_by(_rows.place)
     if language is not None:
         query = query.where(_rows.language == language)
     if subscriber is not None:
@@ -129,7 +129,7 @@ def mark(connection: Connection, version: int) -> str:
 
 
 def _valid(version: int) -> ColumnElement[bool]:
-    return and_(_rows.since <= version, or_(tables.current, _rows.until > version))
+    return and_(_rows.since <= version, or_(store_schema.current, _rows.until > version))
 
 
 def changes(connection: Connection, since: int, until: int) -> Changes:
@@ -139,7 +139,7 @@ def changes(connection: Connection, since: int, until: int) -> Changes:
     between the other way round: a state that came and went in between is in neither.
     """
     ended = and_(_rows.until > since, _rows.until <= until, _rows.since <= since)
-    begun = and_(_rows.since > since, _rows.since <= until, or_(tables.current, _rows.until > until))
+    begun = and_(_rows.since > since, _rows.since <= until, or_(store_schema.current, _rows.until > until))
     before = _queries(connection, ended)
     after = _queries(connection, begun)
     removed = [id for id in before if id not in after]
@@ -150,7 +150,7 @@ def changes(connection: Connection, since: int, until: int) -> Changes:
 def begun(connection: Connection, since: int, until: int) -> Iterator[tuple[str, str, int]]:
     """Of the subscriptions that are active at `until`, those that have not been there, active and with
     the same query, ever since `since`: id, query, and the version from which on they have."""
-    valid = and_(_rows.since > since, _rows.since <= until, or_(tables.current, _rows.until > until))
+    valid = and_(_rows.since > since, _rows.since <= until, or_(store_schema.current, _rows.until > until))
     columns = (_rows.id, _rows.query, _rows.since, _rows.place)
     new = connection.execute(select(*columns).where(valid, _rows.active).order_by(_rows.place)).all()
     # a row may only be the last of several that differ in the subscriber
@@ -171,12 +171,15 @@ def _queries(connection: Connection, valid: ColumnElement[bool]) -> dict[str, st
 
 def count(connection: Connection) -> int:
     """How many current subscriptions there are."""
-    return connection.scalar(select(sql.count()).select_from(tables.history).where(tables.current)) or 0
+    return (
+        connection.scalar(select(sql.count()).select_from(store_schema.history).where(store_schema.current))
+        or 0
+    )
 
 
 def declared(connection: Connection) -> dict[str, str]:
     """The namespaces by prefix."""
-    columns = tables.namespaces.c
+    columns = store_schema.namespaces.c
     rows = connection.execute(select(columns.prefix, columns.uri).order_by(columns.prefix))
     return {row[0]: row[1] for row in rows}
 
@@ -186,7 +189,7 @@ def current(connection: Connection, ids: Iterable[str]) -> dict[str, Subscriptio
     found = (
         Subscription(*row)
         for some in _batches(ids)
-        for row in connection.execute(select(*_COLUMNS).where(_rows.id.in_(some), tables.current))
+        for row in connection.execute(select(*_COLUMNS).where(_rows.id.in_(some), store_schema.current))
     )
     return {subscription.id: subscription for subscription in found}
 
@@ -194,7 +197,7 @@ def current(connection: Connection, ids: Iterable[str]) -> dict[str, Subscriptio
 # -- writing -----------------------------------------------------------------------------------------------
 
 
-class Change:
+class StoreChange:
     """A transaction under way that makes one version, or none if nothing is put or ended in it."""
 
     def __init__(self, connection: Connection) -> None:
@@ -221,7 +224,7 @@ class Change:
     def end(self, ended: Iterable[Subscription]) -> None:
         """These are valid up to now."""
         for some in _batches(subscription.id for subscription in ended):
-            rows = update(tables.history).where(_rows.id.in_(some), tables.current)
+            rows = update(store_schema.history).where(_rows.id.in_(some), store_schema.current)
             self.connection.execute(rows.values(until=self.next_version))
             self._made = True
 
@@ -229,28 +232,28 @@ class Change:
         """These are valid from now on; what they replace has been ended."""
         if begun:
             rows = [{name: getattr(new, name) for name in _NAMES} for new in begun]
-            self.connection.execute(insert(tables.history), rows)
+            self.connection.execute(insert(store_schema.history), rows)
             self._made = True
 
     def declare(self, namespaces: dict[str, str]) -> None:
         """These prefixes are new."""
         if namespaces:
             rows = [{"prefix": prefix, "uri": uri} for prefix, uri in namespaces.items()]
-            self.connection.execute(insert(tables.namespaces), rows)
+            self.connection.execute(insert(store_schema.namespaces), rows)
             self._made = True
 
     def finish(self) -> None:
         """Writes down the version that was made."""
         if self._made:
             new = {"version": self.next_version, "places": self._places}
-            self.connection.execute(update(tables.state).values(new))
+            self.connection.execute(update(store_schema.state).values(new))
 
 
 @contextmanager
-def changing(database: Database) -> Iterator[Change]:
+def changing(database: Database) -> Iterator[StoreChange]:
     """A change that is committed at the end of the block; all others wait until then."""
     with database.writing() as connection:
-        change = Change(connection)
+        change = StoreChange(connection)
         yield change
         change.finish()
 
@@ -262,8 +265,8 @@ def prune(connection: Connection, version: int) -> int:
         return 0
     if version > known.version:
         raise _not_yet(version, known)
-    dropped = connection.execute(delete(tables.history).where(_rows.until <= version)).rowcount
-    connection.execute(update(tables.state).values(oldest=version))
+    dropped = connection.execute(delete(store_schema.history).where(_rows.until <= version)).rowcount
+    connection.execute(update(store_schema.state).values(oldest=version))
     return dropped
 
 

@@ -9,11 +9,10 @@ from types import TracebackType
 from sqlalchemy import Connection
 
 from sapwood.errors import StoreError
-from sapwood.lang.namespaces import Namespaces, declare, prefixes_of
+from sapwood.lang.languages import check_query
+from sapwood.lang.namespaces import Namespaces, declare, to_prefixes
 from sapwood.store import history
-from sapwood.store.database import Database
-from sapwood.store.history import Change, changing
-from sapwood.store.importing import (
+from sapwood.store.bulk_import import (
     Import,
     OnChecked,
     OnError,
@@ -21,12 +20,13 @@ from sapwood.store.importing import (
     OnReplaced,
     brand_new,
     check_row,
-    exists_already,
+    describe_existing,
     renewed,
 )
-from sapwood.store.languages import check_query
+from sapwood.store.database import Database
+from sapwood.store.history import StoreChange, changing
 from sapwood.store.subscription import Changes, ImportReport, NewSubscription, Subscription
-from sapwood.store.texts import check_namespaces, check_text, could_be_id
+from sapwood.store.text_checks import check_namespaces, check_text, could_be_id
 
 
 class SubscriptionStore:
@@ -122,7 +122,7 @@ class SubscriptionStore:
         A prefix keeps its namespace for ever, since queries that use it are in the history. `"any"`, which
         lets names without a prefix match in any namespace, has to be declared before the first subscription.
         """
-        further = prefixes_of(namespaces)
+        further = to_prefixes(namespaces)
         check_namespaces(further)
         with changing(self._database) as change:
             known = history.declared(change.connection)
@@ -144,9 +144,9 @@ class SubscriptionStore:
         """
         row = self._checked(NewSubscription(id, query, subscriber, language, active))
 
-        def add(change: Change, old: Subscription | None) -> Subscription:
+        def add(change: StoreChange, old: Subscription | None) -> Subscription:
             if old is not None:
-                raise exists_already(id)
+                raise describe_existing(id)
             return brand_new(row, change)
 
         return self._change(id, add)
@@ -282,12 +282,12 @@ class SubscriptionStore:
         return row
 
     def _switch(self, id: str, active: bool) -> int:
-        def switch(change: Change, old: Subscription | None) -> Subscription:
+        def switch(change: StoreChange, old: Subscription | None) -> Subscription:
             return replace(_there(id, old), active=active, since=change.next_version)
 
         return self._change(id, switch)
 
-    def _change(self, id: str, become: Callable[[Change, Subscription | None], Subscription]) -> int:
+    def _change(self, id: str, become: Callable[[StoreChange, Subscription | None], Subscription]) -> int:
         """One subscription becomes another; the version that has it so."""
         with changing(self._database) as change:
             old = _found(change.connection, [id]).get(id)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sapwood.engine import html
-from sapwood.lang.pattern import relative
-from sapwood.lang.transformation import DOCUMENT, Hole, Transformation
-from sapwood.transform.conditions import ElementGraph
-from sapwood.transform.network import SELF, Network
-from sapwood.transform.plan import plan
+from sapwood.engine.diagnostics import notebook_html
+from sapwood.lang.fwr.model import DOCUMENT, TemplateHole, Transformation
+from sapwood.lang.pattern import format_relative_path
+from sapwood.transform.per_query.operator_plan import plan
+from sapwood.transform.per_query.stream_conditions import ElementGraph
+from sapwood.transform.shared_plan import SELF, SharedPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +50,11 @@ class PlanExplanation:
         )
 
     def _repr_html_(self) -> str:
-        return html.sections(self._parts())
+        return notebook_html.sections(self._parts())
 
 
 def explain(
-    network: Network, number: int, transformation: Transformation, graph: ElementGraph | None
+    network: SharedPlan, number: int, transformation: Transformation, graph: ElementGraph | None
 ) -> PlanExplanation:
     """Explains an entry of the network."""
     text = transformation.text
@@ -85,7 +85,7 @@ def _bindings(transformation: Transformation) -> list[str]:
     return lines
 
 
-def _filled(hole: Hole, transformation: Transformation) -> str:
+def _filled(hole: TemplateHole, transformation: Transformation) -> str:
     if hole.xpath:
         return hole.xpath
     start = "" if hole.origin == DOCUMENT else f"${transformation.variables[hole.origin].name}"
@@ -93,7 +93,7 @@ def _filled(hole: Hole, transformation: Transformation) -> str:
     return paths if hole.kind == "nodes" else f"{hole.kind}({paths})"
 
 
-def _shared(network: Network, number: int) -> list[str]:
+def _shared(network: SharedPlan, number: int) -> list[str]:
     entry = network.entry(number)
     if entry.template < 0:
         return ["path matching only: lxml evaluates the rest on the messages that pass the filter"]
@@ -107,7 +107,7 @@ def _shared(network: Network, number: int) -> list[str]:
     if not binding.exact:
         lines[0] += "; what is left of the where clause is decided for each element found"
     lines += [
-        f"group-by of {relative(filling.paths[0])} below it: "
+        f"group-by of {format_relative_path(filling.paths[0])} below it: "
         + _others(network.uses_of_group(filling.group) - 1, "return clause")
         for filling in template.fillings
         if filling.group is not None and filling.group != SELF

@@ -13,8 +13,8 @@ transformations, bindings down to level 3, one predicate, two return paths and t
 join are those of Hong et al., and need no DTD.
 """
 
-from sapwood.workload.drawing import QueriesExhausted
-from sapwood.workload.dtd import (
+from sapwood.workload.dtd.dtd_reader import dtds, load_dtd
+from sapwood.workload.dtd.model import (
     Attribute,
     Choice,
     Content,
@@ -27,14 +27,20 @@ from sapwood.workload.dtd import (
     Ref,
     Seq,
 )
-from sapwood.workload.feeds import FeedGenerator
-from sapwood.workload.joins import JoinGenerator, JoinSchema, feed_schema, flat_schema, levels_schema
-from sapwood.workload.messages import MessageGenerator
-from sapwood.workload.observations import ObservationWorkload
-from sapwood.workload.queries import QueryGenerator
-from sapwood.workload.reader import dtds, load_dtd
-from sapwood.workload.stocks import StockWorkload
-from sapwood.workload.transformations import TransformationGenerator
+from sapwood.workload.messages.message_generator import MessageGenerator
+from sapwood.workload.queries.join_generator import (
+    JoinGenerator,
+    JoinSchema,
+    feed_schema,
+    flat_schema,
+    levels_schema,
+)
+from sapwood.workload.queries.query_generator import QueryGenerator
+from sapwood.workload.queries.query_sampling import QueriesExhausted
+from sapwood.workload.queries.transformation_generator import TransformationGenerator
+from sapwood.workload.studies.feed_generator import FeedGenerator
+from sapwood.workload.studies.observation_workload import ObservationWorkload
+from sapwood.workload.studies.stock_workload import StockWorkload
 
 __all__ = [
     "Attribute",

@@ -112,11 +112,11 @@ def publish_in_process(queries: int, items: int) -> Iterator[str | FeedOutcome]:
 def publish_on_spark(folder: Path, queries: int, items: int) -> Iterator[str | FeedOutcome]:
     """Run a pipeline at local[2] over all items."""
     from sapwood.spark import session
-    from sapwood.spark.pipeline import Pipeline
-    from sapwood.spark.settings import settings
+    from sapwood.spark.pipeline.config import parse_config
+    from sapwood.spark.pipeline.pipeline import Pipeline
 
     _write_inputs(folder, queries, items)
-    given = settings(
+    given = parse_config(
         {
             "source": {"path": "inbox", "stream": STREAM, "time": "/item/timestamp", "files_per_batch": 1},
             "subscriptions": {"file": "queries.jsonl"},

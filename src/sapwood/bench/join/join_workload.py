@@ -19,9 +19,9 @@ from typing import NamedTuple
 from sapwood import Broker, Tuning
 from sapwood.bench.harness.benchmark_report import Role
 from sapwood.bench.harness.timing import clock
-from sapwood.broker.delivery import Answer
-from sapwood.engine.reader import Message
-from sapwood.join.meetings import Meetings
+from sapwood.broker.delivery import PublishResult
+from sapwood.engine.message.message_reader import Message
+from sapwood.join.results import Meetings
 from sapwood.workload import JoinGenerator, JoinSchema, flat_schema, levels_schema
 
 STREAM = "S"
@@ -75,7 +75,7 @@ ONE_BY_ONE = JoinMethod("one query at a time", Role.BASELINE, Tuning(share_joins
 METHODS = (SHARED, UNSHARED_VALUES, ONE_BY_ONE)
 
 
-def get_joined(answer: Answer) -> Meetings:
+def get_joined(answer: PublishResult) -> Meetings:
     """Return the join results of a message."""
     assert answer.joined is not None
     return answer.joined

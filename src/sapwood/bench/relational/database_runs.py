@@ -20,10 +20,10 @@ from sapwood.bench.relational.table_measurements import (
     ServingCost,
     digest_answers,
 )
-from sapwood.engine.reader import Message
+from sapwood.engine.message.message_reader import Message
 from sapwood.relational import Plan, RelationalMatcher
-from sapwood.relational.matcher import CHUNK
-from sapwood.workload.observations import ObservationWorkload
+from sapwood.relational.relational_matcher import CHUNK
+from sapwood.workload.studies.observation_workload import ObservationWorkload
 
 MEMORY = "512MB"
 """the memory limit of DuckDB, as much as the machine of the paper had"""

@@ -19,7 +19,7 @@ from sapwood.bench.relational.table_measurements import (
     check_agreement,
 )
 from sapwood.relational import Plan
-from sapwood.workload.observations import DOCUMENTS
+from sapwood.workload.studies.observation_workload import DOCUMENTS
 
 PUBLISHED = {
     130_000: (1_000_000, 6_565, 7),

@@ -13,7 +13,7 @@ from sapwood.bench.relational.database_runs import load_database
 from sapwood.bench.relational.subscription_workloads import StockQuotes, SubscriptionWorkload
 from sapwood.bench.relational.table_measurements import LoadedFile
 from sapwood.relational import Plan
-from sapwood.workload.stocks import SYMBOLS
+from sapwood.workload.studies.stock_workload import SYMBOLS
 
 ROLES = {Plan.UNROLLED: Role.SAPWOOD, Plan.SHARED: Role.OTHER, Plan.BUCKETS: Role.TWIN}
 PLANS = (Plan.SHARED, Plan.BUCKETS, Plan.UNROLLED)

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from sapwood.bench.harness.datasets import open_dataset
 from sapwood.bench.harness.experiment import BenchError
-from sapwood.workload.stocks import StockWorkload
+from sapwood.workload.studies.stock_workload import StockWorkload
 
 
 class SubscriptionWorkload(Protocol):

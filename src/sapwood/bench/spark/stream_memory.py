@@ -18,9 +18,9 @@ from sapwood.bench.harness.experiment import INSTALL_HINT, Bench, Experiment, Sc
 from sapwood.bench.harness.isolation import run_isolated
 from sapwood.bench.harness.memory_usage import has_psutil, largest_child_megabytes, resident_megabytes
 from sapwood.spark import session
-from sapwood.spark.pipeline import Pipeline
-from sapwood.spark.serving import Outcome
-from sapwood.spark.settings import settings
+from sapwood.spark.pipeline.batch import Outcome
+from sapwood.spark.pipeline.config import parse_config
+from sapwood.spark.pipeline.pipeline import Pipeline
 from sapwood.store import NewSubscription, SubscriptionStore
 from sapwood.workload import MessageGenerator, load_dtd
 
@@ -78,7 +78,7 @@ def measure_memory(bench: Bench, scale: Scale) -> Iterator[str]:
 def run_changing_stream(folder: Path, changes: int) -> Iterator[str | list[dict[str, float]]]:
     """Run a pipeline over small batches, change subscriptions after each, and measure megabytes."""
     spark = session("local[2]", log=folder / "spark.log", config={"spark.driver.memory": "1g"})
-    given = settings(
+    given = parse_config(
         {
             "source": {"path": "inbox", "files_per_batch": 1},
             "subscriptions": {"store": "subscriptions.db"},

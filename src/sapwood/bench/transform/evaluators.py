@@ -15,15 +15,15 @@ from functools import partial
 from sapwood import Matcher
 from sapwood.bench.harness.benchmark_report import Chart, Role
 from sapwood.bench.harness.timing import Timing, clock, time_interleaved
-from sapwood.engine.index import Found, Index
-from sapwood.engine.loading import collection_paused
-from sapwood.engine.reader import Message
-from sapwood.lang.transformation import Transformation
-from sapwood.transform.conditions import ElementGraph
-from sapwood.transform.groups import Group
-from sapwood.transform.network import Network
-from sapwood.transform.plan import Optimise, Sharing
-from sapwood.transform.unshared import PlanPerQuery
+from sapwood.engine.bulk_load import pause_garbage_collection
+from sapwood.engine.index import Index, IndexMatches
+from sapwood.engine.message.message_reader import Message
+from sapwood.lang.fwr.model import Transformation
+from sapwood.transform.per_query.operator_plan import Optimise, Sharing
+from sapwood.transform.per_query.plan_per_query import PlanPerQuery
+from sapwood.transform.per_query.stream_conditions import ElementGraph
+from sapwood.transform.result_groups import Group
+from sapwood.transform.shared_plan import SharedPlan
 
 MILLISECONDS = "milliseconds a message"
 SHARED = "shared network"
@@ -42,13 +42,13 @@ class Evaluator:
     label: str
     role: Role
     index: Index
-    plans: Network | PlanPerQuery
-    groups: Callable[[Message, Found], Iterator[tuple[int, list[Group]]]]
+    plans: SharedPlan | PlanPerQuery
+    groups: Callable[[Message, IndexMatches], Iterator[tuple[int, list[Group]]]]
 
     def load(self, transformations: Iterable[Transformation]) -> None:
         """Add queries, as a broker adds many at once."""
         self.index.machine.forget()
-        with collection_paused(lambda: False):
+        with pause_garbage_collection(lambda: False):
             for transformation in transformations:
                 self.plans.add(transformation)
 
@@ -80,7 +80,7 @@ class Evaluator:
 def shared_evaluator() -> Evaluator:
     """Return an evaluator with one shared plan for all queries."""
     matcher = Matcher()
-    network = Network(matcher.index, matcher.namespaces)
+    network = SharedPlan(matcher.index, matcher.namespaces)
     return Evaluator(SHARED, Role.SAPWOOD, matcher.index, network, network.groups)
 
 

@@ -25,9 +25,9 @@ from sapwood.bench.transform.evaluators import (
 )
 from sapwood.bench.transform.thesis_workload import ThesisWorkload, bibliography, book, compile_all
 from sapwood.engine.index import Index
-from sapwood.engine.reader import Message
-from sapwood.transform.plan import Optimise, Plan
-from sapwood.transform.unshared import PlanPerQuery
+from sapwood.engine.message.message_reader import Message
+from sapwood.transform.per_query.operator_plan import OperatorPlan, Optimise
+from sapwood.transform.per_query.plan_per_query import PlanPerQuery
 
 _OPERATORS = {
     "Matching": "matching",
@@ -167,7 +167,7 @@ def _time_operators(index: Index, plans: PlanPerQuery, messages: Sequence[bytes]
     return [median(costs[kind] for costs in spent) / len(messages) / 1e6 for kind in _OPERATORS]
 
 
-def _count_operators(plans: Iterable[Plan]) -> Counts:
+def _count_operators(plans: Iterable[OperatorPlan]) -> Counts:
     found = Counter((operator.kind, operator.implementation) for plan in plans for operator in plan.operators)
     return (
         found["SemiJoin", "hash"],

@@ -11,13 +11,13 @@ from collections.abc import Sequence
 
 from sapwood.bench.harness.timing import clock
 from sapwood.bench.transform.evaluators import Evaluator
-from sapwood.engine.document import ContextNode, Document
-from sapwood.engine.index import Found
-from sapwood.engine.reader import Message
-from sapwood.transform.fragments import Fragments
-from sapwood.transform.groups import Group
-from sapwood.transform.network import Network, SharedTemplate
-from sapwood.transform.templates import Writer
+from sapwood.engine.index import IndexMatches
+from sapwood.engine.message.document import ContextNode, Document
+from sapwood.engine.message.message_reader import Message
+from sapwood.transform.result_groups import Group
+from sapwood.transform.result_writer import ResultWriter
+from sapwood.transform.shared_plan import SharedPlan, SharedTemplate
+from sapwood.transform.source_fragments import SourceFragments
 
 Bound = tuple[ContextNode, ...]
 DistinctResults = dict[tuple[int, tuple[Bound, ...]], list[Group]]
@@ -27,7 +27,7 @@ DistinctResults = dict[tuple[int, tuple[Bound, ...]], list[Group]]
 def writing_pass(shared: Evaluator, messages: Sequence[bytes]) -> float:
     """Return the seconds of writing all results."""
     network = shared.plans
-    assert isinstance(network, Network)
+    assert isinstance(network, SharedPlan)
     seconds = 0.0
     for body in messages:
         message = Message(body)
@@ -39,7 +39,7 @@ def writing_pass(shared: Evaluator, messages: Sequence[bytes]) -> float:
     return seconds
 
 
-def collect_results(network: Network, message: Message, found: Found) -> DistinctResults:
+def collect_results(network: SharedPlan, message: Message, found: IndexMatches) -> DistinctResults:
     """Return the distinct results of a message, not yet written."""
     results: DistinctResults = {}
     for number, groups in network.groups(message, found):
@@ -47,12 +47,12 @@ def collect_results(network: Network, message: Message, found: Found) -> Distinc
     return results
 
 
-def write_results(network: Network, found: Found, results: DistinctResults) -> list[bytes]:
+def write_results(network: SharedPlan, found: IndexMatches, results: DistinctResults) -> list[bytes]:
     """Write the distinct results."""
     assert found.evaluator is not None
     document = found.evaluator.document
     sliced = found.joined and document.verbatim and not document.declarations
-    writer = Writer(document, Fragments(document))
+    writer = ResultWriter(document, SourceFragments(document))
     pieces: dict[tuple[int, Bound], bytes] = {}
     bodies: list[bytes] = []
     for (number, bounds), groups in results.items():

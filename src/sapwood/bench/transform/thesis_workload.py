@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from sapwood.bench.harness.datasets import generate_messages, generate_transformations
-from sapwood.engine.loading import collection_paused
-from sapwood.lang.fwr import compile_transformation
-from sapwood.lang.transformation import Transformation
+from sapwood.engine.bulk_load import pause_garbage_collection
+from sapwood.lang.fwr.compiler import compile_transformation
+from sapwood.lang.fwr.model import Transformation
 from sapwood.workload import Dtd, load_dtd
 
 MANY_VALUES = 100
@@ -46,5 +46,5 @@ def book() -> ThesisWorkload:
 
 def compile_all(queries: Iterable[str]) -> list[Transformation]:
     """Compile queries, without collecting garbage in between."""
-    with collection_paused(lambda: False):
+    with pause_garbage_collection(lambda: False):
         return [compile_transformation(query, {}) for query in queries]

@@ -1,0 +1,137 @@
+"""What all commands share: the terminal, errors, progress, JSON lines and common options."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
+
+import typer
+
+from sapwood.lang.namespaces import ANY, ANY_PREFIX
+from sapwood.lang.xpath.error_hints import set_declaration_form
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress
+
+    errors: Console
+
+_T = TypeVar("_T")
+
+QUERIES_HELP = (
+    "One query a line (the line's number is its id), JSON lines, or a folder of *.xpath, *.xq and *.xscl."
+)
+NamespacesOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--namespace",
+        "-n",
+        metavar="PREFIX=URI",
+        help="Declare a prefix for the queries; 'any' lets names without a prefix match in any namespace.",
+    ),
+]
+
+
+@cache
+def _terminal() -> Console:
+    from rich.console import Console
+
+    return Console(stderr=True, highlight=False)
+
+
+def __getattr__(name: str) -> object:
+    """`errors`, the terminal for what is not output: made when first used, since Rich takes long to load."""
+    if name != "errors":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return _terminal()
+
+
+def fail(text: str) -> NoReturn:
+    """Ends the command with one line that says what is wrong."""
+    _tell("error:", text)
+    sys.exit(2)
+
+
+def report(place: str, reason: str) -> None:
+    """Tells of one line or message that was refused, and where it is."""
+    _tell(f"{place}:", reason)
+
+
+def note(text: str) -> None:
+    """Tells what people should know that is no error."""
+    from rich.markup import escape
+
+    _terminal().print(f"[yellow]{escape(text)}[/]", soft_wrap=True)
+
+
+def warn(text: str) -> None:
+    """Tells of something that is allowed and likely not meant."""
+    from rich.markup import escape
+
+    _terminal().print(f"[yellow]warning:[/] {escape(text)}", soft_wrap=True)
+
+
+def _tell(what: str, text: str) -> None:
+    from rich.markup import escape
+
+    _terminal().print(f"[bold red]{escape(what)}[/] {escape(text)}", soft_wrap=True)
+
+
+def namespaces_of(declared: list[str] | None) -> dict[str, str]:
+    """What `--namespace PREFIX=URI` and `--namespace any` declare; hints then speak of the option."""
+    set_declaration_form("-n {prefix}=URI")
+    pairs = [(f"{ANY_PREFIX}={ANY}" if entry == ANY else entry).partition("=") for entry in declared or []]
+    for prefix, equals, uri in pairs:
+        if not (prefix and equals and uri):
+            fail(f"--namespace takes PREFIX=URI, not {prefix + equals + uri!r}")
+    return {prefix: uri for prefix, _, uri in pairs}
+
+
+def counting(rate: bool = False) -> Progress:
+    """Progress on the terminal, if asked with how many a second; nothing where there is no terminal."""
+    if not sys.stderr.isatty():
+        return _Silence()  # type: ignore[return-value]  # it has what commands use of Progress
+    from sapwood.cli.common.progress import progress
+
+    return progress(_terminal(), rate)
+
+
+class _Silence:
+    """A progress that nobody sees."""
+
+    def __enter__(self) -> _Silence:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def add_task(self, description: str, total: float | None = None) -> int:
+        return 0
+
+    def advance(self, task: int, advance: float = 1) -> None:
+        pass
+
+    def track(self, items: Iterable[_T], description: str = "") -> Iterable[_T]:
+        return items
+
+    def update(self, task: int, *, completed: float | None = None) -> None:
+        pass
+
+
+def finish(messages: int, refused: int) -> None:
+    """Tells at the end of a command what may surprise, and ends it with 1 if anything was refused."""
+    sys.stdout.flush()
+    if not messages:
+        note("there were no messages; in folders, files are read that end in .xml, .xmll or these and .gz")
+    if refused:
+        told = "1 query or message was" if refused == 1 else f"{refused:,} queries or messages were"
+        note(f"{told} refused, or left without an answer")
+        raise typer.Exit(1)
+
+
+def write_line(record: dict[str, Any]) -> None:
+    """Writes a JSON line to the standard output."""
+    sys.stdout.write(json.dumps(record, ensure_ascii=False) + "\n")

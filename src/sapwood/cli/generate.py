@@ -1,0 +1,218 @@
+"""`sapwood generate`."""
+
+from __future__ import annotations
+
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sapwood.cli.common.console import counting
+from sapwood.workload import (
+    FeedGenerator,
+    JoinGenerator,
+    JoinSchema,
+    MessageGenerator,
+    QueryGenerator,
+    TransformationGenerator,
+    dtds,
+    feed_schema,
+    flat_schema,
+    levels_schema,
+    load_dtd,
+)
+
+generate = typer.Typer(
+    help="Make messages, queries or transformations from a DTD; items of feeds; joins.", no_args_is_help=True
+)
+
+DtdOption = Annotated[
+    str, typer.Option("--dtd", help=f"A DTD file, or one that is shipped: {', '.join(dtds())}.")
+]
+SeedOption = Annotated[int, typer.Option(help="The same seed gives the same output.")]
+CountOption = Annotated[int, typer.Option("--count", "-c", min=1, help="How many to make.")]
+
+
+@generate.command("messages")
+def generate_messages(
+    dtd: DtdOption,
+    count: CountOption = 10,
+    seed: SeedOption = 0,
+    root: Annotated[str | None, typer.Option(help="The root element, if the DTD leaves a choice.")] = None,
+    max_depth: Annotated[int, typer.Option(help="How deep elements nest.")] = 6,
+    max_repeats: Annotated[int, typer.Option(help="How often * and + repeat at most.")] = 3,
+    attribute_probability: Annotated[
+        float | None, typer.Option(help="Of each optional attribute; by default drawn for each.")
+    ] = None,
+    values: Annotated[int, typer.Option(help="Distinct values of an element or attribute.")] = 20,
+    value_skew: Annotated[float, typer.Option(help="Zipf exponent over the values; 0 is uniform.")] = 0.0,
+    words: Annotated[bool, typer.Option("--words", help="Words for values instead of numbers.")] = False,
+    out: Annotated[Path | None, typer.Option(help="A folder for one file a message.")] = None,
+) -> None:
+    """Make messages that are valid by a DTD, one a line."""
+    generator = MessageGenerator(
+        load_dtd(dtd, root),
+        seed=seed,
+        max_depth=max_depth,
+        max_repeats=max_repeats,
+        attribute_probability=attribute_probability,
+        values=values,
+        value_skew=value_skew,
+        numeric=not words,
+    )
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+    with counting() as progress:
+        for number in progress.track(range(count), description="messages"):
+            body = generator.message()
+            if out is not None:
+                (out / f"message-{number:06}.xml").write_bytes(body)
+            else:
+                sys.stdout.buffer.write(body.rstrip(b"\n") + b"\n")
+    sys.stdout.flush()
+
+
+@generate.command("queries")
+def generate_queries(
+    dtd: DtdOption,
+    count: CountOption = 10,
+    seed: SeedOption = 0,
+    root: Annotated[str | None, typer.Option(help="The root element, if the DTD leaves a choice.")] = None,
+    max_depth: Annotated[int, typer.Option(help="How many levels a query goes down.")] = 6,
+    wildcard: Annotated[float, typer.Option(help="P(*): how often a step is a wildcard.")] = 0.2,
+    descendant: Annotated[float, typer.Option(help="P(//): how often a step is a descendant's.")] = 0.2,
+    predicates: Annotated[int, typer.Option(help="Value predicates in each query.")] = 0,
+    nested: Annotated[int, typer.Option(help="Nested paths in each query.")] = 0,
+    values: Annotated[int, typer.Option(help="Distinct values of an element or attribute.")] = 20,
+    value_skew: Annotated[float, typer.Option(help="Zipf exponent over the values; 0 is uniform.")] = 0.0,
+    name_skew: Annotated[float, typer.Option(help="Zipf exponent over an element's children.")] = 0.0,
+    operators: Annotated[str, typer.Option(help="Separated by commas, such as =,<,>=.")] = "=",
+    words: Annotated[bool, typer.Option("--words", help="Words for values instead of numbers.")] = False,
+    duplicates: Annotated[bool, typer.Option("--duplicates", help="Allow equal queries.")] = False,
+) -> None:
+    """Make queries that may match such messages, one a line."""
+    generator = QueryGenerator(
+        load_dtd(dtd, root),
+        seed=seed,
+        max_depth=max_depth,
+        wildcard=wildcard,
+        descendant=descendant,
+        predicates=predicates,
+        nested=nested,
+        values=values,
+        value_skew=value_skew,
+        name_skew=name_skew,
+        operators=tuple(operators.split(",")),
+        numeric=not words,
+        distinct=not duplicates,
+    )
+    with counting() as progress:
+        for _ in progress.track(range(count), description="queries"):
+            print(generator.query())
+
+
+@generate.command("transformations")
+def generate_transformations(
+    dtd: DtdOption,
+    count: CountOption = 10,
+    seed: SeedOption = 0,
+    root: Annotated[str | None, typer.Option(help="The root element, if the DTD leaves a choice.")] = None,
+    binding_depth: Annotated[int, typer.Option(help="How many levels down elements are bound.")] = 3,
+    predicate_paths: Annotated[int, typer.Option(help="Conditions of each where clause.")] = 1,
+    return_paths: Annotated[int, typer.Option(help="Paths in each return clause.")] = 2,
+    relative_depth: Annotated[int, typer.Option(help="How many levels these go down.")] = 2,
+    descendant: Annotated[float, typer.Option(help="P(//): how often a step is a descendant's.")] = 0.2,
+    values: Annotated[int, typer.Option(help="Distinct values of an element or attribute.")] = 20,
+    value_skew: Annotated[float, typer.Option(help="Zipf exponent over the values; 0 is uniform.")] = 0.0,
+    words: Annotated[bool, typer.Option("--words", help="Words for values instead of numbers.")] = False,
+    duplicates: Annotated[bool, typer.Option("--duplicates", help="Allow equal queries.")] = False,
+) -> None:
+    """Make for-where-return queries that may make something of such messages, one a line."""
+    generator = TransformationGenerator(
+        load_dtd(dtd, root),
+        seed=seed,
+        binding_depth=binding_depth,
+        predicate_paths=predicate_paths,
+        return_paths=return_paths,
+        relative_depth=relative_depth,
+        descendant=descendant,
+        values=values,
+        value_skew=value_skew,
+        numeric=not words,
+        distinct=not duplicates,
+    )
+    with counting() as progress:
+        for _ in progress.track(range(count), description="transformations"):
+            print(generator.query())
+
+
+@generate.command("feeds")
+def generate_feeds(
+    count: CountOption = 10,
+    seed: SeedOption = 0,
+    channels: Annotated[int, typer.Option(help="How many channels they are of.")] = 418,
+    channel_skew: Annotated[float, typer.Option(help="Zipf exponent of the channels' popularity.")] = 0.8,
+    reposts: Annotated[float, typer.Option(help="Share of items that a channel sends again.")] = 0.02,
+    crossposts: Annotated[float, typer.Option(help="Share that another channel has sent.")] = 0.03,
+    columns: Annotated[float, typer.Option(help="Share whose title the channel uses all the time.")] = 0.01,
+) -> None:
+    """Make items of web feeds, one a line, to be joined with those of the same title or description."""
+    generator = FeedGenerator(
+        seed=seed,
+        channels=channels,
+        channel_skew=channel_skew,
+        reposts=reposts,
+        crossposts=crossposts,
+        columns=columns,
+    )
+    with counting() as progress:
+        for _ in progress.track(range(count), description="items"):
+            sys.stdout.buffer.write(generator.message() + b"\n")
+    sys.stdout.flush()
+
+
+class Schema(StrEnum):
+    """The messages that joins are about."""
+
+    FLAT = "flat"
+    LEVELS = "levels"
+    FEED = "feed"
+
+
+@generate.command("joins")
+def generate_joins(
+    schema: Annotated[
+        Schema, typer.Option(help="flat: leaves below a root; levels: another level; feed: items of feeds.")
+    ] = Schema.FEED,
+    count: CountOption = 10,
+    seed: SeedOption = 0,
+    leaves: Annotated[int, typer.Option(help="Leaves of the flat schema.")] = 6,
+    fan_out: Annotated[int, typer.Option(help="Children of an element of the schema with levels.")] = 4,
+    equalities: Annotated[
+        int | None, typer.Option(help="At most in a query; by default 4 with levels, else as many as leaves.")
+    ] = None,
+    skew: Annotated[float, typer.Option(help="Zipf exponent over the number of equalities.")] = 0.8,
+    window: Annotated[str, typer.Option(help="How much later the second message may come: 1 day, …")] = "INF",
+    stream: Annotated[str, typer.Option(help="The stream that both messages are of.")] = "S",
+) -> None:
+    """Make queries that join two messages, one a line; the same may come again."""
+    most = 4 if schema is Schema.LEVELS and equalities is None else equalities
+    generator = JoinGenerator(
+        _schema(schema, leaves, fan_out),
+        seed=seed,
+        equalities=most,
+        skew=skew,
+        window=window,
+        stream=stream,
+    )
+    with counting() as progress:
+        for _ in progress.track(range(count), description="joins"):
+            print(generator.query())
+
+
+def _schema(schema: Schema, leaves: int, fan_out: int) -> JoinSchema:
+    if schema is Schema.FLAT:
+        return flat_schema(leaves)
+    return levels_schema(fan_out) if schema is Schema.LEVELS else feed_schema()

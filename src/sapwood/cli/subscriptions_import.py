@@ -1,0 +1,146 @@
+"""`sapwood subscriptions import`: a file goes into a store, and what does not is told with its line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from sapwood import SapwoodError
+from sapwood.cli.common.console import counting, note, report
+from sapwood.cli.common.query_warnings import Suspicions
+from sapwood.input_files import LineError, NamedQuery, read_queries
+
+if TYPE_CHECKING:
+    from sapwood.store import NewSubscription, Subscription, SubscriptionStore
+
+_REPORTED = 50
+"""refused lines that are told one by one"""
+_WAITING = 1_000
+
+
+class _Refusals:
+    """Lines that were refused, told in the order of the file as long as there are not too many.
+
+    A chunk's queries are checked after its lines have been read, so refusals wait until the chunk is done.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: list[tuple[int, str, str]] = []
+        self._told = 0
+        self.count = 0
+
+    def add(self, line: int, place: str, reason: str) -> None:
+        self.count += 1
+        if self._told < _REPORTED:
+            self._waiting.append((line, place, reason))
+            if len(self._waiting) >= _WAITING:
+                self.tell()
+
+    def tell(self) -> None:
+        for _, place, reason in sorted(self._waiting)[: _REPORTED - self._told]:
+            report(place, reason)
+            self._told += 1
+        self._waiting.clear()
+
+    def finish(self) -> None:
+        self.tell()
+        if self.count > self._told:
+            note(f"and {self.count - self._told:,} more lines were refused")
+
+
+class _Replacements:
+    """Subscriptions that an import has changed, told one by one as long as there are not too many."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def add(self, old: Subscription, new: Subscription) -> None:
+        self._count += 1
+        if self._count <= _REPORTED:
+            note(f"{new.id}: {_differences(old, new)}")
+
+    def finish(self) -> None:
+        if self._count > _REPORTED:
+            note(f"and {self._count - _REPORTED:,} more subscriptions were replaced")
+
+
+def _differences(old: Subscription, new: Subscription) -> str:
+    parts = []
+    if old.query != new.query:
+        parts.append(f"{_cut(new.query)}, was {_cut(old.query)}")
+    if old.subscriber != new.subscriber:
+        parts.append(f"subscriber {new.subscriber or 'nobody'}, was {old.subscriber or 'nobody'}")
+    if old.active != new.active:
+        parts.append("active again" if new.active else "no longer active")
+    return "; ".join(parts) or f"in {new.language}, was in {old.language}"
+
+
+def _cut(query: str) -> str:
+    line = " ".join(query.split())
+    return line if len(line) <= 60 else line[:59] + "…"
+
+
+def import_file(
+    store: SubscriptionStore, file: str, replace: bool, subscriber: str | None, declared: dict[str, str]
+) -> None:
+    """Imports what can be imported and tells the rest; ends the command with 1 if there was any."""
+    from sapwood.store.bulk_import import describe_existing  # here, because other commands need no database
+
+    refusals = _Refusals()
+    replacements = _Replacements()
+    suspicions = Suspicions(store.namespaces, declared)
+    queries: dict[int, NamedQuery] = {}  # of rows that are not in yet, since the store knows no lines
+    dealt_with = 0
+
+    def unreadable(error: LineError) -> None:
+        place = f"{error.path}:{error.line}" if error.path == file else error.path
+        refusals.add(error.line, place, error.reason)
+
+    def rows() -> Iterator[NewSubscription]:
+        for query in read_queries(file, unreadable):
+            row = _row(query, subscriber)
+            queries[id(row)] = query
+            yield row
+
+    def refused(row: NewSubscription, error: SapwoodError) -> None:
+        taken = str(error) == str(describe_existing(row.id))
+        reason = f"{error}; --upsert replaces it" if taken else str(error)
+        refusals.add(queries[id(row)].line, queries[id(row)].place, reason)
+
+    def checked(row: NewSubscription, compiled: Any) -> None:
+        suspicions.look_at_compiled(queries[id(row)].place, compiled)
+
+    def progressed(count: int) -> None:
+        nonlocal dealt_with
+        dealt_with = count
+        queries.clear()
+        refusals.tell()
+        progress.update(task, completed=count)
+
+    with counting(rate=True) as progress:
+        task = progress.add_task("importing", total=None)
+        try:
+            done = store.import_many(
+                rows(), replace, refused, progressed, on_replaced=replacements.add, on_checked=checked
+            )
+        except KeyboardInterrupt:
+            refusals.finish()
+            print(f"interrupted after {dealt_with:,} subscriptions; version {store.version}")
+            raise
+        refusals.finish()
+        replacements.finish()
+        suspicions.finish()
+    parts = {"added": done.added, "replaced": done.replaced, "unchanged": done.unchanged}
+    told = ", ".join(f"{name} {count:,}" for name, count in parts.items() if count or name == "added")
+    print(f"{told}, refused {refusals.count:,}; version {done.version}")
+    if refusals.count:
+        raise typer.Exit(1)
+
+
+def _row(query: NamedQuery, subscriber: str | None) -> NewSubscription:
+    from sapwood.store import NewSubscription  # here, because other commands need no database
+
+    whose = subscriber if query.subscriber is None else query.subscriber
+    return NewSubscription(str(query.id), query.text, whose, query.language, query.active)

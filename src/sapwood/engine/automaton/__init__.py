@@ -1,0 +1,1 @@
+"""The shared automaton: path trie, dataguide, predicate index and twig join."""

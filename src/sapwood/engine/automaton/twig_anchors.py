@@ -1,0 +1,157 @@
+"""Where the anchor of a leaf or bundle stands, seen from the element at which it was found.
+
+A bundle's parts have to meet at an element of a certain step of their paths. An *anchoring* is a part seen
+from such a step; every distinct one has a number, shared by all bundles that contain it. Given the element
+at which the part was found, its anchor is
+
+    fixed up     if no `//` lies between anchor and part: so many levels up
+    fixed depth  if no `//` lies above the anchor: at that depth
+    free         else: at any depth where the path of names allows it
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sapwood.engine.automaton.dataguide import name_tests_of
+from sapwood.engine.automaton.path_trie import DESCENDANT
+from sapwood.engine.automaton.predicate_index import Ints
+from sapwood.engine.automaton.query_paths import Leaf, Twig, steps_in
+
+_UP, _DEPTH, _FREE = 0, 1, 2
+Part = Leaf | Twig
+
+
+class Anchorings:
+    """Numbers for (part, step of the anchor), and how to find the anchor. Numbers are used again."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[tuple[Part, int], int] = {}
+        self._keys: list[tuple[Part, int] | None] = []
+        self._uses: list[int] = []
+        self._unused: list[int] = []
+        self._kind: NDArray[np.int8] = np.zeros(16, np.int8)
+        self._offset: Ints = np.zeros(16, np.int32)
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    @property
+    def used(self) -> int:
+        """How many numbers are in use."""
+        return len(self._numbers)
+
+    def uses(self, number: int) -> int:
+        return self._uses[number]
+
+    def part(self, number: int) -> Part:
+        return self._key(number)[0]
+
+    def _key(self, number: int) -> tuple[Part, int]:
+        key = self._keys[number]
+        assert key is not None
+        return key
+
+    def use(self, part: Part, step: int) -> tuple[int, bool]:
+        """The number of an anchoring, and whether it is new."""
+        key = part, step
+        number = self._numbers.get(key)
+        if number is not None:
+            self._uses[number] += 1
+            return number, False
+        if self._unused:
+            number = self._unused.pop()
+            self._keys[number], self._uses[number] = key, 1
+        else:
+            number = len(self._keys)
+            self._keys.append(key)
+            self._uses.append(1)
+            if number == len(self._kind):
+                self._kind = np.concatenate((self._kind, np.zeros_like(self._kind)))
+                self._offset = np.concatenate((self._offset, np.zeros_like(self._offset)))
+        self._numbers[key] = number
+        self._kind[number], self._offset[number] = _whereabouts(part.path, step)
+        return number, True
+
+    def release(self, number: int) -> bool:
+        """Takes back one use; whether it was the last."""
+        self._uses[number] -= 1
+        if self._uses[number]:
+            return False
+        del self._numbers[self._key(number)]
+        self._keys[number] = None
+        self._unused.append(number)
+        return True
+
+    def reach(self, found: Ints, path: tuple[str, ...]) -> tuple[Ints, Ints]:
+        """The anchorings found at the end of a path of names, and the depths of their anchors.
+
+        A free one is listed once for each depth at which its anchor may stand.
+        """
+        levels, free = self.levels(found, len(path))
+        if not free.any():
+            return found, levels
+        numbers: list[int] = []
+        depths: list[int] = []
+        for number in found[free].tolist():
+            possible = self.free_depths(number, path)
+            numbers += [number] * len(possible)
+            depths += possible
+        return (
+            np.concatenate((found[~free], np.array(numbers, np.int32))),
+            np.concatenate((levels[~free], np.array(depths, np.int32))),
+        )
+
+    def levels(self, found: Ints, depths: Ints | int) -> tuple[Ints, NDArray[np.bool_]]:
+        """The depths of the anchors of anchorings found at these depths, and which of them are free."""
+        kind, offset = self._kind.take(found), self._offset.take(found)
+        return np.where(kind == _UP, depths - offset, offset), kind == _FREE
+
+    def free_depths(self, number: int, path: tuple[str, ...]) -> list[int]:
+        part, step = self._key(number)
+        return anchor_depths(part.path, step, path)
+
+
+def _whereabouts(path: tuple[str, ...], step: int) -> tuple[int, int]:
+    deep = [i > 0 and path[i - 1] == DESCENDANT for i, symbol in enumerate(path) if symbol != DESCENDANT]
+    if not any(deep[step:]):
+        return _UP, steps_in(path) - step
+    if not any(deep[:step]):
+        return _DEPTH, step
+    return _FREE, 0
+
+
+def anchor_depths(path: tuple[str, ...], step: int, names: Sequence[str]) -> list[int]:
+    """All depths at which the step-th step may match in a match of the path that ends at the last name."""
+    steps = [
+        (i > 0 and path[i - 1] == DESCENDANT, symbol) for i, symbol in enumerate(path) if symbol != DESCENDANT
+    ]
+    forward = _reachable(steps[:step], names)
+    backward = [False] * len(names) + [True]
+    for deep, test in reversed(steps[step:]):
+        # backward[d]: from depth d, the rest of the steps can be matched to end at the last name
+        before = [False] * (len(names) + 1)
+        seen = False
+        for depth in range(len(names), 0, -1):
+            passed = backward[depth] and test in name_tests_of(names[depth - 1])
+            seen = seen or passed
+            before[depth - 1] = seen if deep else passed
+        backward = before
+    return [depth for depth in range(len(names) + 1) if forward[depth] and backward[depth]]
+
+
+def _reachable(steps: list[tuple[bool, str]], names: Sequence[str]) -> list[bool]:
+    """For each depth, whether the steps have a match that ends there."""
+    reached = [True] + [False] * len(names)
+    for deep, test in steps:
+        after = [False] * (len(names) + 1)
+        above = False
+        for depth in range(1, len(names) + 1):
+            above = above or reached[depth - 1]
+            start = above if deep else reached[depth - 1]
+            after[depth] = start and test in name_tests_of(names[depth - 1])
+        reached = after
+    return reached

@@ -1,0 +1,1 @@
+"""Explanations of queries and matches, and warnings about suspicious queries."""

@@ -1,0 +1,115 @@
+"""How a query is evaluated, and why so."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sapwood.engine.automaton.path_trie import DESCENDANT
+from sapwood.engine.automaton.query_paths import ELEMENT, VALUE, IndexPlan, Leaf, Twig
+from sapwood.engine.diagnostics import notebook_html
+from sapwood.lang.pattern import format_name
+from sapwood.lang.query import Query
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """How a query is evaluated; `str()` of it is for people."""
+
+    query: str
+    pattern: str
+    """the tree pattern every match must meet"""
+    paths: tuple[tuple[str, ...], ...]
+    """the leaves by which messages are found: any group, all of its leaves"""
+    decided_by: str
+    """`leaves`, `pattern` or `xpath`"""
+    refined: tuple[str, ...] = ()
+    """the parts left to the XPath processor, and why"""
+    shared_with: int = 0
+    """how many other subscriptions ask exactly the same"""
+    suspended: bool = False
+    """whether it went over its budget too often, and is not evaluated until it is resumed"""
+
+    @property
+    def never_matches(self) -> bool:
+        """Whether no message can match."""
+        return not self.paths
+
+    @property
+    def _decision(self) -> str:
+        return "at once: no message can match" if self.never_matches else _DECISIONS[self.decided_by]
+
+    def __str__(self) -> str:
+        lines = [f"query     {self.query}", f"pattern   {self.pattern}"]
+        for i, group in enumerate(self.paths):
+            lines.append(f"{'found by' if not i else '      or'}  {' and '.join(group)}")
+        lines.append(f"decided   {self._decision}")
+        lines += [f"refined   {part}" for part in self.refined]
+        if self.suspended:
+            lines.append("suspended it went over its budget too often; replace() or resume() lets it go on")
+        if self.shared_with:
+            others = "subscription that asks" if self.shared_with == 1 else "subscriptions that ask"
+            lines.append(f"shared    with {self.shared_with:,} {others} the same")
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        parts: list[tuple[str, tuple[str, ...]]] = [("query", (self.query,)), ("pattern", (self.pattern,))]
+        parts += [("found by", tuple(" and ".join(group) for group in self.paths))]
+        parts += [("decided", (self._decision,)), ("refined", self.refined)]
+        others = f"with {self.shared_with:,} others that ask the same"
+        return notebook_html.sections([*parts, ("shared", (others,) if self.shared_with else ())])
+
+
+_DECISIONS = {
+    "leaves": "natively, by these paths alone",
+    "pattern": "natively: the paths find candidates, the pattern is evaluated on them",
+    "xpath": "by lxml, on the messages that meet the pattern",
+}
+
+
+def explain(
+    query: Query, found_by: IndexPlan, subscriptions: int = 1, suspended: bool = False
+) -> Explanation:
+    """Explains a query found by this plan, to which so many are subscribed."""
+    decided = "xpath" if not query.exact else "leaves" if found_by.exact else "pattern"
+    return Explanation(
+        query=query.text,
+        pattern=_pattern(query),
+        paths=_groups(found_by),
+        decided_by=decided,
+        refined=tuple(f"{query.text[r.start : r.end]}: {r.why}" for r in query.reasons),
+        shared_with=subscriptions - 1,
+        suspended=suspended,
+    )
+
+
+def _pattern(query: Query) -> str:
+    if query.paths:
+        return " | ".join(str(path) or "/" for path in query.paths)
+    return str(query.condition)
+
+
+def _groups(found_by: IndexPlan) -> tuple[tuple[str, ...], ...]:
+    groups = [part.leaves() if isinstance(part, Twig) else (part,) for part in found_by.parts]
+    return tuple(tuple(map(written, leaves)) for leaves in groups)
+
+
+def written(leaf: Leaf) -> str:
+    """A leaf as XPath."""
+    path = ""
+    for symbol in leaf.path:
+        path += (
+            "//"
+            if symbol == DESCENDANT
+            else format_name(symbol)
+            if path.endswith("//")
+            else f"/{format_name(symbol)}"
+        )
+    if leaf.target.startswith("@"):
+        path += f"/@{format_name(leaf.target[1:])}"
+    elif leaf.target not in (ELEMENT, VALUE):
+        path += f"/{leaf.target}"
+    if leaf.test is None:
+        return path or "every message"
+    if leaf.test.op in ("contains", "starts-with"):
+        return f"{path}[{leaf.test.op}(., {str(leaf.test).partition(' ')[2]})]"
+    return f"{path} {leaf.test}"

@@ -1,0 +1,1 @@
+"""Evaluation by lxml, in a child process, of what has no tree pattern."""

@@ -1,0 +1,1 @@
+"""One message: its source, encoding, document type, elements and string-values."""

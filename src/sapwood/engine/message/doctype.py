@@ -1,0 +1,324 @@
+"""What a document type declaration would make a parser do, counted before any parser does it.
+
+Entities of the internal subset are expanded and its default attributes supplied, as XML has it. How much that
+comes to is counted beforehand in the events of expat itself, reading in a way in which nothing expands:
+
+1. The declarations are read with the `&` of every reference made inert, so that the text of each entity and
+   each default attribute arrives with its references in it. From these follow the expanded sizes, linear in
+   the declarations. Parameter entities do expand here, since they may declare things: a subset that has any
+   must be short, and expat stops what grows a hundredfold.
+2. The body is read behind a document type that declares nothing. expat reports each reference there instead
+   of expanding it, and hands over each start tag as it stands. The sizes of what they bring in are added up.
+
+So a bomb costs no more than its bytes, and the parsers after this, expat and lxml, make no more of a message
+than was counted. Counting in the parser that builds the document would come too late: expat expands an
+attribute's value as a whole before it tells anybody.
+
+Nothing external is fetched: to both parsers, all of it is empty. A reference to something external, or
+to what only it may declare, is an error, not an omission.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from xml.parsers import expat
+
+from sapwood.engine.limits import Limits
+from sapwood.engine.message.encoding import is_utf8, transcoded
+from sapwood.errors import MessageError
+
+_INERT = b"\x7f"
+_AMPERSAND = re.compile(rb"&(?!#)")
+_REFERENCE = re.compile(r"[&\x7f]([^\s#;&<\x7f]+);")
+_START_TAG = re.compile(r"<([^\s/<>!?&]+)")
+_PREDEFINED = frozenset({"amp", "lt", "gt", "quot", "apos"})
+_OTHER_REFERENCE = re.compile(rb"&(?!#|amp;|lt;|gt;|quot;|apos;)")
+_DEEPEST_ENTITY = 50
+_BEFORE_SUBSET = b"<!DOCTYPE _ SYSTEM '_' "
+_BEFORE_BODY = b"<!DOCTYPE _ SYSTEM '_'"
+_MARK = b"\xef\xbb\xbf"
+
+
+class Refused(Exception):
+    """Raised inside a callback; whoever runs the parser adds the place."""
+
+
+class _Reached(Exception):
+    """Raised inside a callback to end a reading where it has found what it looks for."""
+
+
+def ignore_external_entities(parser: expat.XMLParserType) -> None:
+    """Makes a parser read the internal subset, and take everything external for empty."""
+
+    def external(context: str | None, base: object, system: str | None, public: object) -> int:
+        if context is not None:
+            raise Refused(
+                f"a reference to the external entity {_shortened(system or '')}, which is never fetched"
+            )
+        parser.ExternalEntityParserCreate(context).Parse(b"", True)
+        return 1
+
+    parser.SetParamEntityParsing(expat.XML_PARAM_ENTITY_PARSING_ALWAYS)
+    parser.ExternalEntityRefHandler = external
+    parser.SkippedEntityHandler = _refuse_skipped
+
+
+def check_doctype(data: bytes, encoding: str | None, limits: Limits) -> None:
+    """Raises a MessageError if a message's entities and default attributes come to more than the limits."""
+    if not is_utf8(data, encoding):
+        in_utf8 = transcoded(data, encoding)
+        if in_utf8 is None:
+            raise MessageError("the encoding cannot be read; send UTF-8, UTF-16 or an 8-bit encoding")
+        data = in_utf8
+    data = data.removeprefix(_MARK)
+    prolog = _Prolog(data)
+    if not prolog.has_doctype:
+        return
+    body = data[prolog.index :]
+    declares = prolog.has_subset and (b"<!ENTITY" in body or b"<!ATTLIST" in body)
+    if not declares and not (prolog.external and _OTHER_REFERENCE.search(body)):
+        return
+    if prolog.has_subset:
+        subset = _Subset(body, prolog, limits)
+        _Body(body[subset.length :], subset, subset, limits).read()
+    else:
+        _Body(body, prolog, None, limits).read()
+
+
+class _Reading:
+    """One reading of a part of the message, put behind a beginning of our own."""
+
+    def __init__(self, before: bytes, part: bytes, line: int, column: int) -> None:
+        self.parser = parser = expat.ParserCreate("utf-8")
+        self._before = before
+        self._part = part
+        self.stopped_at: tuple[int, int] | None = None  # once stopped, the parser is behind the token
+        self._line, self._column = line, column  # where the part begins in the message; columns from 0
+        parser.SetParamEntityParsing(expat.XML_PARAM_ENTITY_PARSING_NEVER)
+
+    def read(self) -> None:
+        try:
+            self.parser.Parse(self._before + self._part, True)
+        except _Reached:
+            pass
+        except expat.ExpatError as error:
+            reason = expat.ErrorString(error.code) or str(error)
+            raise self._error(reason, *self.place(error.lineno, error.offset)) from None
+        except Refused as refusal:
+            raise self._error(str(refusal), *(self.stopped_at or self.here())) from None
+
+    def consumed(self) -> int:
+        """Bytes of the part that lie behind the parser."""
+        return self.parser.CurrentByteIndex - len(self._before)
+
+    def here(self) -> tuple[int, int]:
+        return self.place(self.parser.CurrentLineNumber, self.parser.CurrentColumnNumber)
+
+    def place(self, line: int, column: int) -> tuple[int, int]:
+        """A place in what was parsed as a place in the message."""
+        if line == 1:
+            return self._line, self._column + max(0, column - len(self._before))
+        return self._line + line - 1, column
+
+    def _error(self, reason: str, line: int, column: int) -> MessageError:
+        return MessageError(reason, line, column + 1)
+
+
+class _Prolog(_Reading):
+    """Where the document type declaration ends, or its internal subset starts."""
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__(b"", data, 1, 0)
+        self.has_doctype = self.has_subset = self.external = False
+        self.index = 0
+        self.end = (1, 0)
+        self.parser.StartDoctypeDeclHandler = self._doctype
+        self.parser.StartElementHandler = self._element
+        self.read()
+
+    def _doctype(self, name: str, system: str | None, public: str | None, subset: bool) -> None:
+        self.has_doctype, self.has_subset, self.external = True, bool(subset), system is not None
+        self.index = self.parser.CurrentByteIndex
+        self.end = self.here()
+        raise _Reached
+
+    def _element(self, name: str, attributes: object) -> None:
+        raise _Reached
+
+
+class _Subset(_Reading):
+    """The declarations of an internal subset, and what each entity and element type brings in."""
+
+    def __init__(self, part: bytes, prolog: _Prolog, limits: Limits) -> None:
+        super().__init__(_BEFORE_SUBSET, _inert(part), *prolog.end)
+        self.external = prolog.external
+        self.length = 0
+        self.end = prolog.end
+        self.sizes: dict[str, int] = {}  # entity → characters, fully expanded, with default attributes
+        self.defaults: dict[str, int] = {}  # element → characters of its default attributes
+        self._limit = limits.entity_expansion
+        self._most = limits.attributes
+        self._parameters = False
+        self._made = 0
+        self._texts: dict[str, str] = {}
+        self._references: dict[str, Counter[str]] = {}  # entity → the entities that its text refers to
+        self._default_texts: dict[str, list[str]] = {}
+        self._attributes: Counter[str] = Counter()
+        parser = self.parser
+        ignore_external_entities(parser)
+        parser.EntityDeclHandler = self._entity
+        parser.AttlistDeclHandler = self._attribute
+        parser.EndDoctypeDeclHandler = self._ended
+        self.read()
+
+    def _entity(self, name: str, parameter: bool, value: str | None, *_: object) -> None:
+        if value is None:
+            self.external = self.external or bool(parameter)
+            return
+        if parameter and not self._parameters:
+            self._parameters = True
+            self.parser.DefaultHandlerExpand = self._check_length
+        self._count_made(len(value))
+        if not parameter and name not in self._texts:
+            self._texts[name] = value
+            self._references[name] = Counter(_references(value))
+
+    def _attribute(self, element: str, name: str, kind: str, default: str | None, required: bool) -> None:
+        self._attributes[element] += 1
+        if self._attributes[element] > self._most:  # parsers go through them for every such element
+            raise Refused(f"an element type declares more than {self._most:,} attributes, which is the limit")
+        if default is not None:
+            self._count_made(len(default))
+            self._default_texts.setdefault(element, []).append(name + default)
+
+    def _count_made(self, characters: int) -> None:
+        """Refuses what parameter entities have made of the declarations, if that is too much."""
+        self._made += characters
+        if self._parameters and self._made - self.consumed() > self._limit:
+            _refuse_expansion(self._made - self.consumed(), self._limit)
+
+    def _check_length(self, token: str) -> None:
+        """Keeps a subset with parameter entities short: expat bounds them by a multiple of its length."""
+        if self.consumed() > self._limit:
+            limit = f"the limit is {self._limit:,}"
+            raise Refused(f"declarations that use parameter entities are too long; {limit} characters")
+
+    def _ended(self) -> None:
+        self.length = self.consumed()
+        self.end = self.here()
+        order = self._innermost_first()
+        plain = self._expanded(order, {})
+        expanded_here = 0
+        for element, texts in self._default_texts.items():
+            size = sum(map(len, texts))
+            references = sum(plain.get(name, 0) for text in texts for name in _references(text))
+            expanded_here += references
+            self.defaults[element] = size + references
+        if expanded_here > self._limit:
+            _refuse_expansion(expanded_here, self._limit)
+        self.sizes = self._expanded(order, self.defaults) if self.defaults else plain
+        raise _Reached
+
+    def _expanded(self, order: list[str], defaults: dict[str, int]) -> dict[str, int]:
+        sizes: dict[str, int] = {}
+        enough = self._limit + 1  # beyond which numbers need not grow
+        for entity in order:
+            text = self._texts[entity]
+            size = len(text)
+            size += sum(sizes.get(name, 0) * n for name, n in self._references[entity].items())
+            if defaults and "<" in text:
+                size += sum(defaults.get(tag[1], 0) for tag in _START_TAG.finditer(text))
+            sizes[entity] = min(size, enough)
+        return sizes
+
+    def _innermost_first(self) -> list[str]:
+        """The entities, each after those that its text refers to; a loop, since chains may be long."""
+        depths: dict[str, int] = {}
+        for root in self._texts:
+            if root in depths:
+                continue
+            trail = {root: iter(self._references[root])}
+            while trail:
+                entity, waiting = next(reversed(trail.items()))
+                inner = next((e for e in waiting if e in self._texts and e not in depths), None)
+                if inner is None:
+                    del trail[entity]
+                    within = (depths.get(e, 0) for e in self._references[entity])
+                    depths[entity] = 1 + max(within, default=0)
+                elif inner in trail:
+                    raise Refused(f"the entity {_shortened(entity)} refers to itself")
+                else:
+                    trail[inner] = iter(self._references[inner])
+                if len(trail) > _DEEPEST_ENTITY or depths.get(entity, 0) > _DEEPEST_ENTITY:
+                    raise Refused(f"entities are nested more than {_DEEPEST_ENTITY} deep")
+        return list(depths)
+
+
+class _Body(_Reading):
+    """The message behind its document type, whose references and start tags are counted."""
+
+    def __init__(
+        self, part: bytes, prolog: _Prolog | _Subset, subset: _Subset | None, limits: Limits
+    ) -> None:
+        super().__init__(_BEFORE_BODY, part, *prolog.end)
+        self._external = prolog.external
+        self._sizes = subset.sizes if subset else {}
+        self._defaults = subset.defaults if subset else {}
+        self._limit = limits.entity_expansion
+        self._total = 0
+        self.parser.SkippedEntityHandler = self._reference
+        self.parser.CharacterDataHandler = len  # or text would go to the default handler
+        self.parser.DefaultHandler = self._markup
+
+    def _reference(self, name: str, parameter: bool) -> None:
+        size = self._sizes.get(name)
+        if size is not None:
+            self._add(size)
+        elif self._external and name not in _PREDEFINED:
+            self.stopped_at = self.here()
+            _refuse_skipped(name, parameter)
+
+    def _markup(self, markup: str) -> None:
+        if markup[0] != "<" or markup[1] in "/!?":
+            return
+        if self._defaults:
+            tag = _START_TAG.match(markup)
+            if tag is not None:
+                self._add(self._defaults.get(tag[1], 0))
+        if "&" in markup:
+            for name in _references(markup):
+                self._reference(name, False)
+
+    def _add(self, size: int) -> None:
+        self._total += size
+        if self._total > self._limit:
+            self.stopped_at = self.here()
+            _refuse_expansion(self._total, self._limit)
+
+
+def _inert(part: bytes) -> bytes:
+    """The part with no references to entities in it, only to characters; bytes stay where they are."""
+    if _INERT + b"#" in part:
+        return _AMPERSAND.sub(_INERT, part)
+    return part.replace(b"&", _INERT).replace(_INERT + b"#", b"&#")  # far less memory than the above
+
+
+def _references(text: str) -> Iterator[str]:
+    return (found[1] for found in _REFERENCE.finditer(text))
+
+
+def _refuse_skipped(name: str, parameter: bool) -> None:
+    kind = "parameter entity" if parameter else "entity"
+    raise Refused(f"the {kind} {_shortened(name)} is not declared in the message itself")
+
+
+def _refuse_expansion(total: int, limit: int) -> None:
+    raise Refused(
+        f"entities expand to {total:,} characters or more, with default attributes; the limit is {limit:,}"
+    )
+
+
+def _shortened(name: str) -> str:
+    return repr(name if len(name) <= 100 else name[:100] + "…")

@@ -1,0 +1,177 @@
+"""A message as flat lists, one entry an element in document order; entry 0 is the document node."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from sapwood.engine.automaton.dataguide import GuideNode, name_tests_of
+from sapwood.engine.automaton.predicate_index import Hits, passes
+from sapwood.engine.message.element_spans import Spans, element_spans
+from sapwood.engine.message.string_values import LONG, StringValues
+from sapwood.lang.pattern import Test, is_wildcard
+
+
+class LeafNode(NamedTuple):
+    """An attribute or text node: its element, its kind, and which of the element's or message's it is."""
+
+    element: int
+    kind: str  # `attribute` or `text`
+    number: int
+
+
+ContextNode = int | LeafNode
+
+
+class Document:
+    """What was read of one message, and what was found on the way."""
+
+    __slots__ = (
+        "_by_name",
+        "_children",
+        "_depths",
+        "_spans",
+        "_string_values",
+        "_texts_of",
+        "attributes",
+        "declarations",
+        "ends",
+        "hit_at",
+        "hits",
+        "names",
+        "parents",
+        "places",
+        "source",
+        "text_after",
+        "text_ends",
+        "text_offsets",
+        "text_parents",
+        "text_starts",
+        "texts",
+        "verbatim",
+    )
+
+    def __init__(self, root: GuideNode) -> None:
+        self.places: list[GuideNode] = [root]
+        self.names: list[str] = [""]
+        self.parents: list[int] = [-1]
+        self.ends: list[int] = [0]  # one past the last descendant
+        self.attributes: list[list[str]] = [[]]  # name, value, name, value …
+        self.texts: list[str] = []
+        self.text_parents: list[int] = []
+        self.text_after: list[int] = []  # the last element that started before the text node
+        self.text_starts: list[int] = [0]  # the text nodes of an element and its descendants:
+        self.text_ends: list[int] = [0]  # texts[text_starts[e]:text_ends[e]]
+        self.text_offsets: list[int] = [0]  # characters of text before each text node, and of all
+        self.source = b""  # the message in UTF-8, if elements are to be copied
+        self.verbatim = True  # whether elements mean what stands there: no entities, no default attributes
+        self._spans: Spans | None = None
+        self.declarations: dict[int, list[tuple[str, str]]] = {}  # element → prefixes and URIs
+        self.hits: list[Hits] = []
+        self.hit_at: list[int] = []
+        self._by_name: dict[str, list[int]] | None = None
+        self._depths: list[int] | None = None
+        self._children: dict[int, list[int]] | None = None
+        self._texts_of: dict[int, list[int]] | None = None
+        self._string_values: StringValues | None = None
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @property
+    def depths(self) -> list[int]:
+        """How many elements each element is nested in, itself included."""
+        if self._depths is None:
+            self._depths = depths = [0]
+            for parent in self.parents[1:]:
+                depths.append(depths[parent] + 1)
+        return self._depths
+
+    @property
+    def spans(self) -> Spans:
+        """Where in the source each element starts and stops."""
+        if self._spans is None:
+            self._spans = element_spans(self.source, self.ends)
+        return self._spans
+
+    def tag_path(self, element: int) -> tuple[str, ...]:
+        """The names from the root element down to this one."""
+        names: list[str] = []
+        while element:
+            names.append(self.names[element])
+            element = self.parents[element]
+        return tuple(reversed(names))
+
+    def children(self, element: int) -> list[int]:
+        if self._children is None:
+            self._children = {}
+            for child in range(1, len(self.parents)):
+                self._children.setdefault(self.parents[child], []).append(child)
+        return self._children.get(element, [])
+
+    def texts_of(self, element: int) -> list[int]:
+        """The numbers of the text nodes that are children of the element."""
+        if self._texts_of is None:
+            self._texts_of = {}
+            for number, parent in enumerate(self.text_parents):
+                self._texts_of.setdefault(parent, []).append(number)
+        return self._texts_of.get(element, [])
+
+    def named(self, test: str, start: int, end: int) -> list[int]:
+        """The elements numbered from `start` below `end` that pass a name test."""
+        if self._by_name is None:
+            self._by_name = {}
+            for element in range(1, len(self.names)):
+                self._by_name.setdefault(self.names[element], []).append(element)
+        if not is_wildcard(test):
+            found = self._by_name.get(test, [])
+            return found[bisect_left(found, start) : bisect_left(found, end)]
+        return [e for e in range(start, end) if test in name_tests_of(self.names[e])]
+
+    @property
+    def string_values(self) -> StringValues:
+        """The text of the message, to ask ranges of it; see `value_range`."""
+        if self._string_values is None:
+            self._string_values = StringValues(self.texts)
+        return self._string_values
+
+    def value_range(self, element: int) -> tuple[int, int]:
+        """Where the string-value of an element is in the message's text."""
+        offsets = self.text_offsets
+        return offsets[self.text_starts[element]], offsets[self.text_ends[element]]
+
+    def passes(self, node: ContextNode, test: Test) -> bool:
+        """Whether the string-value of a node passes a test."""
+        if isinstance(node, int):
+            start, end = self.value_range(node)
+            if end - start > LONG:
+                return self.string_values.passes(test, start, end)
+        return passes(self.string_value(node), test)
+
+    def string_value(self, node: ContextNode) -> str:
+        if isinstance(node, int):
+            first, last = self.text_starts[node], self.text_ends[node]
+            if last - first <= 1:
+                return self.texts[first] if first < last else ""
+            start, end = self.value_range(node)
+            if end - start > LONG:
+                return self.string_values.copy(start, end)
+            return "".join(self.texts[first:last])
+        if node.kind == "text":
+            return self.texts[node.number]
+        return self.attributes[node.element][2 * node.number + 1]
+
+    def attributes_named(self, element: int, test: str) -> Iterator[LeafNode]:
+        listed = self.attributes[element]
+        for i in range(0, len(listed), 2):
+            if test == listed[i] or (is_wildcard(test) and test in name_tests_of(listed[i])):
+                yield LeafNode(element, "attribute", i // 2)
+
+    def order(self, node: ContextNode) -> tuple[int, int, int]:
+        """A key that sorts nodes in document order."""
+        if isinstance(node, int):
+            return node, 0, 0
+        if node.kind == "text":
+            return self.text_after[node.number], 2, node.number
+        return node.element, 1, node.number

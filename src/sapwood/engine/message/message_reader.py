@@ -1,0 +1,282 @@
+"""The hot loop: a message's bytes → places of the machine, with expat.
+
+Everything that runs once per element is in this module. `read_structure` serves populations of plain paths
+and only walks the machine; `read_document` also probes values and keeps the message's nodes.
+
+Nothing outside the message is ever fetched; see `doctype` for what is inside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import NoReturn
+from xml.parsers import expat
+
+from sapwood.engine.automaton.dataguide import GuideNode
+from sapwood.engine.limits import Limits
+from sapwood.engine.message.doctype import Refused, check_doctype, ignore_external_entities
+from sapwood.engine.message.document import Document
+from sapwood.engine.message.encoding import BYTE_ORDER_MARKS, is_utf8, transcoded
+from sapwood.engine.message.message_source import Source, content
+from sapwood.engine.message.string_values import LONG
+from sapwood.errors import MessageError
+
+SEPARATOR = "}"
+_DOCTYPES = tuple("<!DOCTYPE".encode(encoding) for encoding in ("utf-8", "utf-16-le", "utf-16-be"))
+_MOST_COPIES = 4
+"""How many times the text of a message is copied into string-values; what nests deeper is read as ranges."""
+
+
+class Message:
+    """Bytes to be parsed; `encoding` overrides what they declare (a str has been encoded already)."""
+
+    __slots__ = ("data", "encoding")
+
+    def __init__(self, source: Source) -> None:
+        self.data, self.encoding = content(source)
+
+    encoding: str | None
+    data: bytes
+
+
+def read_structure(message: Message, limits: Limits, root: GuideNode) -> list[GuideNode]:
+    """The places that a message passes through, the root's first."""
+    _check_size(message, limits)
+    parser, names = _parser(message, limits)
+    stack = [root]
+    seen = [root]
+    push, pop, see = stack.append, stack.pop, seen.append
+    deepest, most = limits.depth, 2 * limits.attributes
+
+    def start(name: str, attributes: list[str]) -> None:
+        place = stack[-1][name]
+        push(place)
+        see(place)
+        if len(stack) > deepest + 1 or len(attributes) > most:
+            _refuse(len(stack) - 1, len(attributes) // 2, limits)
+
+    def end(name: str) -> None:
+        pop()
+
+    parser.StartElementHandler = start
+    parser.EndElementHandler = end
+    _run(parser, message, limits, names)
+    return seen
+
+
+def read_document(
+    message: Message, limits: Limits, root: GuideNode, with_text: bool, with_source: bool = False
+) -> Document:
+    """The message's nodes, and the hits of its values in the places it passes through.
+
+    With its source, elements can be cut out of it: see `Document.spans`.
+    """
+    _check_size(message, limits)
+    if with_source:
+        message = _in_utf8(message)
+    parser, names_seen = _parser(message, limits)
+    document = Document(root)
+    places, names, parents, ends = document.places, document.names, document.parents, document.ends
+    attributes_of, hits, hit_at = document.attributes, document.hits, document.hit_at
+    texts, text_parents, text_after = document.texts, document.text_parents, document.text_after
+    text_starts, text_ends = document.text_starts, document.text_ends
+    deepest, most = limits.depth, 2 * limits.attributes
+    offsets = document.text_offsets
+    open_elements = [0]
+    pending: list[str] = []
+    nested: list[int] = []  # elements whose string-values are probed when all text is there
+    probed = 0
+
+    def start(name: str, attributes: list[str]) -> None:
+        if pending:
+            flush()
+        parent = open_elements[-1]
+        place = places[parent][name]
+        element = len(places)
+        places.append(place)
+        names.append(name)
+        parents.append(parent)
+        open_elements.append(element)
+        ends.append(0)
+        attributes_of.append(attributes)
+        text_starts.append(len(texts))
+        text_ends.append(0)
+        if attributes:
+            probes = place.attributes
+            if probes is not None:
+                for i in range(0, len(attributes), 2):
+                    probe = probes[attributes[i]]
+                    if probe is not None:
+                        hit = probe[attributes[i + 1]]
+                        if hit is not None:
+                            hits.append(hit)
+                            hit_at.append(element)
+        if len(open_elements) > deepest + 1 or len(attributes) > most:
+            _refuse(len(open_elements) - 1, len(attributes) // 2, limits)
+
+    def end(name: str) -> None:
+        if pending:
+            flush()
+        element = open_elements.pop()
+        ends[element] = len(places)
+        text_ends[element] = len(texts)
+        probe = places[element].value
+        if probe is not None:
+            nonlocal probed
+            first = text_starts[element]
+            length = offsets[-1] - offsets[first]
+            if length > LONG:
+                probed += length
+                if probed > _MOST_COPIES * offsets[-1]:
+                    nested.append(element)
+                    return
+            hit = probe["".join(texts[first:])]
+            if hit is not None:
+                hits.append(hit)
+                hit_at.append(element)
+
+    def flush(*_: object) -> None:
+        """Ends a text node: at a tag, and at a comment or processing instruction, too."""
+        if not pending:
+            return
+        text = pending[0] if len(pending) == 1 else "".join(pending)
+        pending.clear()
+        element = open_elements[-1]
+        texts.append(text)
+        offsets.append(offsets[-1] + len(text))
+        text_parents.append(element)
+        text_after.append(len(places) - 1)
+        probe = places[element].text
+        if probe is not None:
+            hit = probe[text]
+            if hit is not None:
+                hits.append(hit)
+                hit_at.append(element)
+
+    parser.StartElementHandler = start
+    parser.EndElementHandler = end
+    if with_source:
+        _keep_source(parser, message, document, limits)
+    if with_text:
+        parser.buffer_text = True
+        parser.CharacterDataHandler = pending.append
+        parser.CommentHandler = flush
+        parser.ProcessingInstructionHandler = flush
+    _run(parser, message, limits, names_seen)
+    ends[0] = len(places)
+    text_ends[0] = len(texts)
+    for element in nested:
+        probe = places[element].value
+        assert probe is not None
+        hit = probe.between(document.string_values, *document.value_range(element))
+        if hit is not None:
+            hits.append(hit)
+            hit_at.append(element)
+    return document
+
+
+def _keep_source(parser: expat.XMLParserType, message: Message, document: Document, limits: Limits) -> None:
+    """Keeps what copies of elements are cut from, and the namespaces that they may have to declare."""
+    data = document.source = message.data
+    document.verbatim = not (b"<!DOCTYPE" in data and (b"<!ENTITY" in data or b"<!ATTLIST" in data))
+    check = _namespace_check(limits.name_length)
+    declarations, places = document.declarations, document.places
+
+    def declare(prefix: str | None, uri: str | None) -> None:
+        check(prefix, uri)
+        declarations.setdefault(len(places), []).append((prefix or "", uri or ""))
+
+    parser.StartNamespaceDeclHandler = declare
+
+
+def _in_utf8(message: Message) -> Message:
+    """The same message in UTF-8, unless its encoding cannot be read: then let the parser say so."""
+    if is_utf8(message.data, message.encoding):
+        return message
+    data = transcoded(message.data, message.encoding)
+    if data is None:
+        return message
+    changed = Message(data)
+    changed.encoding = "utf-8"  # whatever the declaration says
+    return changed
+
+
+# -- parsers, and what they refuse ---------------------------------------------------------------------
+
+
+def _check_size(message: Message, limits: Limits) -> None:
+    if len(message.data) > limits.bytes:
+        raise MessageError(f"the message has {len(message.data):,} bytes; the limit is {limits.bytes:,}")
+
+
+def _parser(message: Message, limits: Limits) -> tuple[expat.XMLParserType, dict[str | None, str]]:
+    names: dict[str | None, str] = {}
+    parser = expat.ParserCreate(message.encoding, SEPARATOR, names)  # type: ignore[arg-type]
+    parser.ordered_attributes = True
+    parser.StartNamespaceDeclHandler = _namespace_check(limits.name_length)
+    if any(doctype in message.data for doctype in _DOCTYPES):
+        check_doctype(message.data, message.encoding, limits)
+        ignore_external_entities(parser)
+    return parser, names
+
+
+@cache
+def _namespace_check(longest: int) -> Callable[[str | None, str | None], None]:
+    """Refuses a long namespace where it is declared, since every name in it would be as long."""
+
+    def check(prefix: str | None, uri: str | None) -> None:
+        if uri is not None and len(uri) > longest:
+            raise Refused(f"a namespace has {len(uri):,} characters; the limit is {longest:,}")
+
+    return check
+
+
+def _run(parser: expat.XMLParserType, message: Message, limits: Limits, names: dict[str | None, str]) -> None:
+    try:
+        parser.Parse(message.data, True)
+    except expat.ExpatError as error:
+        reason = expat.ErrorString(error.code) or str(error)
+        raise _at(reason, error.lineno, error.offset, message) from None
+    except Refused as refusal:
+        raise _placed(refusal, parser, message) from None
+    except (ValueError, LookupError) as error:  # from the codec
+        hint = "send UTF-8, UTF-16 or an 8-bit encoding"
+        raise MessageError(f"the encoding cannot be read: {error}; {hint}") from None
+    names.pop(None, None)
+    if max(map(len, names), default=0) > limits.name_length:  # type: ignore[arg-type]
+        raise _long_name(message, limits)
+
+
+def _placed(refusal: Refused, parser: expat.XMLParserType, message: Message) -> MessageError:
+    return _at(str(refusal), parser.CurrentLineNumber, parser.CurrentColumnNumber, message)
+
+
+def _at(reason: str, line: int, offset: int, message: Message) -> MessageError:
+    """expat counts columns from 0, and a byte order mark as one."""
+    marked = line == 1 and message.data.startswith(BYTE_ORDER_MARKS)
+    return MessageError(reason, line, max(1, offset + (0 if marked else 1)))
+
+
+def _long_name(message: Message, limits: Limits) -> MessageError:
+    """Finds the place of a name that is too long, by reading again and looking at each."""
+
+    def start(name: str, attributes: dict[str, str]) -> None:
+        longest = max(map(len, (name, *attributes)))
+        if longest > limits.name_length:
+            raise Refused(f"a name has {longest:,} characters; the limit is {limits.name_length:,}")
+
+    parser = expat.ParserCreate(message.encoding, SEPARATOR)
+    ignore_external_entities(parser)
+    parser.StartElementHandler = start
+    try:
+        parser.Parse(message.data, True)
+    except Refused as refusal:
+        return _placed(refusal, parser, message)
+    return MessageError(f"a name is too long; the limit is {limits.name_length:,} characters")
+
+
+def _refuse(depth: int, attributes: int, limits: Limits) -> NoReturn:
+    if attributes > limits.attributes:
+        raise Refused(f"an element has {attributes:,} attributes; the limit is {limits.attributes:,}")
+    raise Refused(f"elements are nested {depth:,} deep; the limit is {limits.depth:,}")

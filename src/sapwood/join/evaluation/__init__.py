@@ -1,0 +1,1 @@
+"""The evaluation of joins: witnesses, shared evaluation, and residual checks."""

@@ -1,0 +1,1 @@
+"""Join graphs, their reduction and their templates."""

@@ -1,0 +1,1 @@
+"""The state of joins: earlier messages, windows and event times."""

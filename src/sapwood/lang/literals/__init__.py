@@ -1,0 +1,1 @@
+"""Numbers, durations and escaped strings as the query languages write them."""

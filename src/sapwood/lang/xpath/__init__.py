@@ -1,0 +1,1 @@
+"""XPath 1.0: text to syntax tree to tree pattern."""

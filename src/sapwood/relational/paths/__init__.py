@@ -1,0 +1,1 @@
+"""Linear paths of subscriptions and tag paths of messages."""

@@ -1,0 +1,1 @@
+"""Queries as rules, and the access structures that hold them."""

@@ -1,0 +1,1 @@
+"""The SQL statements that match a batch, their dialects and the cost model."""

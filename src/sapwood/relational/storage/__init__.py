@@ -1,0 +1,1 @@
+"""The DuckDB database: schema, loading, vacuum, snapshots and synchronisation with a store."""

@@ -1,0 +1,1 @@
+"""Snapshots of the index and how they reach the workers."""

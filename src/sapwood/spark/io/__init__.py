@@ -1,0 +1,1 @@
+"""Sources, sinks and file storage of the pipeline."""

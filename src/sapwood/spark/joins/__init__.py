@@ -1,0 +1,1 @@
+"""Joins as stateful stream processing."""

@@ -1,0 +1,1 @@
+"""Progress display, totals and the HTML report."""

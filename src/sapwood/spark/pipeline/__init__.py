@@ -1,0 +1,1 @@
+"""The pipeline: configuration, micro-batches, the batch log and signals."""

@@ -1,0 +1,57 @@
+"""What is wrong with a pipeline and can be told before Spark is started, which takes long to fail."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from collections.abc import Iterator
+
+from sapwood.spark.pipeline.config import ConfigError
+
+_LOCAL = re.compile(
+    r"local(?:\[(?:\*|[1-9]\d*)(?:\s*,\s*\d+)?\])?|local-cluster\[\s*\d+\s*(?:,\s*\d+\s*){2}\]"
+)
+_STANDALONE = re.compile(r"spark://([^/\s]+)/?")
+_HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:\[\]]+):(\d{1,5})")
+_KUBERNETES = re.compile(r"k8s://(?:(https?)://)?([^/\s:]+|\[[0-9A-Fa-f:.]+\])(?::(\d{1,5}))?(?:/\S*)?")
+_KNOWN = "local, local[4], local[*], spark://host:7077, yarn or k8s://https://host:port"
+_WAIT = 3.0
+"""Seconds to wait for a master: Spark itself tries for a minute, and then again."""
+
+
+def check_master(master: str) -> None:
+    """SettingsError for a master that is none, or that does not answer."""
+    if _LOCAL.fullmatch(master):
+        return
+    if master == "yarn":
+        if not (os.environ.get("HADOOP_CONF_DIR") or os.environ.get("YARN_CONF_DIR")):
+            raise ConfigError("master: yarn needs HADOOP_CONF_DIR or YARN_CONF_DIR, and neither is set")
+        return
+    hosts = list(_hosts(master))
+    failures = []
+    for host, port in hosts:
+        try:
+            socket.create_connection((host, port), _WAIT).close()
+        except OSError as error:
+            failures.append(f"{host}:{port}: {error.strerror or error}")
+        else:
+            return  # one of several is enough
+    raise ConfigError(f"master: {master} cannot be reached ({'; '.join(failures)})")
+
+
+def _hosts(master: str) -> Iterator[tuple[str, int]]:
+    standalone = _STANDALONE.fullmatch(master)
+    if standalone is not None:
+        for place in standalone[1].split(","):
+            found = _HOST.fullmatch(place)
+            if found is None or int(found[2]) > 65_535:
+                raise ConfigError(
+                    f"master: {master!r}: a host and a port are expected, as in spark://host:7077"
+                )
+            yield found[1].strip("[]"), int(found[2])
+        return
+    kubernetes = _KUBERNETES.fullmatch(master)
+    if kubernetes is None:
+        raise ConfigError(f"master: {master!r} is none that Spark knows; there are {_KNOWN}")
+    yield kubernetes[2].strip("[]"), int(kubernetes[3] or (80 if kubernetes[1] == "http" else 443))

@@ -1,0 +1,168 @@
+"""Very many subscriptions at once: in chunks, each one transaction and one version."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from itertools import islice
+
+from sapwood.errors import SapwoodError, StoreError
+from sapwood.lang.languages import QueryChecker, detect_language
+from sapwood.store import history
+from sapwood.store.database import Database
+from sapwood.store.history import StoreChange, changing
+from sapwood.store.subscription import ImportReport, NewSubscription, Subscription
+from sapwood.store.text_checks import check_id, check_text
+
+OnError = Callable[[NewSubscription, SapwoodError], None]
+OnProgress = Callable[[int], None]
+OnReplaced = Callable[[Subscription, Subscription], None]
+OnChecked = Callable[[NewSubscription, object], None]
+
+
+@dataclass(slots=True)
+class _Outcome:
+    """What becomes of a chunk, as long as it is not committed."""
+
+    added: int = 0
+    replaced: int = 0
+    unchanged: int = 0
+    renewed: list[tuple[Subscription, Subscription]] = field(default_factory=list)
+    """subscriptions as they were, and as they are"""
+    refused: list[tuple[int, SapwoodError]] = field(default_factory=list)
+    """rows by their index in the chunk, and why"""
+
+
+class Import:
+    """An import under way."""
+
+    def __init__(
+        self,
+        database: Database,
+        replace: bool,
+        on_error: OnError | None,
+        on_replaced: OnReplaced | None = None,
+        on_checked: OnChecked | None = None,
+    ) -> None:
+        self._database = database
+        self._replace = replace
+        self._on_error = on_error
+        self._on_replaced = on_replaced
+        self._on_checked = on_checked
+        with database.reading() as connection:
+            self._queries = QueryChecker(history.declared(connection))
+            self._version = history.state(connection).version
+        self._added = self._replaced = self._unchanged = self._refused = 0
+
+    def run(
+        self, rows: Iterable[NewSubscription], chunk: int, on_progress: OnProgress | None
+    ) -> ImportReport:
+        """Imports all rows, and tells after each chunk how many have been dealt with."""
+        rest = iter(rows)
+        done = 0
+        while some := list(islice(rest, chunk)):
+            self._import(some)
+            done += len(some)
+            if on_progress is not None:
+                on_progress(done)
+        return ImportReport(self._added, self._replaced, self._refused, self._version, self._unchanged)
+
+    def _import(self, rows: list[NewSubscription]) -> None:
+        outcome = _Outcome()
+        # Checking takes longest, so it is done before others are made to wait.
+        good = [i for i, row in enumerate(rows) if self._is_good(i, row, outcome)]
+        with changing(self._database) as change:
+            self._enter(change, rows, good, outcome)
+        self._version = change.version
+        self._added += outcome.added
+        self._replaced += outcome.replaced
+        self._unchanged += outcome.unchanged
+        self._refused += len(outcome.refused)
+        if self._on_replaced is not None:
+            for old, new in outcome.renewed:
+                self._on_replaced(old, new)
+        if self._on_error is not None:
+            for i, error in sorted(outcome.refused, key=lambda refusal: refusal[0]):
+                self._on_error(rows[i], error)
+
+    def _is_good(self, i: int, row: NewSubscription, outcome: _Outcome) -> bool:
+        try:
+            check_row(row)
+            compiled = self._queries.check(row.query, row.language)
+        except SapwoodError as error:
+            self._refuse(i, row, error, outcome)
+            return False
+        if compiled is not None and self._on_checked is not None:
+            self._on_checked(row, compiled)
+        return True
+
+    def _refuse(self, i: int, row: NewSubscription, error: SapwoodError, outcome: _Outcome) -> None:
+        if self._on_error is None:
+            error.add_note(f"in the subscription {row.id!r}")
+            raise error
+        outcome.refused.append((i, error))
+
+    def _enter(
+        self, change: StoreChange, rows: list[NewSubscription], good: list[int], outcome: _Outcome
+    ) -> None:
+        found = history.current(change.connection, {rows[i].id for i in good})
+        now: dict[str, Subscription] = {}
+        for i in good:
+            row = rows[i]
+            old = now.get(row.id) or found.get(row.id)
+            if old is None:
+                now[row.id] = brand_new(row, change)
+                outcome.added += 1
+            elif not self._replace:
+                self._refuse(i, row, describe_existing(row.id), outcome)
+            else:
+                new = renewed(old, row, change)
+                if new.same(old):
+                    outcome.unchanged += 1
+                else:
+                    now[row.id] = new
+                    outcome.replaced += 1
+        settled = [new for id, new in now.items() if id not in found or not new.same(found[id])]
+        outcome.renewed = [(found[new.id], new) for new in settled if new.id in found]
+        change.end(old for old, _ in outcome.renewed)
+        change.put(settled)
+
+
+def check_row(row: NewSubscription) -> None:
+    """Raises StoreError for what no database could keep; says nothing of the query's grammar."""
+    check_id(row.id)
+    check_text(row.query, "a query")
+    if row.subscriber is not None:
+        check_text(row.subscriber, "a subscriber")
+    if row.active is not None and not isinstance(row.active, bool):
+        raise StoreError(f"'active' is True or False, not {row.active!r}")
+
+
+def brand_new(row: NewSubscription, change: StoreChange) -> Subscription:
+    """A subscription that begins with this change."""
+    return Subscription(
+        row.id,
+        row.query,
+        row.subscriber or "",
+        detect_language(row.query, row.language),
+        row.active is not False,
+        change.new_place(),
+        change.next_version,
+    )
+
+
+def renewed(old: Subscription, row: NewSubscription, change: StoreChange) -> Subscription:
+    """The subscription as the row wants it, from this change on; what the row leaves open stays."""
+    return replace(
+        old,
+        query=row.query,
+        subscriber=old.subscriber if row.subscriber is None else row.subscriber,
+        language=detect_language(row.query, row.language),
+        active=old.active if row.active is None else row.active,
+        since=change.next_version,
+    )
+
+
+def describe_existing(id: str) -> StoreError:
+    """What is said of an id that is taken."""
+    return StoreError(f"there is a subscription {id!r} already")

@@ -1,0 +1,1 @@
+"""One operator plan for each transformation: the baseline of the shared plan."""

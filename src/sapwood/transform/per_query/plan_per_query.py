@@ -1,0 +1,122 @@
+"""One plan a query: only the matching of paths is shared. What the shared network is compared with."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sapwood.engine.automaton.predicate_index import Ints
+from sapwood.engine.failures import QueryProblem
+from sapwood.engine.fallback.xpath_fallback import XPathFallback
+from sapwood.engine.index import Index, IndexMatches
+from sapwood.engine.message.message_reader import Message
+from sapwood.lang.fwr.model import Transformation
+from sapwood.transform.execution import ResultBodies
+from sapwood.transform.fallback_transformation import RefinedTransformation, groups_of
+from sapwood.transform.per_query.operator_plan import OperatorPlan, Optimise, Sharing, plan
+from sapwood.transform.per_query.path_streams import PathStreams
+from sapwood.transform.per_query.stream_conditions import ElementGraph, conforms
+from sapwood.transform.result_groups import Group
+from sapwood.transform.result_writer import Item, ResultTemplate, ResultWriter
+from sapwood.transform.source_fragments import SourceFragments
+
+
+class PlanPerQuery:
+    """Transformations, each with a plan of its own that runs on every message."""
+
+    def __init__(
+        self,
+        index: Index,
+        graph: ElementGraph | None = None,
+        sharing: Sharing = "FWR",
+        optimise: Optimise | None = None,
+    ) -> None:
+        self._index = index
+        self._refiner = XPathFallback(Counter(), index.limits)  # whose slots are the numbers of plans
+        self._graph = graph
+        self._sharing = sharing
+        self._optimise: Optimise = optimise or ("query" if graph is None else "dtd")
+        self.plans: dict[int, OperatorPlan] = {}
+        self._refined: dict[int, RefinedTransformation] = {}
+        self._templates: dict[int, ResultTemplate] = {}
+        self._next = 0
+        self.alone: Mapping[int, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._templates)
+
+    def add(self, transformation: Transformation) -> int:
+        """Adds a plan: its number."""
+        number = self._next
+        template = ResultTemplate.of(transformation)
+        if transformation.exact:
+            self.plans[number] = plan(transformation, self._sharing, self._optimise, self._graph)
+        else:
+            self._refined[number] = RefinedTransformation(transformation)
+        self._templates[number] = template
+        self._next += 1
+        self._index.source_needed += 1
+        self._index.text_needed += 1
+        return number
+
+    def remove(self, number: int) -> None:
+        del self._templates[number]
+        self.plans.pop(number, None)
+        self._refined.pop(number, None)
+        self._refiner.forget(number)
+        self._index.source_needed -= 1
+        self._index.text_needed -= 1
+
+    def resume(self, number: int) -> None:
+        """Lets lxml evaluate a plan again, if it was suspended."""
+        self._refiner.resume(number)
+
+    def close(self) -> None:
+        """Lets the processes go that evaluate with lxml."""
+        self._refiner.close()
+
+    def claimed(self, slots: Ints) -> NDArray[np.bool_]:
+        """None of them: plans are not found by the index."""
+        return np.zeros(len(slots), np.bool_)
+
+    def groups(
+        self, found: IndexMatches, costs: Counter[str] | None = None
+    ) -> Iterator[tuple[int, list[Group]]]:
+        """The plans that make something of a message, and their groups."""
+        assert found.evaluator is not None
+        document = found.evaluator.document
+        streams = PathStreams(document)
+        conforming = self._graph is not None and conforms(document, self._graph)
+        for number, own in self.plans.items():
+            groups = own.run(streams, found.evaluator, conforming, costs)
+            if groups:
+                yield number, groups
+
+    def bodies(self, message: Message, found: IndexMatches) -> ResultBodies:
+        """The queries that make something of a message, and what."""
+        assert found.evaluator is not None
+        document = found.evaluator.document
+        writer = ResultWriter(document, SourceFragments(document))
+        made = ResultBodies([], [])
+        for number, groups in self.groups(found):
+            self._write(number, [group.lists for group in groups], writer, made)
+        requests = {number: refined.request for number, refined in self._refined.items()}
+        for number, answer in self._refiner.evaluate(message, requests).items():
+            if isinstance(answer, QueryProblem):
+                made.problems.append((number, answer))
+            elif answer:
+                self._write(number, groups_of(answer), writer, made)
+        return made
+
+    def _write(
+        self,
+        number: int,
+        groups: Iterable[Sequence[Sequence[Item]]],
+        writer: ResultWriter,
+        made: ResultBodies,
+    ) -> None:
+        template = self._templates[number]
+        made.append((number, template.body([writer.group(template, lists) for lists in groups])))

@@ -1,0 +1,1 @@
+"""DTDs as values, and the element graph they describe."""

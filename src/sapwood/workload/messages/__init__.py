@@ -1,0 +1,1 @@
+"""Random messages that are valid against a DTD."""

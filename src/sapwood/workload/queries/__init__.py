@@ -1,0 +1,1 @@
+"""Random queries, transformations and joins."""

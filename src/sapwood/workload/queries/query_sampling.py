@@ -1,0 +1,72 @@
+"""Queries drawn at random, each once if they are to be distinct."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from itertools import islice
+
+from sapwood.workload.dtd.model import Dtd
+
+TRIES = 2_000  # in a row without a new query: then what is left is too rare to look for
+
+
+class QueriesExhausted(ValueError):
+    """No new query in very many tries; `found` is how many distinct ones were returned before."""
+
+    def __init__(self, message: str, found: int) -> None:
+        super().__init__(message)
+        self.found = found
+
+
+class Drawing(ABC):
+    """An endless iterator of queries over documents of a DTD."""
+
+    def __init__(self, dtd: Dtd, distinct: bool) -> None:
+        self.dtd = dtd
+        self._seen: set[str] | None = set() if distinct else None
+
+    @abstractmethod
+    def _attempt(self, even: bool) -> str | None:
+        """A query, or None if it cannot be what was asked for; if `even`, all walks are equally likely."""
+
+    @abstractmethod
+    def _why_none(self) -> str:
+        """Why no attempt ever succeeded, and what to ask for instead."""
+
+    @abstractmethod
+    def _what_gives_more(self) -> str: ...
+
+    def query(self) -> str:
+        """The next query."""
+        query = None
+        for attempt in range(TRIES):
+            query = self._attempt(even=attempt > 0) or query
+            if query is not None and (self._seen is None or query not in self._seen):
+                break
+        else:
+            raise self._exhausted(query)
+        if self._seen is not None:
+            self._seen.add(query)
+        return query
+
+    def take(self, count: int) -> list[str]:
+        """The next `count` queries."""
+        return list(islice(self, count))
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        return self.query()
+
+    def _exhausted(self, last: str | None) -> QueriesExhausted:
+        """The error for TRIES misses; `last` is the last query made, None if none could be."""
+        found = len(self._seen or ())
+        if last is None:
+            return QueriesExhausted(self._why_none(), found)
+        return QueriesExhausted(
+            f"found only {found:,} distinct queries on DTD {self.dtd.name!r}, and no new one in {TRIES:,} "
+            f"tries: {self._what_gives_more()}, or repeats with distinct=False",
+            found,
+        )

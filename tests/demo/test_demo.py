@@ -1,0 +1,46 @@
+"""The demo: a pipeline from beginning to end, small here."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from rich.console import Console
+
+from sapwood import demo
+from sapwood.demo.verification import differences
+from sapwood.store import SubscriptionStore
+
+
+def test_the_demo_delivers_changes_checks_and_reports(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("not the demo's")
+    (tmp_path / "rejects").mkdir()
+    (tmp_path / "rejects" / "of last time").write_text("")
+    console = Console(record=True, width=120)
+    assert demo.run(console, tmp_path, demo.Size(files=6, messages=8, subscriptions=300, sample=20)) == 0
+    text = console.export_text()
+    assert "Made up 48 messages in 6 files and 300 subscriptions." in text
+    assert "20 subscriptions added, 20 replaced, 10 removed; version 3 serves the next batch" in text
+    assert "versions 1 to 3" in text
+    assert "messages went to exactly those subscriptions" in text
+    assert text.index("takes one to two minutes") < text.index("Made up")
+    speed = re.search(
+        r"Without Spark: (\d+) messages × (\d+) filters in one process: ([\d,]+) messages", text
+    )
+    assert speed is not None
+    assert speed[2] == "227"  # the others are transformations
+    assert int(speed[3].replace(",", "")) > 0
+    report = (tmp_path / "report.html").read_text("utf-8")
+    assert "mismatched tag" in report
+    assert "string-length" in report
+    assert (tmp_path / "mine.txt").exists()
+    assert not (tmp_path / "rejects" / "of last time").exists()
+    _notices_a_wrong_delivery(tmp_path)
+
+
+def _notices_a_wrong_delivery(out: Path) -> None:
+    with SubscriptionStore(str(out / "subscriptions.db")) as store:
+        assert differences(out, store, 20, 1, 3)[1] == []
+        for batch in (out / "deliveries").iterdir():
+            max(batch.glob("*.parquet"), key=lambda file: file.stat().st_size).unlink()
+        assert differences(out, store, 20, 1, 3)[1] != []

@@ -1,0 +1,64 @@
+"""Files of a checkpoint that are damaged are named, with what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from sapwood.cli.run import first_words
+from sapwood.spark.pipeline.batch_log import BatchLog, CheckpointError
+from sapwood.spark.pipeline.config import read_config
+from sapwood.spark.pipeline.pipeline import Pipeline
+from tests.support.spark_stream import Stream
+
+DAMAGED = ["", "  \n", '{"version": 1', "[1]", "\0\0\0\0", "[" * 100_000]
+
+
+@pytest.mark.parametrize("text", DAMAGED)
+def test_a_damaged_record_is_named_with_what_to_do(spark: SparkSession, tmp_path: Path, text: str) -> None:
+    ledger = BatchLog(spark, str(tmp_path))
+    reads: list[tuple[str, str, Callable[[], object]]] = [
+        ("planned/3", "remove it", lambda: ledger.plan(3, {"version": 1})),
+        ("planned/3", "remove it", ledger.last_planned),
+        ("done/3", "remove it", lambda: ledger.outcome(3)),
+        ("done/3", "remove it", ledger.outcomes),
+        ("state/joins", "joins.buckets", ledger.joins),
+    ]
+    for name, remedy, read in reads:
+        (tmp_path / name).write_text(text)
+        with pytest.raises(CheckpointError) as caught:
+            read()
+        told = str(caught.value)
+        assert f"{tmp_path}/{name}" in told
+        assert remedy in told
+        assert ("is empty" in told) == (not text.strip())
+
+
+def test_a_pipeline_says_so_and_goes_on_once_that_is_done(spark: SparkSession, tmp_path: Path) -> None:
+    stream = Stream(tmp_path / "stream")
+    stream.subscribe(20, transformations=2)
+    stream.publish(1)
+
+    def run() -> None:
+        Pipeline(spark, read_config(stream.settings)).run()
+
+    planned = stream.folder / "checkpoint/sapwood/planned/0"
+    planned.parent.mkdir(parents=True)
+    planned.touch()
+    with pytest.raises(CheckpointError, match="planned/0 is empty"):
+        run()
+    planned.unlink()
+    run()
+    stream.assert_exact(spark)
+
+    offsets = stream.folder / "checkpoint/spark/offsets/0"
+    offsets.write_text("")
+    offsets.with_name(".0.crc").unlink(missing_ok=True)
+    with pytest.raises(PySparkException) as caught:  # Spark's own files, Spark names itself
+        run()
+    assert "offsets/0" in str(caught.value)
+    assert "\n" not in first_words(caught.value)
