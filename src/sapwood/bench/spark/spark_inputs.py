@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from sapwood import Matcher
 from sapwood.bench.harness.experiment import Bench, Scales
 from sapwood.bench.harness.timing import wall_seconds
+from sapwood.spark.spark_session import check_java
 
 _FILES = 8
 """parts of a table, enough to keep two cores busy"""
@@ -48,7 +49,8 @@ class SparkInputs:
 
 
 def prepare_inputs(bench: Bench) -> SparkInputs:
-    """Write the files, unless an experiment before has written them."""
+    """Write the files, unless an experiment before has written them; JavaError if Spark cannot run."""
+    check_java()
     if "spark inputs" not in bench.cache:
         bench.cache["spark inputs"] = _write_inputs(bench)
     inputs: SparkInputs = bench.cache["spark inputs"]

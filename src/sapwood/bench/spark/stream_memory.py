@@ -21,6 +21,7 @@ from sapwood.spark import session
 from sapwood.spark.pipeline.batch import Outcome
 from sapwood.spark.pipeline.config import parse_config
 from sapwood.spark.pipeline.pipeline import Pipeline
+from sapwood.spark.spark_session import check_java
 from sapwood.store import NewSubscription, SubscriptionStore
 from sapwood.workload import MessageGenerator, load_dtd
 
@@ -50,6 +51,7 @@ def measure_memory(bench: Bench, scale: Scale) -> Iterator[str]:
     if not has_psutil():
         bench.skip("memory", f"psutil is missing: {INSTALL_HINT}")
         return
+    check_java()
     folder = bench.folder / "stream"
     yield f"{scale.batches:,} batches"
     (folder / "inbox").mkdir(parents=True)
