@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from sapwood.bench.harness import datasets, isolation
+from sapwood.bench.harness import datasets, isolation, plots
 from sapwood.bench.harness.benchmark_report import BenchmarkReport, Chart, Figure, Listing, Role
-from sapwood.bench.harness.experiment import Bench, Experiment, ScaleName, Scales
+from sapwood.bench.harness.experiment import Bench, Experiment, ScaleName
 from sapwood.bench.harness.runner import Options, Suite, run_suite
 from sapwood.bench.harness.terminal_tables import build_tables
 from sapwood.workload import load_dtd
@@ -36,6 +36,7 @@ def smoke_run(suite: Suite, out: Path) -> Run:
     """Run all experiments of a suite in this process."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(isolation, "_stream_process", run_in_process)
+        patch.setattr(plots, "_DPI", 20)  # drawing takes most of the time
         return run_suite(suite, Options(scale="smoke", out=out), Console(file=StringIO())), out
 
 
@@ -44,11 +45,9 @@ def make_bench(folder: Path, scale: ScaleName = "smoke") -> Bench:
     return Bench(BenchmarkReport("", False), scale, datasets.open_dataset(), folder)
 
 
-def one_experiment_suite(
-    steps: Callable[[Bench, None], Iterator[str]], monkeypatch: pytest.MonkeyPatch
-) -> Suite:
+def one_experiment_suite(steps: Callable[[Bench], Iterator[str]], monkeypatch: pytest.MonkeyPatch) -> Suite:
     """Return a suite with one experiment, named `test`."""
-    experiment = Experiment("test", "a test", Scales(None, None, None), steps)
+    experiment = Experiment("test", "a test", steps, {})
     monkeypatch.setattr(Suite, "_experiments_of", lambda self, module: (experiment,))
     return Suite("filter", ("test",))
 

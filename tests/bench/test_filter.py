@@ -153,8 +153,8 @@ def test_lxml_is_scaled_up_to_all_queries(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_queries_for_lxml_have_the_same_matches(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    bench, scale = make_bench(tmp_path), fallback_cost.Scale(2, 20, 1, (0, 100))
-    list(fallback_cost.measure_fallback(bench, scale))
+    bench, steps = make_bench(tmp_path), fallback_cost.measure_fallback.steps
+    list(steps(bench, 2, 20, 1, (0, 100)))
     (curve,) = find_chart(bench.report, "fallback").series
     assert len({point.details["matched"] for point in curve.points}) == 1
     assert len(find_figures(bench.report, "warm, 100 % of the queries evaluated by lxml")) == 2
@@ -163,7 +163,7 @@ def test_queries_for_lxml_have_the_same_matches(monkeypatch: pytest.MonkeyPatch,
     assert matcher.explain(1).decided_by == "xpath"
     monkeypatch.setattr(fallback_cost, "_ALWAYS_TRUE", "[count(*) > 100]")
     with pytest.raises(BenchError, match="do not agree"):
-        list(fallback_cost.measure_fallback(bench, scale))
+        list(steps(bench, 2, 20, 1, (0, 100)))
 
 
 def test_the_nested_message() -> None:

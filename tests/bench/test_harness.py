@@ -6,6 +6,8 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from inspect import signature
 from io import StringIO
 from pathlib import Path
 from signal import SIGINT, raise_signal
@@ -17,9 +19,9 @@ from rich.console import Console
 from sapwood import Matcher
 from sapwood.bench.harness import datasets, isolation, memory_usage, timing
 from sapwood.bench.harness.benchmark_report import BenchmarkReport, Figure, Listing
-from sapwood.bench.harness.experiment import Bench, BenchError, Scales, at_least, at_most
+from sapwood.bench.harness.experiment import Bench, BenchError, ScaleName, at_least, at_most
 from sapwood.bench.harness.isolation import run_isolated, stream_isolated
-from sapwood.bench.harness.runner import Options, run_suite
+from sapwood.bench.harness.runner import Options, Suite, run_suite
 from sapwood.bench.harness.terminal_tables import build_tables, format_number
 from sapwood.bench.harness.timing import Timing
 from sapwood.bench.suites import FILTER, JOIN, RELATIONAL, SPARK, TRANSFORM
@@ -203,14 +205,31 @@ def test_numbers(value: float, text: str) -> None:
     assert format_number(value) == text
 
 
-def test_scales() -> None:
-    scales = Scales(full=1, quick=2, smoke=3)
-    assert [scales.at(name) for name in ("full", "generated", "quick", "smoke")] == [1, 1, 2, 3]
-    assert Scales(full=1, quick=2, smoke=3, generated=4).at("generated") == 4
+SCALES: tuple[ScaleName, ...] = "full", "generated", "quick", "smoke"
+SUITES = FILTER, TRANSFORM, JOIN, RELATIONAL, SPARK
 
 
-@pytest.mark.parametrize("suite", [FILTER, TRANSFORM, JOIN, RELATIONAL, SPARK], ids=lambda suite: suite.name)
-def test_an_unknown_experiment_is_refused_with_the_known_ones(suite: Any) -> None:
+def test_scales(tmp_path: Path) -> None:
+    benches = [make_bench(tmp_path, name) for name in SCALES]
+    assert [bench.select((1, 2, 3)) for bench in benches] == [1, 1, 2, 3]
+    assert [bench.select((1, 4, 2, 3)) for bench in benches] == [1, 4, 2, 3]
+
+
+@pytest.mark.parametrize("suite", SUITES, ids=lambda suite: suite.name)
+def test_every_experiment_has_its_arguments_at_every_scale(suite: Suite, tmp_path: Path) -> None:
+    assert suite.experiments
+    for experiment in suite.experiments:
+        given = []
+        for name in SCALES:
+            replaced = replace(experiment, steps=lambda bench, **scale: iter([scale]))
+            (scale,) = cast(Any, replaced.run(make_bench(tmp_path, name)))
+            signature(experiment.steps).bind(None, **scale)
+            given.append(scale)
+        assert given[0] != given[3] or not experiment.table
+
+
+@pytest.mark.parametrize("suite", SUITES, ids=lambda suite: suite.name)
+def test_an_unknown_experiment_is_refused_with_the_known_ones(suite: Suite) -> None:
     names = ", ".join(experiment.name for experiment in suite.experiments)
     with pytest.raises(BenchError, match=rf"no experiment speed: choose from .*{names}"):
         run_suite(suite, Options(only=("speed",), out=None))
@@ -286,7 +305,7 @@ def test_memory_of_children() -> None:
 
 
 def test_ctrl_c_keeps_what_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(bench: Bench, scale: None) -> Iterator[str]:
+    def interrupted(bench: Bench) -> Iterator[str]:
         yield "first half"
         bench.figure("warm", "half of it", 2.0, "× raw parsing", at_most(5))
         bench.listing("half", "Half", ("a",)).add("one", 1)
@@ -304,7 +323,7 @@ def test_ctrl_c_keeps_what_is_measured(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_ctrl_c_in_a_process_keeps_what_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(bench: Bench, scale: None) -> Iterator[str]:
+    def interrupted(bench: Bench) -> Iterator[str]:
         bench.figure("warm", "before", 2.0)
         yield from run_isolated(cast(Any, raise_signal), int(SIGINT))
 
@@ -313,7 +332,7 @@ def test_ctrl_c_in_a_process_keeps_what_is_measured(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_failure_keeps_what_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def failing(bench: Bench, scale: None) -> Iterator[str]:
+    def failing(bench: Bench) -> Iterator[str]:
         yield "something"
         bench.figure("warm", "before", 2.0, "× raw parsing")
         raise MemoryError
@@ -324,7 +343,7 @@ def test_a_failure_keeps_what_is_measured(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_progress_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    def quiet(bench: Bench, scale: None) -> Iterator[str]:
+    def quiet(bench: Bench) -> Iterator[str]:
         yield "counting sheep"
 
     console = Console(file=StringIO(), force_terminal=True, width=100)

@@ -190,7 +190,7 @@ def test_methods_that_do_not_agree_on_feeds_are_not_compared(
 
     monkeypatch.setattr(feed_items, "run_isolated", run_wrongly)
     with pytest.raises(BenchError, match="do not agree on 5 queries over feeds"):
-        list(feed_items.measure_methods(make_bench(tmp_path), feed_items.Scale((5,), 10)))
+        list(feed_items.measure_methods.steps(make_bench(tmp_path), (5,), 10))
 
 
 def _publish(queries: int, marks: list[int], method: JoinMethod) -> FeedRun:
@@ -239,7 +239,7 @@ def test_a_rate_is_of_the_first_items_or_all() -> None:
 def test_spark_is_skipped_where_it_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(feed_on_spark, "find_spec", lambda name: None)
     bench = make_bench(tmp_path)
-    assert not list(feed_on_spark.measure_spark(bench, feed_on_spark.Scale(10, 10)))
+    assert not list(feed_on_spark.measure_spark.steps(bench, 10, 10))
     assert bench.report.skipped == [
         "feed-spark: Spark is missing: in a clone of Sapwood, pip install '.[spark]'"
     ]

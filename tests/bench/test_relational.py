@@ -43,7 +43,7 @@ from tests.bench.support import (
     smoke_run,
 )
 
-SMOKE = STOCKS.smoke
+FULL, QUICK, SMOKE = STOCKS
 CROSSING = {"crossing-stocks", "crossing-news"}
 CHARTS = {"stocks", "growth", "observations"} | {
     f"{of}-{what}" for of in CROSSING for what in ("cost", "memory")
@@ -169,19 +169,19 @@ def test_tables_show_everything(everything: Run) -> None:
 
 
 def test_scales_have_the_selectivities_of_the_paper() -> None:
-    growth, _ = stock_growth.EXPERIMENTS
+    full_sizes, quick_sizes, _ = stock_growth.measure_growth.table["subscriptions"]
     for stocks, sizes in (
-        (STOCKS.full, growth.scales.full.sizes),
-        (STOCKS.quick, growth.scales.quick.sizes),
+        (FULL, full_sizes),
+        (QUICK, quick_sizes),
     ):
         pairs = stocks.subscriptions * stocks.messages
         shares = [notifications * 10**10 // pairs for notifications in stocks.notifications]
         assert tuple(shares) == stock_quotes.PUBLISHED_NOTIFICATIONS
         assert stocks.notifications_at(stocks.subscriptions) in stocks.notifications  # one file for both
         assert stocks.subscriptions == sizes[-1]
-    assert growth.scales.full.sizes == tuple(stock_growth.PUBLISHED)
-    (observations,) = observation_queries.EXPERIMENTS
-    assert observations.scales.full.sizes == tuple(observation_queries.PUBLISHED)
+    assert full_sizes == (100_000, 200_000, 1_000_000)
+    sizes = observation_queries.measure_observations.table["sizes"]
+    assert sizes[0] == tuple(observation_queries.PUBLISHED)
 
 
 # -- measurement ---------------------------------------------------------------------------------------
@@ -280,7 +280,7 @@ def test_too_few_distinct_queries_are_refused(monkeypatch: pytest.MonkeyPatch) -
 def test_spark_is_skipped_where_it_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(spark_sql, "find_spec", lambda name: None)
     bench = make_bench(tmp_path)
-    assert not list(spark_sql.measure_spark(bench, spark_sql.Scale(20)))
+    assert not list(spark_sql.measure_spark.steps(bench, 20))
     assert bench.report.skipped == ["spark: Spark is missing: in a clone of Sapwood, pip install '.[spark]'"]
     assert not bench.report.listings
 

@@ -36,7 +36,7 @@ def test_figures_are_measured_and_written(java: None, tmp_path: Path) -> None:
 def test_memory_of_a_stream_needs_psutil(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(stream_memory, "has_psutil", lambda: False)
     bench = make_bench(tmp_path)
-    assert not list(stream_memory.measure_memory(bench, stream_memory.Scale(1, 1, 1)))
+    assert not list(stream_memory.measure_memory.steps(bench, 1, 1, 1))
     assert bench.report.skipped == ["memory: psutil is missing: pip install 'sapwood[bench]'"]
 
 

@@ -47,9 +47,7 @@ LISTINGS = {
     "recursive-operators-costs",
     "recursive-operators-counts",
 }
-SHARING = plan_sharing.EXPERIMENTS[0].scales.smoke
-CHANGES = subscription_changes.EXPERIMENTS[0].scales.smoke
-OPERATORS = plan_optimisation.EXPERIMENTS[1].scales.smoke
+SMOKE = -1
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +63,7 @@ def test_sharing_is_compared_on_the_same_messages(everything: Run) -> None:
     assert groups.bar == 9 and groups.at_least and bodies.bar is None
     assert groups.value > 0 and bodies.value > 0
     assert groups.workload == "40 queries, until the last group"
-    assert groups.details["messages"] == SHARING.messages
+    assert groups.details["messages"] == plan_sharing.measure_sharing.table["message_count"][SMOKE]
     (more,) = find_figures(everything[0], "shared network, queries added to it")
     assert more.value > 0 and more.workload == "60 queries against 40"
 
@@ -95,7 +93,7 @@ def test_changes_are_timed_among_few_and_many(everything: Run) -> None:
     for measure in ("adding a query", "removing a query"):
         (figure,) = find_figures(everything[0], measure)
         assert figure.bar == 5 and figure.value > 0
-        assert figure.details["changes"] == CHANGES.added
+        assert figure.details["changes"] == subscription_changes.measure_changes.table["changes"][SMOKE]
     assert len(find_figures(everything[0], "first message after a query was added")) == 2
 
 
@@ -105,7 +103,7 @@ def test_nothing_is_hashed_without_recursion(everything: Run) -> None:
         assert figure.value == figure.bar == 0
     ours = find_listing(everything[0], "operators-counts").rows[0]  # not optimised
     semi_hash, semi_merge, outer_hash, outer_merge, dup_elims = ours.cells
-    queries = OPERATORS.queries
+    queries = plan_optimisation.measure_operators.table["query_count"][SMOKE]
     assert semi_hash is not None and 0 < semi_hash <= queries
     assert (semi_merge, outer_hash, outer_merge, dup_elims) == (0, queries, 0, 3 * queries)
 

@@ -7,17 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sapwood import Matcher
-from sapwood.bench.harness.experiment import Bench, Experiment, Scales, at_most
+from sapwood.bench.harness.experiment import Bench, at_most, experiment
 from sapwood.bench.harness.isolation import run_isolated
 from sapwood.bench.harness.memory_usage import peak_megabytes, resident_megabytes
 
 _PASSES = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Scale:
-    messages: int
-    queries: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,14 +23,19 @@ class MatcherMemory:
     peak: float
 
 
-def measure_memory(bench: Bench, scale: Scale) -> Iterator[str]:
-    """Measure resident memory with plain paths, warm."""
-    queries = bench.dataset.distinct(scale.queries)
+@experiment(
+    "memory",
+    "resident memory with plain paths, in a process of its own",
+    message_count=(500, 300, 100, 4),
+    query_count=(153_928, 20_000, 10_000, 60),
+)
+def measure_memory(bench: Bench, message_count: int, query_count: int) -> Iterator[str]:
+    queries = bench.dataset.distinct(query_count)
     workload = f"{len(queries):,} distinct paths"
     file = bench.folder / "paths.txt"
     file.write_text("\n".join(queries), encoding="utf-8")
     yield f"a new process with {workload}"
-    used = yield from run_isolated(load_and_match, file, bench.dataset.messages(scale.messages))
+    used = yield from run_isolated(load_and_match, file, bench.dataset.messages(message_count))
     details = {"before_loading": used.before, "peak": used.peak}
     bench.figure("resident memory, warm", workload, used.warm, "MB", at_most(400), **details)
 
@@ -51,13 +50,3 @@ def load_and_match(file: Path, messages: list[bytes]) -> Iterator[str | MatcherM
         for message in messages:
             len(matcher.match(message))
     yield MatcherMemory(before, resident_megabytes(), peak_megabytes())
-
-
-EXPERIMENTS = (
-    Experiment(
-        "memory",
-        "resident memory with plain paths, in a process of its own",
-        Scales(Scale(500, 153_928), Scale(100, 10_000), Scale(4, 60), generated=Scale(300, 20_000)),
-        measure_memory,
-    ),
-)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import gc
 from collections import deque
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from statistics import median
 
@@ -16,7 +15,7 @@ from sapwood import Matcher
 from sapwood.bench.filter.lxml_baseline import compile_seconds
 from sapwood.bench.filter.warm_matching import PRECISION, load_matcher, time_warm
 from sapwood.bench.harness.benchmark_report import RAW
-from sapwood.bench.harness.experiment import Bench, Experiment, Scales, at_most
+from sapwood.bench.harness.experiment import Bench, at_most, experiment
 from sapwood.bench.harness.timing import (
     Timing,
     clock,
@@ -33,29 +32,25 @@ _LIFETIME = 50
 """messages that a query stays which is added only to be removed again"""
 
 
-@dataclass(frozen=True, slots=True)
-class Scale:
-    messages: int
-    queries: int
-    loads: int = 1
-    """repetitions of loading, and of the first pass after it"""
-
-
-@dataclass(frozen=True, slots=True)
-class PathScale(Scale):
-    few: int = 1_000
-    churned: int = 0
-    """queries that stay loaded while others are added and removed"""
-
-
-def measure_paths(bench: Bench, scale: PathScale) -> Iterator[str]:
-    """Measure plain paths, few and many: warm, first pass, loading, churn."""
-    messages = bench.dataset.messages(scale.messages)
-    queries = bench.dataset.distinct(scale.queries)
-    few, workload = queries[: scale.few], f"{len(queries):,} distinct paths"
+@experiment(
+    "paths",
+    "plain paths: warm, first pass, loading, churn",
+    message_count=(500, 300, 100, 4),
+    query_count=(153_928, 20_000, 10_000, 60),
+    few_count=(1_000, 1_000, 10),
+    kept=(150_000, 19_000, 9_000, 50),
+    loads=(3, 1, 2),
+)
+def measure_paths(
+    bench: Bench, message_count: int, query_count: int, few_count: int, kept: int, loads: int
+) -> Iterator[str]:
+    """Measure plain paths, few and many; `kept` of them stay loaded while others are added and removed."""
+    messages = bench.dataset.messages(message_count)
+    queries = bench.dataset.distinct(query_count)
+    few, workload = queries[:few_count], f"{len(queries):,} distinct paths"
     yield f"{len(few):,} paths"
     _report_warm(bench, load_matcher(few)[0], messages, f"{len(few):,} distinct paths", 5)
-    loading = _Loading(workload, queries, scale.loads)
+    loading = _Loading(workload, queries, loads)
     matcher = yield from loading.measure(messages)
     yield workload
     _report_warm(bench, matcher, messages, workload, 6)
@@ -63,18 +58,35 @@ def measure_paths(bench: Bench, scale: PathScale) -> Iterator[str]:
     bench.figure("first pass", workload, first.multiple, RAW, at_most(100), **first.details())
     loading.report(bench, 6)
     yield "queries added and removed"
-    _report_churn(bench, scale, matcher, messages, queries)
+    _report_churn(bench, kept, matcher, messages, queries)
     yield "loading, garbage collector off"
     del matcher
     loading.report_without_collector(bench)
 
 
-def measure_predicates(bench: Bench, scale: Scale) -> Iterator[str]:
-    """Measure queries with an attribute predicate: warm, loading."""
-    messages = bench.dataset.messages(scale.messages)
-    queries = bench.dataset.predicates(scale.queries)
+@experiment(
+    "duplicates",
+    "plain paths with many duplicates: warm",
+    message_count=(500, 300, 100, 4),
+    query_count=(500_000, 50_000, 20_000, 80),
+)
+def measure_duplicates(bench: Bench, message_count: int, query_count: int) -> Iterator[str]:
+    queries = bench.dataset.repeated(query_count)
+    yield from _measure_warm(bench, message_count, queries, f"{len(queries):,} paths with duplicates", 6)
+
+
+@experiment(
+    "predicates",
+    "an attribute predicate in each query: warm, loading",
+    message_count=(500, 300, 100, 4),
+    query_count=(100_000, 20_000, 4_000, 30),
+    loads=(3, 1, 2),
+)
+def measure_predicates(bench: Bench, message_count: int, query_count: int, loads: int) -> Iterator[str]:
+    messages = bench.dataset.messages(message_count)
+    queries = bench.dataset.predicates(query_count)
     workload = f"{len(queries):,} with an attribute predicate"
-    loading = _Loading(workload, queries, scale.loads)
+    loading = _Loading(workload, queries, loads)
     matcher = yield from loading.measure()
     yield workload
     _report_warm(bench, matcher, messages, workload, 25)
@@ -84,22 +96,21 @@ def measure_predicates(bench: Bench, scale: Scale) -> Iterator[str]:
     loading.report_without_collector(bench)
 
 
-def measure_duplicates(bench: Bench, scale: Scale) -> Iterator[str]:
-    """Measure plain paths with many duplicates: warm."""
-    queries = bench.dataset.repeated(scale.queries)
-    yield from _measure_warm(bench, scale, queries, f"{len(queries):,} paths with duplicates", 6)
-
-
-def measure_nested(bench: Bench, scale: Scale) -> Iterator[str]:
-    """Measure queries with a nested path: warm."""
-    queries = bench.dataset.nested(scale.queries)
-    yield from _measure_warm(bench, scale, queries, f"{len(queries):,} with a nested path", 30)
+@experiment(
+    "nested",
+    "a nested path in each query: warm",
+    message_count=(500, 300, 100, 4),
+    query_count=(50_000, 10_000, 2_000, 20),
+)
+def measure_nested(bench: Bench, message_count: int, query_count: int) -> Iterator[str]:
+    queries = bench.dataset.nested(query_count)
+    yield from _measure_warm(bench, message_count, queries, f"{len(queries):,} with a nested path", 30)
 
 
 def _measure_warm(
-    bench: Bench, scale: Scale, queries: Sequence[str], workload: str, bar: float
+    bench: Bench, message_count: int, queries: Sequence[str], workload: str, bar: float
 ) -> Iterator[str]:
-    messages = bench.dataset.messages(scale.messages)
+    messages = bench.dataset.messages(message_count)
     yield f"loading {workload}"
     matcher = load_matcher(queries)[0]
     yield workload
@@ -169,14 +180,14 @@ class _Loading:
 
 
 def _report_churn(
-    bench: Bench, scale: PathScale, matcher: Matcher, messages: Sequence[bytes], queries: Sequence[str]
+    bench: Bench, kept: int, matcher: Matcher, messages: Sequence[bytes], queries: Sequence[str]
 ) -> None:
     """Measure one query added and one removed before every message.
 
     Every added query is new to the matcher. In alternation, the removed one is the oldest of those loaded at
     first, or one added a short time ago.
     """
-    kept = min(scale.churned, len(queries) * 99 // 100)
+    kept = min(kept, len(queries) * 99 // 100)
     for number in range(kept, len(queries)):
         matcher.remove(number)
     additions = iter(enumerate(queries[kept:], start=kept))
@@ -196,7 +207,7 @@ def _report_churn(
         return clock() - start
 
     # Not more rounds than there are new queries for: a query that returns would find its states prepared.
-    rounds = min(PRECISION.at(bench.scale).rounds, (len(queries) - kept) // len(messages))
+    rounds = min(bench.select(PRECISION).rounds, (len(queries) - kept) // len(messages))
     churned = time_rounds(one_pass, messages, least=rounds)
     bench.figure(
         "churn, an add and a remove per message",
@@ -206,36 +217,3 @@ def _report_churn(
         at_most(3),
         **churned.details(multiple=churned.multiple, warm=warm.multiple),
     )
-
-
-EXPERIMENTS = (
-    Experiment(
-        "paths",
-        "plain paths: warm, first pass, loading, churn",
-        Scales(
-            full=PathScale(500, 153_928, loads=3, churned=150_000),
-            generated=PathScale(300, 20_000, loads=3, churned=19_000),
-            quick=PathScale(100, 10_000, churned=9_000),
-            smoke=PathScale(4, 60, loads=2, few=10, churned=50),
-        ),
-        measure_paths,
-    ),
-    Experiment(
-        "duplicates",
-        "plain paths with many duplicates: warm",
-        Scales(Scale(500, 500_000), Scale(100, 20_000), Scale(4, 80), generated=Scale(300, 50_000)),
-        measure_duplicates,
-    ),
-    Experiment(
-        "predicates",
-        "an attribute predicate in each query: warm, loading",
-        Scales(Scale(500, 100_000, 3), Scale(100, 4_000), Scale(4, 30, 2), generated=Scale(300, 20_000, 3)),
-        measure_predicates,
-    ),
-    Experiment(
-        "nested",
-        "a nested path in each query: warm",
-        Scales(Scale(500, 50_000), Scale(100, 2_000), Scale(4, 20), generated=Scale(300, 10_000)),
-        measure_nested,
-    ),
-)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from statistics import median
 
@@ -11,31 +10,36 @@ from sapwood import Matcher
 from sapwood.bench.filter.lxml_baseline import compile_seconds
 from sapwood.bench.filter.warm_matching import COST, add_baseline_point, add_matcher_points
 from sapwood.bench.harness.benchmark_report import Role
-from sapwood.bench.harness.experiment import Bench, Experiment, Scales
+from sapwood.bench.harness.experiment import Bench, experiment
 from sapwood.bench.harness.timing import clock, match_pass, raw_pass, time_once
 
 
-@dataclass(frozen=True, slots=True)
-class QueryScale:
-    messages: int
-    distinct: tuple[int, ...]
-    repeated: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class InsertScale:
-    messages: int
-    inserted: int
-    populations: tuple[int, ...]
-
-
-def measure_populations(bench: Bench, scale: QueryScale) -> Iterator[str]:
+@experiment(
+    "growth-queries",
+    "cost against number of queries (experiment 1)",
+    message_count=(500, 300, 100, 4),
+    distinct=(
+        (1_000, 5_000, 20_000, 50_000, 100_000, 153_928),
+        (1_000, 2_000, 5_000, 10_000, 20_000, 50_000),
+        (1_000, 3_000, 10_000, 20_000),
+        (10, 40),
+    ),
+    repeated=(
+        (1_000, 5_000, 20_000, 50_000, 100_000, 200_000, 350_000, 500_000),
+        (1_000, 5_000, 20_000, 50_000, 100_000, 200_000, 500_000),
+        (1_000, 5_000, 20_000, 50_000),
+        (10, 60),
+    ),
+)
+def measure_populations(
+    bench: Bench, message_count: int, distinct: tuple[int, ...], repeated: tuple[int, ...]
+) -> Iterator[str]:
     """Measure the cost against the number of queries, distinct and with duplicates."""
     chart = bench.chart("queries", "Number of queries", "queries", COST, log_x=True, note=bench.dataset.label)
-    messages = bench.dataset.messages(scale.messages)
+    messages = bench.dataset.messages(message_count)
     for sizes, generate, label in (
-        (scale.distinct, bench.dataset.distinct, ""),
-        (scale.repeated, bench.dataset.repeated, "Sapwood, queries with duplicates"),
+        (distinct, bench.dataset.distinct, ""),
+        (repeated, bench.dataset.repeated, "Sapwood, queries with duplicates"),
     ):
         population = generate(max(sizes))
         matcher = Matcher()
@@ -49,7 +53,21 @@ def measure_populations(bench: Bench, scale: QueryScale) -> Iterator[str]:
                 add_baseline_point(bench, chart, size, population[:size], messages)
 
 
-def measure_inserts(bench: Bench, scale: InsertScale) -> Iterator[str]:
+@experiment(
+    "growth-inserts",
+    "cost of adding queries (experiment 5)",
+    message_count=(200, 50, 3),
+    inserted=(1_000, 500, 5),
+    populations=(
+        (2_000, 5_000, 10_000, 20_000, 40_000, 80_000, 150_000),
+        (2_000, 5_000, 10_000, 20_000, 40_000),
+        (1_000, 3_000, 10_000),
+        (10, 30),
+    ),
+)
+def measure_inserts(
+    bench: Bench, message_count: int, inserted: int, populations: tuple[int, ...]
+) -> Iterator[str]:
     """Measure the cost of one more query against the number of queries."""
     chart = bench.chart(
         "inserts",
@@ -57,13 +75,13 @@ def measure_inserts(bench: Bench, scale: InsertScale) -> Iterator[str]:
         "queries already loaded",
         "cost of a query (× raw parsing a message)",
         log_x=True,
-        note=f"{scale.inserted:,} added at each point; {bench.dataset.label}",
+        note=f"{inserted:,} added at each point; {bench.dataset.label}",
     )
-    messages = bench.dataset.messages(scale.messages)
-    population = bench.dataset.distinct(max(scale.populations) + scale.inserted)
+    messages = bench.dataset.messages(message_count)
+    population = bench.dataset.distinct(max(populations) + inserted)
     matcher = Matcher()
-    for size in scale.populations:
-        if size + scale.inserted > len(population):
+    for size in populations:
+        if size + inserted > len(population):
             break
         yield f"into {size:,} queries"
         raw = median(raw_pass(messages) for _ in range(5)) / len(messages)
@@ -71,7 +89,7 @@ def measure_inserts(bench: Bench, scale: InsertScale) -> Iterator[str]:
         matcher.add_many((n, population[n]) for n in range(before, size))
         bulk = (clock() - start) / (size - before)
         match_pass(matcher, messages)
-        added = population[size : size + scale.inserted]
+        added = population[size : size + inserted]
         cost = time_once(partial(_add_one_by_one, matcher, size, added), messages)
         compiling = compile_seconds(added)
         per_query = len(messages) / len(added)
@@ -85,37 +103,3 @@ def _add_one_by_one(matcher: Matcher, first: int, queries: Sequence[str]) -> flo
     for number, query in enumerate(queries, start=first):
         matcher.add(number, query)
     return clock() - start
-
-
-EXPERIMENTS = (
-    Experiment(
-        "growth-queries",
-        "cost against number of queries (experiment 1)",
-        Scales(
-            full=QueryScale(
-                500,
-                (1_000, 5_000, 20_000, 50_000, 100_000, 153_928),
-                (1_000, 5_000, 20_000, 50_000, 100_000, 200_000, 350_000, 500_000),
-            ),
-            generated=QueryScale(
-                300,
-                (1_000, 2_000, 5_000, 10_000, 20_000, 50_000),
-                (1_000, 5_000, 20_000, 50_000, 100_000, 200_000, 500_000),
-            ),
-            quick=QueryScale(100, (1_000, 3_000, 10_000, 20_000), (1_000, 5_000, 20_000, 50_000)),
-            smoke=QueryScale(4, (10, 40), (10, 60)),
-        ),
-        measure_populations,
-    ),
-    Experiment(
-        "growth-inserts",
-        "cost of adding queries (experiment 5)",
-        Scales(
-            full=InsertScale(200, 1_000, (2_000, 5_000, 10_000, 20_000, 40_000, 80_000, 150_000)),
-            generated=InsertScale(200, 1_000, (2_000, 5_000, 10_000, 20_000, 40_000)),
-            quick=InsertScale(50, 500, (1_000, 3_000, 10_000)),
-            smoke=InsertScale(3, 5, (10, 30)),
-        ),
-        measure_inserts,
-    ),
-)

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from math import log
 from random import Random
 
 from sapwood.bench.filter.warm_matching import load_matcher
 from sapwood.bench.harness.benchmark_report import RAW, Role
-from sapwood.bench.harness.experiment import Bench, Experiment, Scales, at_most
+from sapwood.bench.harness.experiment import Bench, at_most, experiment
 from sapwood.bench.harness.timing import Timing, join_timings, match_pass, time_once
 
 PLAIN = "//a//a//a//a//b"
@@ -25,12 +24,6 @@ _TIME_LIMIT = 20.0
 """seconds of one message, above which deeper messages are not tried"""
 
 Pick = Callable[[str], str]
-
-
-@dataclass(frozen=True, slots=True)
-class Scale:
-    queries: int
-    levels: tuple[int, ...] = (25, 50, 100, 200)
 
 
 def nested_message(levels: int) -> bytes:
@@ -73,9 +66,17 @@ def _generate_distinct(
     return list(found)
 
 
-def measure_recursion(bench: Bench, scale: Scale) -> Iterator[str]:
+_LEVELS = (25, 50, 100, 200)
+
+
+@experiment(
+    "recursion",
+    "//a//a//a//a//b on nested a: time and memory",
+    count=(500, 100, 6),
+    nestings=(_LEVELS, _LEVELS, (5, 10)),
+)
+def measure_recursion(bench: Bench, count: int, nestings: tuple[int, ...]) -> Iterator[str]:
     """Measure time against nesting, and the memory that the deepest message takes."""
-    count = scale.queries
     chart = bench.chart(
         "recursion",
         "Recursion: //a//a//a//a//b on nested a",
@@ -92,7 +93,7 @@ def measure_recursion(bench: Bench, scale: Scale) -> Iterator[str]:
     ):
         curve = chart.curve(label, role)
         seconds: dict[int, float] = {}
-        for levels in scale.levels:
+        for levels in nestings:
             yield f"{label}, {levels} levels"
             first = _time_first_sight(queries, nested_message(levels))
             curve.add(levels, first.multiple, **first.details())
@@ -134,13 +135,3 @@ def _peak_megabytes(queries: Sequence[str], message: bytes) -> float:
         return tracemalloc.get_traced_memory()[1] / 1e6
     finally:
         tracemalloc.stop()
-
-
-EXPERIMENTS = (
-    Experiment(
-        "recursion",
-        "//a//a//a//a//b on nested a: time and memory",
-        Scales(Scale(500), Scale(100), Scale(6, (5, 10))),
-        measure_recursion,
-    ),
-)

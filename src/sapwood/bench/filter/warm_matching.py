@@ -10,7 +10,7 @@ from functools import partial
 from sapwood import Matcher
 from sapwood.bench.filter import lxml_baseline
 from sapwood.bench.harness.benchmark_report import Chart, Role
-from sapwood.bench.harness.experiment import Bench, Scales
+from sapwood.bench.harness.experiment import Bench
 from sapwood.bench.harness.timing import Timing, clock, match_pass, mean_matches, time_once, time_rounds
 
 COST = "cost of a message (× raw parsing)"
@@ -29,9 +29,7 @@ class Precision:
     sampled_messages: int
 
 
-PRECISION = Scales(
-    full=Precision(7, 1.0, 1_000, 20), quick=Precision(3, 0.1, 300, 10), smoke=Precision(2, 0.0, 5, 2)
-)
+PRECISION = (Precision(7, 1.0, 1_000, 20), Precision(3, 0.1, 300, 10), Precision(2, 0.0, 5, 2))
 
 
 def load_matcher(queries: Sequence[str]) -> tuple[Matcher, float]:
@@ -45,7 +43,7 @@ def load_matcher(queries: Sequence[str]) -> tuple[Matcher, float]:
 
 def time_warm(bench: Bench, matcher: Matcher, messages: Sequence[bytes]) -> Timing:
     """Time matching of messages that have been matched before."""
-    precision = PRECISION.at(bench.scale)
+    precision = bench.select(PRECISION)
     own_pass = partial(match_pass, matcher, messages)
     return time_rounds(own_pass, messages, least=precision.rounds, seconds=precision.seconds, warm_up=2)
 
@@ -74,7 +72,7 @@ def add_baseline_point(
     bench: Bench, chart: Chart, x: float, queries: Sequence[str], messages: Sequence[bytes]
 ) -> None:
     """Add the point of lxml, one query at a time."""
-    precision = PRECISION.at(bench.scale)
+    precision = bench.select(PRECISION)
     cost = lxml_baseline.cost_one_by_one(
         queries, messages, precision.sampled_queries, precision.sampled_messages
     )

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from sapwood.bench.harness.benchmark_report import (
     BenchmarkReport,
@@ -21,34 +21,19 @@ if TYPE_CHECKING:
     from sapwood.bench.harness.datasets import Dataset
 
 ScaleName = Literal["full", "generated", "quick", "smoke"]
-Parameters = TypeVar("Parameters")
+"""`full`, which the bars are promises about; `generated`, the same without the published workload; `quick`,
+for a first look; `smoke`, which takes a moment and shows that everything runs"""
+_COLUMNS: dict[int, tuple[ScaleName, ...]] = {
+    3: ("full", "quick", "smoke"),
+    4: ("full", "generated", "quick", "smoke"),
+}
+Value = TypeVar("Value")
 
 INSTALL_HINT = "pip install 'sapwood[bench]'"
 
 
 class BenchError(SapwoodError, ValueError):
     """Raised for options that a benchmark cannot meet, and for contenders whose answers differ."""
-
-
-@dataclass(frozen=True, slots=True)
-class Scales(Generic[Parameters]):
-    """The parameters of an experiment at each scale.
-
-    The bars are promises about `full`. `smoke` takes a moment: it shows that everything runs.
-    """
-
-    full: Parameters
-    quick: Parameters
-    smoke: Parameters
-    generated: Parameters | None = None
-    """where the published workload is missing, if not the same as `full`"""
-
-    def at(self, name: ScaleName) -> Parameters:
-        """Return the parameters of a scale."""
-        if name == "generated":
-            return self.full if self.generated is None else self.generated
-        found: Parameters = getattr(self, name)
-        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,20 +105,37 @@ class Bench:
         self.report.listings.append(Listing(name, title, columns, note))
         return self.report.listings[-1]
 
+    def select(self, row: tuple[Value, ...]) -> Value:
+        """Return the value for the scale of the run: see `experiment`."""
+        columns = _COLUMNS[len(row)]
+        return row[columns.index(self.scale if self.scale in columns else "full")]
+
     def skip(self, experiment: str, reason: str) -> None:
         """Report that an experiment cannot run."""
         self.report.skipped.append(f"{experiment}: {reason}")
 
 
+Steps = Callable[..., Iterator[str]]
+
+
 @dataclass(frozen=True, slots=True)
-class Experiment(Generic[Parameters]):
+class Experiment:
     """A named measurement. `steps` performs it, and yields a text before each step."""
 
     name: str
     about: str
-    scales: Scales[Parameters]
-    steps: Callable[[Bench, Parameters], Iterator[str]]
+    steps: Steps
+    table: Mapping[str, tuple[Any, ...]]
+    """the arguments of `steps` at each scale"""
 
     def run(self, bench: Bench) -> Iterator[str]:
         """Measure at the scale of the run."""
-        return self.steps(bench, self.scales.at(bench.scale))
+        return self.steps(bench, **{name: bench.select(row) for name, row in self.table.items()})
+
+
+def experiment(name: str, about: str, /, **table: tuple[Any, ...]) -> Callable[[Steps], Experiment]:
+    """Declare an experiment by its function, with a table of its arguments.
+
+    Each argument has a value for every scale: (full, quick, smoke) or (full, generated, quick, smoke).
+    """
+    return lambda steps: Experiment(name, about, steps, table)

@@ -13,7 +13,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
-from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -42,7 +41,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Suite:
-    """The experiments of one subject, by the modules that declare them in `EXPERIMENTS`."""
+    """The experiments of one subject, by the modules that declare them."""
 
     name: str
     modules: tuple[str, ...]
@@ -54,11 +53,11 @@ class Suite:
     """modules that a name stands for"""
 
     @property
-    def experiments(self) -> tuple[Experiment[Any], ...]:
+    def experiments(self) -> tuple[Experiment, ...]:
         """All experiments in their usual order."""
         return tuple(experiment for module in self.modules for experiment in self._experiments_of(module))
 
-    def choose(self, only: Sequence[str]) -> list[Experiment[Any]]:
+    def choose(self, only: Sequence[str]) -> list[Experiment]:
         """Return the experiments of those names, in their usual order; BenchError lists the known names."""
         members = {
             group: {experiment.name for module in modules for experiment in self._experiments_of(module)}
@@ -81,11 +80,9 @@ class Suite:
             return "quick"
         return "generated" if self.published and options.nitf is None else "full"
 
-    def _experiments_of(self, module: str) -> tuple[Experiment[Any], ...]:
-        experiments: tuple[Experiment[Any], ...] = import_module(
-            f"sapwood.bench.{self.name}.{module}"
-        ).EXPERIMENTS
-        return experiments
+    def _experiments_of(self, module: str) -> list[Experiment]:
+        declared = vars(import_module(f"sapwood.bench.{self.name}.{module}"))
+        return [each for each in declared.values() if isinstance(each, Experiment)]
 
 
 def run_suite(suite: Suite, options: Options, console: Console | None = None) -> BenchmarkReport:
@@ -129,7 +126,7 @@ def write_results(report: BenchmarkReport, folder: Path, name: str, console: Con
     write_charts(report, folder, name)
 
 
-def _measure(experiments: Sequence[Experiment[Any]], bench: Bench, console: Console) -> None:
+def _measure(experiments: Sequence[Experiment], bench: Bench, console: Console) -> None:
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     # Drawn only once a second, in order not to disturb the measurement.
     with Progress(

@@ -12,7 +12,7 @@ from itertools import islice, pairwise
 
 from sapwood import Broker
 from sapwood.bench.harness.benchmark_report import Role, Series
-from sapwood.bench.harness.experiment import Bench, BenchError, Experiment, Scales, at_least, at_most
+from sapwood.bench.harness.experiment import Bench, BenchError, at_least, at_most, experiment
 from sapwood.bench.harness.isolation import run_isolated
 from sapwood.bench.harness.memory_usage import resident_megabytes
 from sapwood.bench.harness.timing import clock
@@ -28,16 +28,6 @@ _RATE = "items a second"
 _PUBLISHED = "paper: five templates, flat beyond 10,000 queries, since only thousands are distinct"
 _QUARTERS, _TENTHS = 4, 10  # parts of all items, after which memory and rates are reported
 _BATCH = 100  # items generated before they are published; few, because they take memory
-
-
-@dataclass(frozen=True, slots=True)
-class Scale:
-    sizes: tuple[int, ...]
-    """numbers of queries"""
-    items: int
-    """for the fewest and the most queries"""
-    first_items: int = 0
-    """for all numbers of queries"""
 
 
 # -- a stream in a process of its own ------------------------------------------------------------------
@@ -111,9 +101,19 @@ def _publish_to_marks(broker: Broker, items: Iterator[bytes], marks: Sequence[in
 # -- rate and memory -----------------------------------------------------------------------------------
 
 
-def measure_feed(bench: Bench, scale: Scale) -> Iterator[str]:
-    """Measure items a second against the number of queries; all items for the fewest and the most."""
-    few, many, first = min(scale.sizes), max(scale.sizes), scale.first_items
+_SIZES = ((10, 100, 1_000, 10_000, 100_000), (10, 1_000, 10_000), (5, 20, 40))
+
+
+@experiment(
+    "feed",
+    "items of feeds: rate and memory (figure 16)",
+    sizes=_SIZES,
+    most=(225_000, 2_000, 80),
+    first=(20_000, 2_000, 30),
+)
+def measure_feed(bench: Bench, sizes: tuple[int, ...], most: int, first: int) -> Iterator[str]:
+    """Measure items a second: the first for each number of queries, `most` for the fewest and the most."""
+    few, many = min(sizes), max(sizes)
     title = "Items of feeds, unbounded windows"
     chart = bench.chart("feed", title, "queries", _RATE, log_x=True, note=_PUBLISHED, unit="")
     counts = bench.listing(
@@ -123,8 +123,8 @@ def measure_feed(bench: Bench, scale: Scale) -> Iterator[str]:
         _PUBLISHED,
     )
     runs: dict[int, FeedRun] = {}
-    for size in scale.sizes:
-        items = scale.items if size in (few, many) else first
+    for size in sizes:
+        items = most if size in (few, many) else first
         yield f"{items:,} items for {size:,} queries"
         run = runs[size] = yield from run_isolated(publish_feed, size, _choose_marks(items, first), SHARED)
         chart.curve(f"the first {first:,} items", Role.SAPWOOD).add(size, run.rate(first))
@@ -212,14 +212,14 @@ def _report_slowdown(bench: Bench, size: int, curve: Series) -> None:
 # -- the join methods ----------------------------------------------------------------------------------
 
 
-def measure_methods(bench: Bench, scale: Scale) -> Iterator[str]:
+@experiment("feed-ways", "the methods to join, on feeds (figure 16)", sizes=_SIZES, items=(200, 100, 20))
+def measure_methods(bench: Bench, sizes: tuple[int, ...], items: int) -> Iterator[str]:
     """Measure all methods on the same items; few, because one query at a time takes long."""
-    items = scale.items
     note = f"the first {items:,} items; paper: sharing values helps further"
     chart = bench.chart(
         "feed-ways", "Methods to join items of feeds", "queries", _RATE, log_x=True, note=note, unit=""
     )
-    for size in scale.sizes:
+    for size in sizes:
         runs: dict[str, FeedRun] = {}
         for method in METHODS:
             yield f"{size:,} queries, {method.label}"
@@ -238,25 +238,3 @@ def measure_methods(bench: Bench, scale: Scale) -> Iterator[str]:
             shared_per_second=shared,
             other_per_second=other,
         )
-
-
-_SIZES, _QUICK_SIZES, _SMOKE_SIZES = (10, 100, 1_000, 10_000, 100_000), (10, 1_000, 10_000), (5, 20, 40)
-
-EXPERIMENTS = (
-    Experiment(
-        "feed",
-        "items of feeds: rate and memory (figure 16)",
-        Scales(
-            full=Scale(_SIZES, 225_000, 20_000),
-            quick=Scale(_QUICK_SIZES, 2_000, 2_000),
-            smoke=Scale(_SMOKE_SIZES, 80, 30),
-        ),
-        measure_feed,
-    ),
-    Experiment(
-        "feed-ways",
-        "the methods to join, on feeds (figure 16)",
-        Scales(Scale(_SIZES, 200), Scale(_QUICK_SIZES, 100), Scale(_SMOKE_SIZES, 20)),
-        measure_methods,
-    ),
-)

@@ -18,7 +18,7 @@ from time import perf_counter
 from typing import Any
 
 from sapwood import Broker
-from sapwood.bench.harness.experiment import Bench, BenchError, Experiment, Scales
+from sapwood.bench.harness.experiment import Bench, BenchError, experiment
 from sapwood.bench.harness.isolation import run_isolated
 from sapwood.bench.join.join_workload import STREAM
 from sapwood.workload import FeedGenerator, JoinGenerator, feed_schema
@@ -27,13 +27,6 @@ SPARK_MISSING = "Spark is missing: in a clone of Sapwood, pip install '.[spark]'
 _BATCHES = 3
 _TIME = re.compile(rb"<timestamp>(.*?)</timestamp>")
 _OPERATORS = {"values": 1, "messages": 0}  # Spark numbers them from the end
-
-
-@dataclass(frozen=True, slots=True)
-class Scale:
-    items: int
-    """0 skips the experiment"""
-    queries: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +40,14 @@ class FeedOutcome:
     """by operator and partition"""
 
 
-def measure_spark(bench: Bench, scale: Scale) -> Iterator[str]:
-    """Measure a few thousand items through a pipeline at local[2], and through a broker."""
-    items, queries = scale.items, scale.queries
+@experiment(
+    "feed-spark",
+    "items of feeds on Spark, and how their state spreads",
+    items=(4_000, 800, 0),
+    queries=(300, 100, 0),
+)
+def measure_spark(bench: Bench, items: int, queries: int) -> Iterator[str]:
+    """Measure a few thousand items through a pipeline at local[2], and through a broker; 0 skips it."""
     if not items:
         return
     if find_spec("pyspark") is None:
@@ -164,13 +162,3 @@ def _count_rows(spark: Any, folder: Path, operator: int) -> list[int]:
     counts = {row["partition_id"]: row["count"] for row in found}
     partitions = int(spark.conf.get("spark.sql.shuffle.partitions"))
     return [counts.get(partition, 0) for partition in range(partitions)]
-
-
-EXPERIMENTS = (
-    Experiment(
-        "feed-spark",
-        "items of feeds on Spark, and how their state spreads",
-        Scales(Scale(4_000, 300), Scale(800, 100), Scale(0, 0)),
-        measure_spark,
-    ),
-)

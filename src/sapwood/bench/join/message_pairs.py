@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any, NamedTuple
 
 from sapwood.bench.harness.benchmark_report import Chart, Role
-from sapwood.bench.harness.experiment import Bench, BenchError, Experiment, Scales, at_least, at_most
+from sapwood.bench.harness.experiment import Bench, BenchError, at_least, at_most, experiment
 from sapwood.bench.harness.timing import Timing, time_interleaved
 from sapwood.bench.join.join_workload import (
     METHODS,
@@ -31,14 +32,14 @@ _PUBLISHED_TEMPLATES = {"levels": {10: 6, 100_000: 22}, "flat": {100_000: 6}}
 _PUBLISHED_BY_EQUALITIES = {2: 2, 3: 6, 4: 20, 5: 39}
 
 
-@dataclass(frozen=True, slots=True)
-class Scale:
+Values = tuple[float, ...]
+
+
+class PassScale(NamedTuple):
+    """The rounds, and the length of a pass, which joins pairs of messages one after the other."""
+
     rounds: int
     seconds: float
-    """the length of a pass, which joins one pair of messages after the other; at least one pair"""
-    queries: tuple[int, ...] = (1_000,)
-    values: tuple[float, ...] = ()
-    """of the parameter that varies"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,9 @@ class PairMeasurement:
             chart.curve(label, role).add(x, timing.milliseconds, **details)
 
 
-def _measure_joiners(scale: Scale, joiners: Sequence[PairJoiner], queries: Sequence[str]) -> PairMeasurement:
+def _measure_joiners(
+    scale: PassScale, joiners: Sequence[PairJoiner], queries: Sequence[str]
+) -> PairMeasurement:
     """Time all methods in the same rounds, after a check that they find the same."""
     found = [joiner.results() for joiner in joiners]
     if len({results.deliveries for results in found}) > 1:
@@ -94,8 +97,11 @@ def _make_joiners(workload: JoinWorkload, queries: Sequence[str]) -> list[PairJo
 # -- the number of queries -----------------------------------------------------------------------------
 
 
-def measure_queries(workload: JoinWorkload, bench: Bench, scale: Scale) -> Iterator[str]:
+def measure_queries(
+    workload: JoinWorkload, bench: Bench, sizes: tuple[int, ...], rounds: int, seconds: float
+) -> Iterator[str]:
     """Measure the number of queries, with the default parameters of the paper."""
+    scale = PassScale(rounds, seconds)
     name = workload.schema.name
     chart = bench.chart(
         name,
@@ -112,8 +118,8 @@ def measure_queries(workload: JoinWorkload, bench: Bench, scale: Scale) -> Itera
         ("distinct", "templates", "templates, paper", "distinct satisfied", "deliveries"),
         _MIRRORED,
     )
-    queries = workload.queries(max(scale.queries))
-    for size in scale.queries:
+    queries = workload.queries(max(sizes))
+    for size in sizes:
         yield f"loading {size:,} queries"
         # New brokers for each size: equal queries are merged only if they have seen the same messages.
         joiners = _make_joiners(workload, queries[:size])
@@ -122,7 +128,7 @@ def measure_queries(workload: JoinWorkload, bench: Bench, scale: Scale) -> Itera
         measured.add_points(chart, size)
         published = _PUBLISHED_TEMPLATES[name].get(size)
         counts.add(f"{size:,} queries", measured.distinct, measured.templates, published, *measured.results)
-        if size == min(scale.queries):
+        if size == min(sizes):
             bench.figure(
                 "all queries at once, against one at a time",
                 f"{name}, {size:,} queries",
@@ -156,7 +162,7 @@ def _report_many(bench: Bench, workload: str, measured: PairMeasurement) -> None
 
 
 def _report_distinct(
-    bench: Bench, scale: Scale, name: str, shared: PairJoiner, one_by_one: PairJoiner
+    bench: Bench, scale: PassScale, name: str, shared: PairJoiner, one_by_one: PairJoiner
 ) -> None:
     """Report the ratio without the effect that equal queries are merged: one distinct query at a time."""
     if one_by_one.results().deliveries != shared.results().distinct:
@@ -176,60 +182,62 @@ def _report_distinct(
 # -- other parameters ----------------------------------------------------------------------------------
 
 
-def measure_leaves(bench: Bench, scale: Scale) -> Iterator[str]:
+def measure_leaves(bench: Bench, values: Values, **scale: Any) -> Iterator[str]:
     """Measure the number of leaves, and with it that of equalities."""
+    labels = "Leaves of flat messages", "leaves, and equalities at most"
     note = "paper: both ways about 6 times slower at 12 than at 4"
-    chart = _add_chart(
-        bench, scale, "leaves", "Leaves of flat messages", "leaves, and equalities at most", note
-    )
-    measured = yield from _vary(scale, chart, lambda value: flat(int(value)))
-    _report_growth(bench, "leaves", scale.values, measured, paper_times=6)
+    measured = yield from _vary(bench, "leaves", *labels, note, values, flat, **scale)
+    _report_growth(bench, "leaves", values, measured, paper_times=6)
 
 
-def measure_equalities(bench: Bench, scale: Scale) -> Iterator[str]:
+def measure_equalities(bench: Bench, values: Values, **scale: Any) -> Iterator[str]:
     """Measure the most equalities of a query over three levels."""
+    labels = "Equalities of a query, three levels", "equalities at most"
     note = "paper: templates slow down all at once more than one at a time"
-    title = "Equalities of a query, three levels"
-    chart = _add_chart(bench, scale, "equalities", title, "equalities at most", note)
-    measured = yield from _vary(scale, chart, lambda value: levels(int(value)))
+    measured = yield from _vary(bench, "equalities", *labels, note, values, levels, **scale)
     counts = bench.listing(
         "equalities-templates",
         "Templates by the most equalities of a query, three levels",
-        tuple(f"K = {most}" for most in scale.values),
+        tuple(f"K = {most}" for most in values),
         _MIRRORED,
     )
     counts.add("templates", *(each.templates for each in measured))
-    published = [_PUBLISHED_BY_EQUALITIES.get(int(most)) for most in scale.values]
-    counts.add("paper", *published, published=True)
+    counts.add("paper", *(_PUBLISHED_BY_EQUALITIES.get(int(most)) for most in values), published=True)
     counts.add("distinct queries", *(each.distinct for each in measured))
-    _report_growth(bench, "equalities", scale.values, measured)
+    _report_growth(bench, "equalities", values, measured)
 
 
-def measure_skew(workload: JoinWorkload, bench: Bench, scale: Scale) -> Iterator[str]:
+def measure_skew(workload: JoinWorkload, bench: Bench, values: Values, **scale: Any) -> Iterator[str]:
     """Measure the Zipf exponent of the number of equalities."""
-    name = f"{workload.schema.name}-skew"
-    title = f"Skew towards few equalities, {_ABOUT[workload.schema.name]}"
+    schema = workload.schema.name
+    labels = f"Skew towards few equalities, {_ABOUT[schema]}", "Zipf exponent of the number of equalities"
     note = "paper: all at once alike, one at a time twice as fast at 1.6 as at 0"
-    chart = _add_chart(bench, scale, name, title, "Zipf exponent of the number of equalities", note)
-    measured = yield from _vary(scale, chart, workload.with_skew)
-    _report_growth(bench, name, scale.values, measured)
-
-
-def _add_chart(bench: Bench, scale: Scale, name: str, title: str, x_label: str, note: str) -> Chart:
-    note = f"{scale.queries[0]:,} queries; {note}"
-    return bench.chart(name, title, x_label, MILLISECONDS, note=note, unit=" ms")
+    measured = yield from _vary(bench, f"{schema}-skew", *labels, note, values, workload.with_skew, **scale)
+    _report_growth(bench, f"{schema}-skew", values, measured)
 
 
 def _vary(
-    scale: Scale, chart: Chart, make: Callable[[float], JoinWorkload]
+    bench: Bench,
+    name: str,
+    title: str,
+    x_label: str,
+    note: str,
+    values: Values,
+    make: Callable[[Any], JoinWorkload],
+    count: int,
+    rounds: int,
+    seconds: float,
 ) -> Generator[str, None, list[PairMeasurement]]:
-    """Add a point to each curve for each value of the parameter."""
+    """Add a point to each curve of a chart for each value of a parameter."""
+    note = f"{count:,} queries; {note}"
+    chart = bench.chart(name, title, x_label, MILLISECONDS, note=note, unit=" ms")
     found = []
-    for value in scale.values:
-        yield f"{chart.x_label}: {value:g}"
+    for value in values:
+        yield f"{x_label}: {value:g}"
         workload = make(value)
-        queries = workload.queries(scale.queries[0])
-        found.append(_measure_joiners(scale, _make_joiners(workload, queries), queries))
+        queries = workload.queries(count)
+        joiners = _make_joiners(workload, queries)
+        found.append(_measure_joiners(PassScale(rounds, seconds), joiners, queries))
         found[-1].add_points(chart, value)
     return found
 
@@ -237,7 +245,7 @@ def _vary(
 def _report_growth(
     bench: Bench,
     name: str,
-    values: Sequence[float],
+    values: Values,
     measured: Sequence[PairMeasurement],
     **paper: float,
 ) -> None:
@@ -259,52 +267,30 @@ def _report_growth(
         )
 
 
-def _scales(full: tuple[float, ...], quick: tuple[float, ...], smoke: tuple[float, ...]) -> Scales[Scale]:
-    return Scales(
-        Scale(7, 0.1, values=full), Scale(3, 0.02, values=quick), Scale(2, 0.0, (20,), values=smoke)
-    )
+# -- declarations --------------------------------------------------------------------------------------
 
+_PASSES: dict[str, tuple[Any, ...]] = {"rounds": (7, 3, 2), "seconds": (0.1, 0.02, 0.0)}
+_COUNT = (1_000, 1_000, 20)
+_SIZES = ((10, 100, 1_000, 10_000, 100_000), (10, 100, 1_000, 10_000), (5, 40))
+_SKEWS = ((0.0, 0.4, 0.8, 1.2, 1.6), (0.0, 0.8, 1.6), (0.0, 1.6))
+_LEAVES = ((4, 6, 8, 10, 12), (4, 8, 12), (4, 6))
+_EQUALITIES = ((2, 3, 4, 5), (2, 3, 4, 5), (2, 3))
 
-_SIZES = Scales(
-    full=Scale(7, 0.1, (10, 100, 1_000, 10_000, 100_000)),
-    quick=Scale(3, 0.02, (10, 100, 1_000, 10_000)),
-    smoke=Scale(2, 0.0, (5, 40)),
+FLAT = experiment(
+    "flat", "two flat messages, against one query at a time (figures 8 and 14)", sizes=_SIZES, **_PASSES
+)(partial(measure_queries, flat()))
+LEVELS = experiment("levels", "the same with three levels (figures 11 and 15)", sizes=_SIZES, **_PASSES)(
+    partial(measure_queries, levels())
 )
-_SKEWS = _scales((0.0, 0.4, 0.8, 1.2, 1.6), (0.0, 0.8, 1.6), (0.0, 1.6))
-_FLAT, _LEVELS = flat(), levels()
-
-EXPERIMENTS = (
-    Experiment(
-        "flat",
-        "two flat messages, against one query at a time (figures 8 and 14)",
-        _SIZES,
-        partial(measure_queries, _FLAT),
-    ),
-    Experiment(
-        "levels",
-        "the same with three levels (figures 11 and 15)",
-        _SIZES,
-        partial(measure_queries, _LEVELS),
-    ),
-    Experiment(
-        "leaves",
-        "the number of leaves (figure 9)",
-        _scales((4, 6, 8, 10, 12), (4, 8, 12), (4, 6)),
-        measure_leaves,
-    ),
-    Experiment(
-        "equalities",
-        "the number of equalities (figure 12)",
-        _scales((2, 3, 4, 5), (2, 3, 4, 5), (2, 3)),
-        measure_equalities,
-    ),
-    Experiment(
-        "flat-skew",
-        "how much fewer equalities prevail (figure 10)",
-        _SKEWS,
-        partial(measure_skew, _FLAT),
-    ),
-    Experiment(
-        "levels-skew", "the same with three levels (figure 13)", _SKEWS, partial(measure_skew, _LEVELS)
-    ),
+LEAVES = experiment("leaves", "the number of leaves (figure 9)", count=_COUNT, values=_LEAVES, **_PASSES)(
+    measure_leaves
 )
+EQUALITIES = experiment(
+    "equalities", "the number of equalities (figure 12)", count=_COUNT, values=_EQUALITIES, **_PASSES
+)(measure_equalities)
+FLAT_SKEW = experiment(
+    "flat-skew", "skew towards few equalities (figure 10)", count=_COUNT, values=_SKEWS, **_PASSES
+)(partial(measure_skew, flat()))
+LEVELS_SKEW = experiment(
+    "levels-skew", "the same with three levels (figure 13)", count=_COUNT, values=_SKEWS, **_PASSES
+)(partial(measure_skew, levels()))

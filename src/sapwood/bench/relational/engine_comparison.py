@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from itertools import pairwise
 from math import exp, log
 
 from sapwood.bench.harness.benchmark_report import Role
-from sapwood.bench.harness.experiment import Bench, Experiment, Scales
+from sapwood.bench.harness.experiment import Bench, experiment
 from sapwood.bench.harness.isolation import run_isolated
 from sapwood.bench.relational.automaton_run import serve_automaton
 from sapwood.bench.relational.database_runs import MEMORY, serve_database
@@ -19,27 +18,29 @@ from sapwood.bench.relational.table_measurements import WALL, ServingCost, check
 _TABLES, _AUTOMATON = "tables", "automaton"
 
 
-@dataclass(frozen=True, slots=True)
-class Scale:
-    stocks: tuple[int, ...]
-    """subscriptions of both engines"""
-    tables_only: tuple[int, ...]
-    """more subscriptions, of tables only"""
-    news: tuple[int, ...]
-    """subscriptions of both engines, for news"""
-    news_messages: int
-    """in one batch"""
-
-
-def measure_engines(bench: Bench, scale: Scale) -> Iterator[str]:
-    """Measure cost of a message and memory against the number of subscriptions."""
-    stocks = STOCKS.at(bench.scale)
-    quotes = {size: stocks.quotes(size) for size in (*scale.stocks, *scale.tables_only)}
+@experiment(
+    "crossing",
+    "tables against the automaton: cost and memory",
+    both=((1_000, 10_000, 100_000, 300_000), (1_000, 5_000), (20,)),
+    tables_only=((1_000_000,), (20_000,), (200,)),
+    news=((1_000, 10_000, 100_000), (1_000, 5_000), (5, 30)),
+    news_batch=(500, 100, 4),
+)
+def measure_engines(
+    bench: Bench,
+    both: tuple[int, ...],
+    tables_only: tuple[int, ...],
+    news: tuple[int, ...],
+    news_batch: int,
+) -> Iterator[str]:
+    """Measure the cost of a message and memory against the number of subscriptions, of stocks and of news."""
+    stocks = bench.select(STOCKS)
+    quotes = {size: stocks.quotes(size) for size in (*both, *tables_only)}
     title = "A stock quote, the same share of subscriptions notified"
-    yield from _compare_engines(bench, "stocks", title, quotes, stocks.batch, scale.tables_only)
-    news = {size: NewsPaths(size) for size in scale.news}
+    yield from _compare_engines(bench, "stocks", title, quotes, stocks.batch, tables_only)
+    paths = {size: NewsPaths(size) for size in news}
     yield from _compare_engines(
-        bench, "news", "A piece of news, paths with a predicate each", news, scale.news_messages
+        bench, "news", "A piece of news, paths with a predicate each", paths, news_batch
     )
 
 
@@ -51,7 +52,7 @@ def _compare_engines(
     batch: int,
     tables_only: tuple[int, ...] = (),
 ) -> Iterator[str]:
-    stocks = STOCKS.at(bench.scale)
+    stocks = bench.select(STOCKS)
     cost = bench.chart(
         f"crossing-{name}-cost",
         title,
@@ -133,17 +134,3 @@ def find_crossing(curves: Mapping[int, tuple[float, float]]) -> float | None:
         if before <= 0 < after:
             return exp(log(size) + (log(next_size) - log(size)) * before / (before - after))
     return None
-
-
-EXPERIMENTS = (
-    Experiment(
-        "crossing",
-        "tables against the automaton: cost and memory",
-        Scales(
-            full=Scale((1_000, 10_000, 100_000, 300_000), (1_000_000,), (1_000, 10_000, 100_000), 500),
-            quick=Scale((1_000, 5_000), (20_000,), (1_000, 5_000), 100),
-            smoke=Scale((20,), (200,), (5, 30), 4),
-        ),
-        measure_engines,
-    ),
-)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from sapwood.bench.harness.benchmark_report import Listing, Role
-from sapwood.bench.harness.experiment import Bench, Experiment, Scales
+from sapwood.bench.harness.experiment import Bench, experiment
 from sapwood.bench.harness.isolation import stream_isolated
 from sapwood.bench.relational.database_runs import match_observations
 from sapwood.bench.relational.stock_databases import ROLES
@@ -34,20 +33,24 @@ _PLANS = (Plan.SHARED, Plan.UNROLLED)
 _PATH_MATCH = "path match from scratch"
 
 
-@dataclass(frozen=True, slots=True)
-class Scale:
-    documents: int
-    batch: int
-    """documents in a batch, whose rows have to fit into memory: thousands for each document"""
-    sizes: tuple[int, ...]
-    shared: int
-    """the most subscriptions for the plan shared, whose access structures have to be built and dropped"""
-    rounds: int = 1
+@experiment(
+    "observations",
+    "branching queries: linear paths and path match",
+    documents=(DOCUMENTS, 150, 12),
+    batch=(100, 100, 5),
+    sizes=(tuple(PUBLISHED), (1_000, 2_000, 4_000), (30, 60)),
+    most_shared=(700_000, 4_000, 30),
+    rounds=(1, 1, 1),
+)
+def measure_observations(
+    bench: Bench, documents: int, batch: int, sizes: tuple[int, ...], most_shared: int, rounds: int
+) -> Iterator[str]:
+    """Measure linear paths, path match and matching against the number of subscriptions, in one process.
 
-
-def measure_observations(bench: Bench, scale: Scale) -> Iterator[str]:
-    """Measure linear paths, path match and matching against the number of subscriptions, in one process."""
-    title = f"{scale.documents:,} descriptions of observations"
+    The rows of a batch have to fit into memory: thousands for each document. The plan shared is measured up
+    to `most_shared` subscriptions, since its access structures have to be built and dropped.
+    """
+    title = f"{documents:,} descriptions of observations"
     chart = bench.chart(
         "observations",
         title,
@@ -74,11 +77,11 @@ def measure_observations(bench: Bench, scale: Scale) -> Iterator[str]:
     for item in stream_isolated(
         match_observations,
         str(bench.folder / "observations.duckdb"),
-        scale.documents,
-        scale.sizes,
-        scale.shared,
-        scale.batch,
-        scale.rounds,
+        documents,
+        sizes,
+        most_shared,
+        batch,
+        rounds,
     ):
         if isinstance(item, str):
             yield item
@@ -147,17 +150,3 @@ def _report_growth(bench: Bench, grown: Sequence[GrownDatabase], unrolled: PlanR
     )
     memory = {"resident": unrolled.resident, "before": many.before, "file": many.megabytes}
     bench.figure("peak memory, loading and matching", workload, unrolled.peak, "MB", **memory)
-
-
-EXPERIMENTS = (
-    Experiment(
-        "observations",
-        "branching queries: linear paths and path match",
-        Scales(
-            full=Scale(DOCUMENTS, 100, tuple(PUBLISHED), 700_000),
-            quick=Scale(150, 100, (1_000, 2_000, 4_000), 4_000),
-            smoke=Scale(12, 5, (30, 60), 30),
-        ),
-        measure_observations,
-    ),
-)

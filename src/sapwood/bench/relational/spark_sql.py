@@ -6,13 +6,12 @@ Spark's workers parse and shred messages, and Spark SQL, or DuckDB on the driver
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Literal
 
-from sapwood.bench.harness.experiment import Bench, Experiment, Scales
+from sapwood.bench.harness.experiment import Bench, experiment
 from sapwood.bench.harness.isolation import stream_isolated
 from sapwood.bench.harness.memory_usage import peak_megabytes, resident_megabytes
 from sapwood.bench.join.feed_on_spark import SPARK_MISSING
@@ -31,15 +30,10 @@ _LABELS: dict[Backend, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Scale:
-    subscriptions: int
-    """0 skips the experiment"""
-
-
-def measure_spark(bench: Bench, scale: Scale) -> Iterator[str]:
-    """Measure all messages matched by DuckDB in one process, and on Spark."""
-    size, stocks = scale.subscriptions, STOCKS.at(bench.scale)
+@experiment("spark", "Spark SQL against DuckDB on the same tables", size=(100_000, 5_000, 0))
+def measure_spark(bench: Bench, size: int) -> Iterator[str]:
+    """Measure all messages matched by DuckDB in one process, and on Spark; no subscriptions skip it."""
+    stocks = bench.select(STOCKS)
     if not size:
         return
     if find_spec("pyspark") is None:
@@ -121,13 +115,3 @@ def _digest_matches(matched: DataFrame, messages: int) -> int:
     for row in matched.filter(f"message_id < {messages}").select("message_id", "subscription").collect():
         answers[row["message_id"]].append(row["subscription"])
     return digest_answers(answers)
-
-
-EXPERIMENTS = (
-    Experiment(
-        "spark",
-        "Spark SQL against DuckDB on the same tables",
-        Scales(Scale(100_000), Scale(5_000), Scale(0)),
-        measure_spark,
-    ),
-)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sapwood.bench.harness.benchmark_report import Role
-from sapwood.bench.harness.experiment import Bench, Scales
+from sapwood.bench.harness.experiment import Bench
 from sapwood.bench.harness.isolation import run_isolated
 from sapwood.bench.relational.database_runs import load_database
 from sapwood.bench.relational.subscription_workloads import StockQuotes, SubscriptionWorkload
@@ -48,10 +48,10 @@ class StockScale:
         return subscriptions * self.notifications[_SELECTIVE] // self.subscriptions
 
 
-STOCKS = Scales(
-    full=StockScale(3, 10_000, 1_000_000, (1_000, 10_000, 100_000, 1_000_000), 1_000, 20),
-    quick=StockScale(2, 2_000, 20_000, (4, 40, 400, 4_000), 500, 5),
-    smoke=StockScale(1, 40, 200, (160, 1_000), 20, 1, symbols=5),
+STOCKS = (
+    StockScale(3, 10_000, 1_000_000, (1_000, 10_000, 100_000, 1_000_000), 1_000, 20),
+    StockScale(2, 2_000, 20_000, (4, 40, 400, 4_000), 500, 5),
+    StockScale(1, 40, 200, (160, 1_000), 20, 1, symbols=5),
 )
 
 

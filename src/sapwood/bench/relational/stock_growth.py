@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from sapwood.bench.harness.benchmark_report import Role
-from sapwood.bench.harness.experiment import Bench, Experiment, Scales, at_most
+from sapwood.bench.harness.experiment import Bench, at_most, experiment
 from sapwood.bench.harness.isolation import run_isolated, stream_isolated
 from sapwood.bench.relational.database_runs import MEMORY, match_by_plans, serve_database
 from sapwood.bench.relational.stock_databases import PLANS, ROLES, STOCKS, drop_database, open_database
@@ -18,22 +17,15 @@ FLAT = 1.5
 PUBLISHED = {100_000: 52, 200_000: 55, 1_000_000: 70}
 
 
-@dataclass(frozen=True, slots=True)
-class GrowthScale:
-    sizes: tuple[int, ...]
-    """subscriptions, each size with the same notifications for each pair of message and subscription"""
-    rounds: int
-
-
-@dataclass(frozen=True, slots=True)
-class LargeScale:
-    subscriptions: int
-    """many times what fits into the memory limit"""
-
-
-def measure_growth(bench: Bench, scale: GrowthScale) -> Iterator[str]:
+@experiment(
+    "growth",
+    "stock quotes, by subscriptions at the same selectivity",
+    subscriptions=(tuple(PUBLISHED), (2_000, 4_000, 20_000), (20, 200)),
+    rounds=(5, 3, 1),
+)
+def measure_growth(bench: Bench, subscriptions: tuple[int, ...], rounds: int) -> Iterator[str]:
     """Measure seconds against the number of subscriptions at the same selectivity."""
-    stocks = STOCKS.at(bench.scale)
+    stocks = bench.select(STOCKS)
     chart = bench.chart(
         "growth",
         f"{stocks.messages:,} stock quotes, the same share of subscriptions notified",
@@ -44,13 +36,13 @@ def measure_growth(bench: Bench, scale: GrowthScale) -> Iterator[str]:
         unit=" s",
     )
     sizes: dict[str, int] = {}
-    for size in scale.sizes:
+    for size in subscriptions:
         loaded = yield from open_database(bench, stocks.quotes(size))
         sizes[loaded.file] = size
     plans = [(plan.value, stocks.messages) for plan in PLANS]
     found: dict[Plan, dict[int, PlanRounds]] = {plan: {} for plan in PLANS}
     bodies = stocks.quotes(0).messages(stocks.messages)
-    for item in stream_isolated(match_by_plans, list(sizes), plans, bodies, scale.rounds):
+    for item in stream_isolated(match_by_plans, list(sizes), plans, bodies, rounds):
         if isinstance(item, str):
             yield item
             continue
@@ -59,7 +51,7 @@ def measure_growth(bench: Bench, scale: GrowthScale) -> Iterator[str]:
         chart.curve(plan.value, ROLES[plan]).add(size, item.best, notifications=item.notifications)
         if len(found[plan]) == len(sizes):
             _report_growth(bench, plan, found[plan])
-    for size, seconds in zip(scale.sizes, PUBLISHED.values(), strict=False):
+    for size, seconds in zip(subscriptions, PUBLISHED.values(), strict=False):
         chart.curve("paper: unrolled", Role.PUBLISHED).add(size, seconds)
 
 
@@ -79,10 +71,11 @@ def _report_growth(bench: Bench, plan: Plan, found: dict[int, PlanRounds]) -> No
     )
 
 
-def measure_large(bench: Bench, scale: LargeScale) -> Iterator[str]:
+@experiment("large", "more subscriptions than fit into memory", subscriptions=(2_000_000, 40_000, 300))
+def measure_large(bench: Bench, subscriptions: int) -> Iterator[str]:
     """Measure more subscriptions than the paper had, with DuckDB limited to the paper's memory."""
-    stocks = STOCKS.at(bench.scale)
-    quotes = stocks.quotes(scale.subscriptions)
+    stocks = bench.select(STOCKS)
+    quotes = stocks.quotes(subscriptions)
     loaded = yield from open_database(bench, quotes)
     bodies = quotes.messages(stocks.batch)
     served = yield from run_isolated(serve_database, loaded.file, bodies, stocks.singles, stocks.rounds)
@@ -113,23 +106,3 @@ def _report_large(bench: Bench, loaded: LoadedFile, served: ServingCost) -> None
     bench.figure(f"{measure}, matching", workload, served.peak, "MB", **details)
     bench.figure(f"{measure}, loading", workload, loaded.peak, "MB", seconds=loaded.seconds)
     bench.figure("loading a subscription", workload, loaded.seconds / loaded.subscriptions * 1e6, "µs")
-
-
-EXPERIMENTS = (
-    Experiment(
-        "growth",
-        "stock quotes, by subscriptions at the same selectivity",
-        Scales(
-            full=GrowthScale((100_000, 200_000, 1_000_000), 5),
-            quick=GrowthScale((2_000, 4_000, 20_000), 3),
-            smoke=GrowthScale((20, 200), 1),
-        ),
-        measure_growth,
-    ),
-    Experiment(
-        "large",
-        "more subscriptions than fit into memory",
-        Scales(LargeScale(2_000_000), LargeScale(40_000), LargeScale(300)),
-        measure_large,
-    ),
-)

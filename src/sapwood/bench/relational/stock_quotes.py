@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sapwood.bench.harness.benchmark_report import Listing, Role
-from sapwood.bench.harness.experiment import Bench, Experiment
+from sapwood.bench.harness.experiment import Bench, experiment
 from sapwood.bench.harness.isolation import stream_isolated
 from sapwood.bench.relational.database_runs import MEMORY, match_by_plans
 from sapwood.bench.relational.stock_databases import (
@@ -30,6 +30,7 @@ PUBLISHED_NOTIFICATIONS = (1_000, 10_000, 100_000, 1_000_000)
 _SMALL_BATCH = 1_000
 
 
+@experiment("stocks", "stock quotes by three plans, by notifications", scale=STOCKS)
 def measure_stocks(bench: Bench, scale: StockScale) -> Iterator[str]:
     """Measure the seconds for all messages against the number of notifications."""
     workload = f"{scale.messages:,} messages, {scale.subscriptions:,} subscriptions"
@@ -133,6 +134,3 @@ def report_plan(
         notifications=unrolled.notifications,
         **paper,
     )
-
-
-EXPERIMENTS = (Experiment("stocks", "stock quotes by three plans, by notifications", STOCKS, measure_stocks),)

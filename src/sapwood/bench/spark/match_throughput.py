@@ -10,7 +10,7 @@ from typing import Literal
 from pyspark.sql import DataFrame
 
 from sapwood import Matcher
-from sapwood.bench.harness.experiment import Bench, Experiment, at_least
+from sapwood.bench.harness.experiment import Bench, at_least, experiment
 from sapwood.bench.harness.isolation import run_isolated
 from sapwood.bench.spark.spark_inputs import INPUTS, InputScale, prepare_inputs, time_repeated
 from sapwood.spark import match, session
@@ -34,6 +34,7 @@ class SparkRates:
     first: float
 
 
+@experiment("throughput", "messages a second, against the matcher alone", scale=INPUTS)
 def measure_throughput(bench: Bench, scale: InputScale) -> Iterator[str]:
     """Measure the matcher alone, local[1] and local[2] on the same messages."""
     yield "writing messages and indexes"
@@ -104,8 +105,3 @@ def match_table(
 def drop_rows(rows: DataFrame) -> None:
     """Compute all rows without writing them."""
     rows.write.format("noop").mode("overwrite").save()
-
-
-EXPERIMENTS = (
-    Experiment("throughput", "messages a second, against the matcher alone", INPUTS, measure_throughput),
-)

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sapwood import Matcher
-from sapwood.bench.harness.experiment import Bench, Scales
+from sapwood.bench.harness.experiment import Bench
 from sapwood.bench.harness.timing import wall_seconds
 from sapwood.spark.spark_session import check_java
 
@@ -28,7 +28,7 @@ class InputScale:
     rounds: int
 
 
-INPUTS = Scales(InputScale(20_000, 153_928, 4), InputScale(1_000, 5_000, 1), InputScale(40, 200, 1))
+INPUTS = (InputScale(20_000, 153_928, 4), InputScale(1_000, 5_000, 1), InputScale(40, 200, 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ def prepare_inputs(bench: Bench) -> SparkInputs:
 
 
 def _write_inputs(bench: Bench) -> SparkInputs:
-    scale = INPUTS.at(bench.scale)
+    scale = bench.select(INPUTS)
     queries = bench.dataset.distinct(scale.queries)
     bodies = islice(cycle(bench.dataset.messages(_DISTINCT_MESSAGES)), scale.messages)
     messages = write_messages(bench.folder / "messages", [(f"m{n}", body) for n, body in enumerate(bodies)])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
 from math import isnan, nan
 from pathlib import Path
 from statistics import mean
@@ -14,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from sapwood.bench.harness.benchmark_report import Role
 from sapwood.bench.harness.datasets import open_dataset
-from sapwood.bench.harness.experiment import INSTALL_HINT, Bench, Experiment, Scales, at_most
+from sapwood.bench.harness.experiment import INSTALL_HINT, Bench, at_most, experiment
 from sapwood.bench.harness.isolation import run_isolated
 from sapwood.bench.harness.memory_usage import has_psutil, largest_child_megabytes, resident_megabytes
 from sapwood.spark import session
@@ -38,31 +37,30 @@ _GROWTH = 1.1
 """the most memory of the last quarter of the batches against the second, in times"""
 
 
-@dataclass(frozen=True, slots=True)
-class Scale:
-    batches: int
-    subscriptions: int
-    changes: int
-    """of subscriptions before each batch"""
-
-
-def measure_memory(bench: Bench, scale: Scale) -> Iterator[str]:
-    """Measure the memory of driver, workers and JVM after each batch."""
+@experiment(
+    "memory",
+    "memory of a stream over its batches",
+    batches=(200, 20, 4),
+    subscriptions=(10_000, 500, 50),
+    changes=(10, 5, 2),
+)
+def measure_memory(bench: Bench, batches: int, subscriptions: int, changes: int) -> Iterator[str]:
+    """Measure the memory of driver, workers and JVM after each batch, with `changes` before it."""
     if not has_psutil():
         bench.skip("memory", f"psutil is missing: {INSTALL_HINT}")
         return
     check_java()
     folder = bench.folder / "stream"
-    yield f"{scale.batches:,} batches"
+    yield f"{batches:,} batches"
     (folder / "inbox").mkdir(parents=True)
     generator = MessageGenerator(load_dtd("news"), seed=7)
-    for number in range(scale.batches):
+    for number in range(batches):
         lines = b"".join(body + b"\n" for body in generator.take(_MESSAGES))
         (folder / f"inbox/{number:05}.xmll").write_bytes(lines)
-    queries = open_dataset().predicates(scale.subscriptions)
+    queries = open_dataset().predicates(subscriptions)
     with SubscriptionStore(str(folder / "subscriptions.db")) as store:
         store.import_many(NewSubscription(f"s{number}", query) for number, query in enumerate(queries))
-    found = yield from run_isolated(run_changing_stream, folder, scale.changes)
+    found = yield from run_isolated(run_changing_stream, folder, changes)
     title = "Memory over the batches of a stream, subscriptions changing before each"
     chart = bench.chart("memory", title, "batch", "megabytes", unit=" MB")
     for key, (label, role) in _CURVES.items():
@@ -114,13 +112,3 @@ def _measure_megabytes(spark: SparkSession, collect: bool) -> dict[str, float]:
         runtime = jvm.Runtime.getRuntime()
         heap = (runtime.totalMemory() - runtime.freeMemory()) / 1e6
     return {"driver": resident_megabytes(), "heap": heap, "worker": largest_child_megabytes("pyspark.daemon")}
-
-
-EXPERIMENTS = (
-    Experiment(
-        "memory",
-        "memory of a stream over its batches",
-        Scales(Scale(200, 10_000, 10), Scale(20, 500, 5), Scale(4, 50, 2)),
-        measure_memory,
-    ),
-)

@@ -7,14 +7,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from time import perf_counter
 
-from sapwood.bench.harness.experiment import Bench, Experiment
+from sapwood.bench.harness.experiment import Bench, experiment
 from sapwood.bench.harness.isolation import run_isolated
-from sapwood.bench.spark.spark_inputs import INPUTS, InputScale, prepare_inputs
+from sapwood.bench.spark.spark_inputs import prepare_inputs
 
 _ATTEMPTS = 3
 
 
-def measure_startup(bench: Bench, scale: InputScale) -> Iterator[str]:
+@experiment("loading", "a worker ready with an index, against compiling it")
+def measure_startup(bench: Bench) -> Iterator[str]:
     """Measure how much sooner a worker is ready than by compiling."""
     yield "writing messages and indexes"
     inputs = prepare_inputs(bench)
@@ -45,8 +46,3 @@ def load_index(index: str) -> Iterator[str | float]:
     gc.freeze()
     pyarrow.array([str(id) for id in matcher])
     yield perf_counter() - started
-
-
-EXPERIMENTS = (
-    Experiment("loading", "a worker ready with an index, against compiling it", INPUTS, measure_startup),
-)

@@ -9,17 +9,11 @@ from functools import partial
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from sapwood.bench.harness.experiment import Bench, Experiment, Scales, at_least
+from sapwood.bench.harness.experiment import Bench, at_least, experiment
 from sapwood.bench.harness.isolation import run_isolated
 from sapwood.bench.spark.match_throughput import drop_rows
 from sapwood.bench.spark.spark_inputs import INPUTS, prepare_inputs, time_repeated
 from sapwood.spark import match, session
-
-
-@dataclass(frozen=True, slots=True)
-class Scale:
-    queries: int
-    messages: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,17 +25,22 @@ class ComparedRates:
     agreed: bool
 
 
-def measure_xpath_boolean(bench: Bench, scale: Scale) -> Iterator[str]:
-    """Measure both on the same queries."""
+@experiment(
+    "xpath_boolean",
+    "against Spark's own function, a column for each query",
+    query_count=(100, 20, 5),
+    message_count=(500, 50, 10),
+)
+def measure_xpath_boolean(bench: Bench, query_count: int, message_count: int) -> Iterator[str]:
     yield "writing messages and indexes"
-    inputs, rounds = prepare_inputs(bench), INPUTS.at(bench.scale).rounds
-    queries = inputs.queries[:: max(1, len(inputs.queries) // scale.queries)][: scale.queries]
-    yield f"{scale.queries:,} queries"
+    inputs, rounds = prepare_inputs(bench), bench.select(INPUTS).rounds
+    queries = inputs.queries[:: max(1, len(inputs.queries) // query_count)][:query_count]
+    yield f"{query_count:,} queries"
     log = str(bench.folder / "spark.log")
-    found = yield from run_isolated(compare_columns, queries, inputs.messages, rounds, scale.messages, log)
+    found = yield from run_isolated(compare_columns, queries, inputs.messages, rounds, message_count, log)
     bench.figure(
         "against xpath_boolean, a column for each query",
-        f"{scale.messages:,} messages, {scale.queries:,} paths, local[2]",
+        f"{message_count:,} messages, {query_count:,} paths, local[2]",
         found.match / found.xpath_boolean,
         "times",
         at_least(100),
@@ -79,13 +78,3 @@ def _have_same_answers(theirs: DataFrame, ours: DataFrame) -> bool:
         found[row["message_id"]] == {name for name, true in row.asDict().items() if true is True}
         for row in rows
     )
-
-
-EXPERIMENTS = (
-    Experiment(
-        "xpath_boolean",
-        "against Spark's own function, a column for each query",
-        Scales(Scale(100, 500), Scale(20, 50), Scale(5, 10)),
-        measure_xpath_boolean,
-    ),
-)

@@ -101,9 +101,16 @@ def time_groups(evaluators: Sequence[Evaluator], messages: Sequence[bytes], roun
 
 
 def add_evaluator_points(
-    chart: Chart, x: float, evaluators: Sequence[Evaluator], messages: Sequence[bytes], rounds: int
+    chart: Chart,
+    x: float,
+    evaluators: Sequence[Evaluator],
+    added: Sequence[Transformation],
+    messages: Sequence[bytes],
+    rounds: int,
 ) -> None:
-    """Add a point to the curve of each evaluator; the last one counts the results."""
+    """Add queries to all evaluators, and a point to the curve of each; the last one counts the results."""
+    for evaluator in evaluators:
+        evaluator.load(added)
     matched = evaluators[-1].mean_results(messages)
     for evaluator, timing in zip(evaluators, time_groups(evaluators, messages, rounds), strict=True):
         details = timing.details(plans=len(evaluator.plans), matched=matched)

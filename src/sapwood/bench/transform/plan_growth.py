@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from sapwood.bench.harness.benchmark_report import Chart, Role
-from sapwood.bench.harness.experiment import Bench, Experiment, Scales
+from sapwood.bench.harness.experiment import Bench, experiment
 from sapwood.bench.transform.evaluators import (
     MILLISECONDS,
     SHARINGS,
@@ -23,42 +23,34 @@ from sapwood.bench.transform.thesis_workload import (
     compile_all,
 )
 
-
-@dataclass(frozen=True, slots=True)
-class Scale:
-    messages: int
-    rounds: int
-    queries: int
-    predicates: tuple[int, ...] = (1, 2, 3)
-    returns: tuple[int, ...] = (1, 2, 3, 4)
+_TABLE = {"message_count": (10, 5, 2), "rounds": (3, 2, 2)}
 
 
-@dataclass(frozen=True, slots=True)
-class DescendantScale:
-    messages: int
-    rounds: int
-    queries: int
-    probabilities: tuple[float, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class GrowthScale:
-    messages: int
-    rounds: int
-    sizes: tuple[int, ...]
-
-
-def measure_paths(bench: Bench, scale: Scale) -> Iterator[str]:
-    """Measure more predicate paths, and more return paths, in each query: experiment 12."""
+@experiment(
+    "predicates-and-returns",
+    "against their number (experiment 12)",
+    query_count=(5_000, 1_000, 30),
+    predicates=((1, 2, 3), (1, 2, 3), (1, 3)),
+    returns=((1, 2, 3, 4), (1, 2, 3, 4), (1, 4)),
+    **_TABLE,
+)
+def measure_paths(
+    bench: Bench,
+    query_count: int,
+    predicates: tuple[int, ...],
+    returns: tuple[int, ...],
+    message_count: int,
+    rounds: int,
+) -> Iterator[str]:
     workload = bibliography()
-    messages = workload.messages(scale.messages)
+    messages = workload.messages(message_count)
     for name, title, x_label, option, values, statement in (
         (
             "predicates",
             "Predicates in a query",
             "predicate paths (PP)",
             "predicate_paths",
-            scale.predicates,
+            predicates,
             "thesis: with 3, 116 match, and all are close",
         ),
         (
@@ -66,53 +58,60 @@ def measure_paths(bench: Bench, scale: Scale) -> Iterator[str]:
             "Return paths of a query",
             "return paths (RP)",
             "return_paths",
-            scale.returns,
+            returns,
             "thesis: F and FW grow with them, FWR hardly does",
         ),
     ):
         chart = _add_chart(bench, name, title, x_label, workload, statement)
         for value in values:
             yield f"{x_label}: {value}"
-            queries = compile_all(workload.queries(scale.queries, **{option: value}))
+            queries = compile_all(workload.queries(query_count, **{option: value}))
             evaluators = _all_evaluators(workload)
-            for evaluator in evaluators:
-                evaluator.load(queries)
-            add_evaluator_points(chart, value, evaluators, messages, scale.rounds)
+            add_evaluator_points(chart, value, evaluators, queries, messages, rounds)
 
 
-def measure_descendants(bench: Bench, scale: DescendantScale) -> Iterator[str]:
-    """Measure the probability of // with recursive messages: experiment 14."""
+@experiment(
+    "descendant",
+    "against P(//) (experiment 14)",
+    query_count=(10_000, 1_000, 40),
+    probabilities=((0.05, 0.1, 0.2, 0.4), (0.05, 0.2, 0.4), (0.05, 0.4)),
+    **_TABLE,
+)
+def measure_descendants(
+    bench: Bench, query_count: int, probabilities: tuple[float, ...], message_count: int, rounds: int
+) -> Iterator[str]:
     workload = book()
-    messages = workload.messages(scale.messages)
+    messages = workload.messages(message_count)
     statement = "thesis: all grow; with 0.4, FW beats FWR by 4 %"
     chart = _add_chart(bench, "descendant", "Probability of a descendant step", "DSProb", workload, statement)
-    for probability in scale.probabilities:
+    for probability in probabilities:
         yield f"DSProb {probability:g}"
         by_query = replace(per_query_evaluator(workload.dtd, "FWR", "query"), role=Role.TWIN)
         by_dtd = [per_query_evaluator(workload.dtd, sharing) for sharing in SHARINGS if sharing != "F"]
         evaluators = [by_query, *by_dtd, shared_evaluator()]
-        queries = compile_all(workload.queries(scale.queries, descendant=probability))
-        for evaluator in evaluators:
-            evaluator.load(queries)
-        add_evaluator_points(chart, probability, evaluators, messages, scale.rounds)
+        queries = compile_all(workload.queries(query_count, descendant=probability))
+        add_evaluator_points(chart, probability, evaluators, queries, messages, rounds)
 
 
-def measure_growth(bench: Bench, scale: GrowthScale) -> Iterator[str]:
-    """Measure the number of queries without recursion: experiments 15 and 16."""
+@experiment(
+    "growth",
+    "against the number of queries (experiments 15, 16)",
+    sizes=((5_000, 10_000, 20_000, 40_000), (500, 1_000, 2_000), (10, 30)),
+    **_TABLE,
+)
+def measure_growth(bench: Bench, sizes: tuple[int, ...], message_count: int, rounds: int) -> Iterator[str]:
     workload = bibliography()
-    messages = workload.messages(scale.messages, MANY_VALUES)
+    messages = workload.messages(message_count, MANY_VALUES)
     statement = "thesis: F, FW and FWR are linear, F the steepest"
     chart = _add_chart(bench, "growth", "Number of queries", "distinct queries", workload, statement)
     chart.log_x = True
     evaluators = _all_evaluators(workload)
-    population = workload.queries(max(scale.sizes), values=MANY_VALUES)
+    population = workload.queries(max(sizes), values=MANY_VALUES)
     before = 0
-    for size in scale.sizes:
+    for size in sizes:
         yield f"{size:,} queries"
         queries = compile_all(population[before:size])
-        for evaluator in evaluators:
-            evaluator.load(queries)
-        add_evaluator_points(chart, size, evaluators, messages, scale.rounds)
+        add_evaluator_points(chart, size, evaluators, queries, messages, rounds)
         before = size
 
 
@@ -125,33 +124,3 @@ def _add_chart(
 ) -> Chart:
     note = f"DTD {workload.dtd.name}, until the last group; {statement}"
     return bench.chart(name, title, x_label, MILLISECONDS, note=note, unit=" ms")
-
-
-EXPERIMENTS = (
-    Experiment(
-        "predicates-and-returns",
-        "against their number (experiment 12)",
-        Scales(Scale(10, 3, 5_000), Scale(5, 2, 1_000), Scale(2, 2, 30, (1, 3), (1, 4))),
-        measure_paths,
-    ),
-    Experiment(
-        "descendant",
-        "against P(//) (experiment 14)",
-        Scales(
-            full=DescendantScale(10, 3, 10_000, (0.05, 0.1, 0.2, 0.4)),
-            quick=DescendantScale(5, 2, 1_000, (0.05, 0.2, 0.4)),
-            smoke=DescendantScale(2, 2, 40, (0.05, 0.4)),
-        ),
-        measure_descendants,
-    ),
-    Experiment(
-        "growth",
-        "against the number of queries (experiments 15, 16)",
-        Scales(
-            full=GrowthScale(10, 3, (5_000, 10_000, 20_000, 40_000)),
-            quick=GrowthScale(5, 2, (500, 1_000, 2_000)),
-            smoke=GrowthScale(2, 2, (10, 30)),
-        ),
-        measure_growth,
-    ),
-)

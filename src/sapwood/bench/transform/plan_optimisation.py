@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import gc
 from collections import Counter, deque
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from statistics import median
 
-from sapwood.bench.harness.experiment import Bench, Experiment, Scales, at_most
+from sapwood.bench.harness.experiment import Bench, at_most, experiment
 from sapwood.bench.transform.evaluators import (
     MILLISECONDS,
     OPTIMISED,
@@ -38,13 +38,6 @@ _OPERATORS = {
 }
 Counts = tuple[int, int, int, int, int]
 _COUNTS = ("semijoin, hash", "merge", "outer join, hash", "merge", "DupElim")
-
-
-@dataclass(frozen=True, slots=True)
-class Scale:
-    messages: int
-    rounds: int
-    queries: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,46 +69,68 @@ _BOOK = PublishedOperators(  # tables 10 and 11
 )
 
 
-def measure_approaches(bench: Bench, scale: Scale) -> Iterator[str]:
-    """Measure experiment 10."""
+_TABLE = {"message_count": (10, 5, 2), "rounds": (3, 2, 2)}
+_COUNT = (5_000, 1_000, 30)
+
+
+@experiment(
+    "approaches", "F, FW and FWR, and their optimisation (experiment 10)", query_count=_COUNT, **_TABLE
+)
+def measure_approaches(bench: Bench, query_count: int, message_count: int, rounds: int) -> Iterator[str]:
     statement = "thesis: not optimised, FW is fastest and FWR slowest; by query or DTD, FWR leads"
-    yield from _list_approaches(bench, scale, bibliography(), "approaches", statement)
+    inputs = _Inputs(bibliography(), query_count, message_count, rounds)
+    yield from _list_approaches(bench, inputs, "approaches", statement)
 
 
-def measure_operators(bench: Bench, scale: Scale) -> Iterator[str]:
+@experiment("operators", "costs and numbers of operators (experiment 11)", query_count=_COUNT, **_TABLE)
+def measure_operators(bench: Bench, query_count: int, message_count: int, rounds: int) -> Iterator[str]:
     """Measure experiment 11: without recursion, the DTD shows that no plan needs hashing or DupElim."""
-    workload = bibliography()
-    counts = yield from _list_operators(bench, scale, workload, "operators", _BIBLIOGRAPHY)
-    name = f"{scale.queries:,} queries, DTD {workload.dtd.name}"
+    inputs = _Inputs(bibliography(), query_count, message_count, rounds)
+    counts = yield from _list_operators(bench, inputs, "operators", _BIBLIOGRAPHY)
+    name = f"{query_count:,} queries, DTD {inputs.dtd.name}"
     bench.figure("hash joins left by the DTD", name, counts[0] + counts[2], "", at_most(0))
     bench.figure("DupElims left by the DTD", name, counts[4], "", at_most(0))
 
 
-def measure_recursive(bench: Bench, scale: Scale) -> Iterator[str]:
-    """Measure experiment 13: both with recursive messages."""
-    workload = book()
+@experiment(
+    "recursive",
+    "experiments 10 and 11 with recursive messages (experiment 13)",
+    query_count=(10_000, 1_000, 40),
+    **_TABLE,
+)
+def measure_recursive(bench: Bench, query_count: int, message_count: int, rounds: int) -> Iterator[str]:
+    inputs = _Inputs(book(), query_count, message_count, rounds)
     statement = "thesis: by the query, FW beats FWR; by the DTD, FWR leads by less"
-    yield from _list_approaches(bench, scale, workload, "recursive-approaches", statement)
-    yield from _list_operators(bench, scale, workload, "recursive-operators", _BOOK)
+    yield from _list_approaches(bench, inputs, "recursive-approaches", statement)
+    yield from _list_operators(bench, inputs, "recursive-operators", _BOOK)
 
 
-def _list_approaches(
-    bench: Bench, scale: Scale, workload: ThesisWorkload, name: str, statement: str
-) -> Iterator[str]:
-    queries, messages = compile_all(workload.queries(scale.queries)), workload.messages(scale.messages)
-    yield f"loading {len(queries):,} queries, ten times"
+class _Inputs:
+    """Compiled queries and messages of a workload, and the number of rounds."""
+
+    def __init__(self, workload: ThesisWorkload, queries: int, messages: int, rounds: int) -> None:
+        self.dtd = workload.dtd
+        self.queries = compile_all(workload.queries(queries))
+        self.messages = workload.messages(messages)
+        self.rounds = rounds
+        self.name = f"{len(self.queries):,} queries, DTD {workload.dtd.name}"
+
+
+def _list_approaches(bench: Bench, inputs: _Inputs, name: str, statement: str) -> Iterator[str]:
+    yield f"loading {inputs.name}, ten times"
     evaluators = [
-        *(per_query_evaluator(workload.dtd, sharing, how) for sharing in SHARINGS for how in OPTIMISED),
+        *(per_query_evaluator(inputs.dtd, sharing, how) for sharing in SHARINGS for how in OPTIMISED),
         shared_evaluator(),
     ]
     for evaluator in evaluators:
-        evaluator.load(queries)
-    yield f"{len(queries):,} queries"
-    milliseconds = [timing.milliseconds for timing in time_groups(evaluators, messages, scale.rounds)]
-    matched = evaluators[-1].mean_results(messages)
+        evaluator.load(inputs.queries)
+    yield inputs.name
+    timings = time_groups(evaluators, inputs.messages, inputs.rounds)
+    milliseconds = [timing.milliseconds for timing in timings]
+    matched = evaluators[-1].mean_results(inputs.messages)
     listing = bench.listing(
         name,
-        f"Approaches: {len(queries):,} queries, DTD {workload.dtd.name}",
+        f"Approaches: {inputs.name}",
         tuple(OPTIMISED.values()),
         f"{MILLISECONDS}; {matched:,.0f} queries have a result; {statement}",
     )
@@ -125,46 +140,44 @@ def _list_approaches(
 
 
 def _list_operators(
-    bench: Bench, scale: Scale, workload: ThesisWorkload, name: str, published: PublishedOperators
+    bench: Bench, inputs: _Inputs, name: str, published: PublishedOperators
 ) -> Generator[str, None, Counts]:
     """Return the numbers of operators in fully optimised plans."""
-    queries, messages = compile_all(workload.queries(scale.queries)), workload.messages(scale.messages)
-    title = f"FWR, {len(queries):,} queries, DTD {workload.dtd.name}"
     costs = bench.listing(
         f"{name}-costs",
-        f"Costs by operator: {title}",
+        f"Costs by operator: FWR, {inputs.name}",
         tuple(_OPERATORS.values()),
         f"{MILLISECONDS}, instrumentation included",
     )
     counts = bench.listing(
         f"{name}-counts",
-        f"Operators in plans: {title}",
+        f"Operators in plans: FWR, {inputs.name}",
         _COUNTS,
         "a predicate on the bound element's own attributes is a selection here, not a semijoin",
     )
     thesis = f"  thesis, of {published.queries:,}"
     for optimise, label in OPTIMISED.items():
         yield f"operators, {label}"
-        evaluator = per_query_evaluator(workload.dtd, "FWR", optimise)
-        evaluator.load(queries)
+        evaluator = per_query_evaluator(inputs.dtd, "FWR", optimise)
+        evaluator.load(inputs.queries)
         assert isinstance(evaluator.plans, PlanPerQuery)
         counted = _count_operators(evaluator.plans.plans.values())
-        costs.add(label, *_time_operators(evaluator.index, evaluator.plans, messages, scale.rounds))
+        costs.add(label, *_time_operators(evaluator.index, evaluator.plans, inputs))
         costs.add(thesis, *published.costs[optimise], published=True)
         counts.add(label, *counted)
         counts.add(thesis, *published.counts[optimise], published=True)
     return counted
 
 
-def _time_operators(index: Index, plans: PlanPerQuery, messages: Sequence[bytes], rounds: int) -> list[float]:
+def _time_operators(index: Index, plans: PlanPerQuery, inputs: _Inputs) -> list[float]:
     """Return the milliseconds a message by kind of operator: the median of the rounds."""
     gc.collect()
     spent: list[Counter[str]] = []
-    for _ in range(rounds):
+    for _ in range(inputs.rounds):
         spent.append(Counter())
-        for body in messages:
+        for body in inputs.messages:
             deque(plans.groups(index.find(Message(body)), spent[-1]), maxlen=0)
-    return [median(costs[kind] for costs in spent) / len(messages) / 1e6 for kind in _OPERATORS]
+    return [median(costs[kind] for costs in spent) / len(inputs.messages) / 1e6 for kind in _OPERATORS]
 
 
 def _count_operators(plans: Iterable[OperatorPlan]) -> Counts:
@@ -176,28 +189,3 @@ def _count_operators(plans: Iterable[OperatorPlan]) -> Counts:
         found["OuterJoinSelect", "merge"],
         found["DupElim", "hash"] + found["DupElim", "scan"],
     )
-
-
-_BIBLIOGRAPHY_SCALES = Scales(Scale(10, 3, 5_000), Scale(5, 2, 1_000), Scale(2, 2, 30))
-_BOOK_SCALES = Scales(Scale(10, 3, 10_000), Scale(5, 2, 1_000), Scale(2, 2, 40))
-
-EXPERIMENTS = (
-    Experiment(
-        "approaches",
-        "F, FW and FWR, and their optimisation (experiment 10)",
-        _BIBLIOGRAPHY_SCALES,
-        measure_approaches,
-    ),
-    Experiment(
-        "operators",
-        "costs and numbers of operators (experiment 11)",
-        _BIBLIOGRAPHY_SCALES,
-        measure_operators,
-    ),
-    Experiment(
-        "recursive",
-        "experiments 10 and 11 with recursive messages (experiment 13)",
-        _BOOK_SCALES,
-        measure_recursive,
-    ),
-)

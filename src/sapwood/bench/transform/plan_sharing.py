@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from sapwood.bench.harness.benchmark_report import Chart, Role
-from sapwood.bench.harness.experiment import Bench, Experiment, Scales, at_least
+from sapwood.bench.harness.experiment import Bench, at_least, experiment
 from sapwood.bench.harness.timing import Timing, time_interleaved
 from sapwood.bench.transform.evaluators import (
     MILLISECONDS,
@@ -28,19 +27,18 @@ _PUBLISHED_EACH = {10_000: 516, 20_000: 1111, 30_000: 1715, 40_000: 2344, 50_000
 _PUBLISHED_SHARED = {10_000: 105, 20_000: 156, 30_000: 212, 40_000: 264, 50_000: 317, 100_000: 472}
 
 
-@dataclass(frozen=True, slots=True)
-class Scale:
-    messages: int
-    """few, because 50,000 plans take long"""
-    rounds: int
-    sizes: tuple[int, ...]
-    """queries, where both contenders are measured"""
-    shared_only: int
-    """queries, where only the shared plan is measured"""
-
-
-def measure_sharing(bench: Bench, scale: Scale) -> Iterator[str]:
-    """Measure both contenders on the same messages against the number of queries."""
+@experiment(
+    "sharing",
+    "one network against a plan for each query (experiments 15, 16)",
+    message_count=(10, 5, 2),  # few, because 50,000 plans take long
+    rounds=(3, 2, 2),
+    sizes=((10_000, 20_000, 30_000, 40_000, 50_000), (1_000, 3_000, 5_000), (20, 40)),
+    shared_only=(100_000, 10_000, 60),
+)
+def measure_sharing(
+    bench: Bench, message_count: int, rounds: int, sizes: tuple[int, ...], shared_only: int
+) -> Iterator[str]:
+    """Measure both contenders at several sizes, and the shared plan also with `shared_only` queries."""
     workload = book()
     chart = bench.chart(
         "sharing",
@@ -52,17 +50,17 @@ def measure_sharing(bench: Bench, scale: Scale) -> Iterator[str]:
         "thesis: without parsing, Pentium III at 850 MHz",
         unit=" ms",
     )
-    messages = workload.messages(scale.messages, MANY_VALUES)
-    queries = workload.queries(scale.shared_only, values=MANY_VALUES)
+    messages = workload.messages(message_count, MANY_VALUES)
+    queries = workload.queries(shared_only, values=MANY_VALUES)
     shared, plans = shared_evaluator(), per_query_evaluator(workload.dtd)
     before = 0
-    for size in scale.sizes:
+    for size in sizes:
         yield f"loading {size:,} queries"
         added = compile_all(queries[before:size])
         shared.load(added)
         plans.load(added)
         yield f"{size:,} queries"
-        timings = _add_points(chart, size, [shared, plans], messages, scale.rounds)
+        timings = _add_points(chart, size, [shared, plans], messages, rounds)
         before = size
     _add_published(chart)
     _report_ratios(bench, before, timings, len(messages))
@@ -70,7 +68,7 @@ def measure_sharing(bench: Bench, scale: Scale) -> Iterator[str]:
     yield f"loading {len(queries):,} queries"
     shared.load(compile_all(queries[before:]))
     yield f"{len(queries):,} queries, shared"
-    more, _ = _add_points(chart, len(queries), [shared], messages, scale.rounds)
+    more, _ = _add_points(chart, len(queries), [shared], messages, rounds)
     bench.figure(
         "shared network, queries added to it",
         f"{len(queries):,} queries against {before:,}",
@@ -121,17 +119,3 @@ def _add_published(chart: Chart) -> None:
     ):
         for size, milliseconds in published.items():
             chart.curve(label, role).add(size, milliseconds)
-
-
-EXPERIMENTS = (
-    Experiment(
-        "sharing",
-        "one network against a plan for each query (experiments 15, 16)",
-        Scales(
-            full=Scale(10, 3, (10_000, 20_000, 30_000, 40_000, 50_000), 100_000),
-            quick=Scale(5, 2, (1_000, 3_000, 5_000), 10_000),
-            smoke=Scale(2, 2, (20, 40), 60),
-        ),
-        measure_sharing,
-    ),
-)

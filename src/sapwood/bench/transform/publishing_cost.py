@@ -3,41 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from statistics import mean
 
 from sapwood import Broker
 from sapwood.bench.harness.benchmark_report import RAW
 from sapwood.bench.harness.datasets import NitfFolder, generate_transformations
-from sapwood.bench.harness.experiment import Bench, Experiment, Scales, at_most
+from sapwood.bench.harness.experiment import Bench, at_most, experiment
 from sapwood.bench.harness.timing import clock, time_interleaved
 from sapwood.bench.transform.evaluators import shared_evaluator
 from sapwood.bench.transform.result_writing import writing_pass
 from sapwood.bench.transform.thesis_workload import book, compile_all
 
 
-@dataclass(frozen=True, slots=True)
-class Scale:
-    queries: int
-    messages: int
-    rounds: int
-
-
-def measure_publishing(bench: Bench, scale: Scale) -> Iterator[str]:
+@experiment(
+    "cost",
+    "cost of publishing a message",
+    query_count=(10_000, 2_000, 50),
+    message_count=(180, 50, 3),
+    rounds=(9, 5, 2),
+)
+def measure_publishing(bench: Bench, query_count: int, message_count: int, rounds: int) -> Iterator[str]:
     """Measure the published NITF messages, if given, and generated ones."""
     dataset = bench.dataset
     if isinstance(dataset, NitfFolder):  # whose messages have twenty values
-        queries = generate_transformations(dataset.dtd, scale.queries, binding_depth=2, values=20)
-        messages = dataset.messages(scale.messages)
-        yield from measure_cost(
-            bench, "published NITF messages", queries, messages, scale.rounds, promised=True
-        )
+        queries = generate_transformations(dataset.dtd, query_count, binding_depth=2, values=20)
+        messages = dataset.messages(message_count)
+        yield from measure_cost(bench, "published NITF messages", queries, messages, rounds, promised=True)
     workload = book()
-    queries = workload.queries(scale.queries, predicate_paths=2, values=25)
-    messages = workload.messages(scale.messages, values=25)
+    queries = workload.queries(query_count, predicate_paths=2, values=25)
+    messages = workload.messages(message_count, values=25)
     name = f"DTD {workload.dtd.name}"
-    yield from measure_cost(bench, name, queries, messages, scale.rounds, promised=False)
+    yield from measure_cost(bench, name, queries, messages, rounds, promised=False)
 
 
 def measure_cost(
@@ -68,13 +65,3 @@ def publish_pass(broker: Broker, messages: Sequence[bytes]) -> float:
     for message in messages:
         len(broker.publish(message))
     return clock() - start
-
-
-EXPERIMENTS = (
-    Experiment(
-        "cost",
-        "cost of publishing a message",
-        Scales(Scale(10_000, 180, 9), Scale(2_000, 50, 5), Scale(50, 3, 2)),
-        measure_publishing,
-    ),
-)

@@ -10,19 +10,12 @@ from itertools import cycle
 from statistics import mean, median
 
 from sapwood import Broker
-from sapwood.bench.harness.experiment import Bench, Experiment, Scales, at_most
+from sapwood.bench.harness.experiment import Bench, at_most, experiment
 from sapwood.bench.harness.timing import cpu_seconds
 from sapwood.bench.transform.publishing_cost import publish_pass
 from sapwood.bench.transform.thesis_workload import MANY_VALUES, book
 
 _MESSAGES = 50
-
-
-@dataclass(frozen=True, slots=True)
-class Scale:
-    sizes: tuple[int, int]
-    """queries that are subscribed to when another one is added, few and many"""
-    added: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,15 +30,21 @@ class ChangeTimes:
     """the same message without a change before it"""
 
 
-def measure_changes(bench: Bench, scale: Scale) -> Iterator[str]:
+@experiment(
+    "adding",
+    "adding and removing a query, among few and many",
+    sizes=((100, 50_000), (100, 5_000), (5, 40)),
+    changes=(300, 100, 6),
+)
+def measure_changes(bench: Bench, sizes: tuple[int, int], changes: int) -> Iterator[str]:
     """Measure the same queries added to few and to many, between messages, so that caches are warm."""
     workload = book()
-    few, many = scale.sizes
-    queries = workload.queries(scale.added + many, values=MANY_VALUES)
-    added, population = queries[: scale.added], queries[scale.added :]
+    few, many = sizes
+    queries = workload.queries(changes + many, values=MANY_VALUES)
+    added, population = queries[:changes], queries[changes:]
     messages = workload.messages(_MESSAGES, MANY_VALUES)
     times: list[ChangeTimes] = []
-    for size in scale.sizes:
+    for size in sizes:
         yield f"loading {size:,} queries"
         with Broker() as broker:
             broker.subscribe_many(enumerate(population[:size]))
@@ -68,15 +67,15 @@ def measure_changes(bench: Bench, scale: Scale) -> Iterator[str]:
             many_microseconds=median(among_many) * 1e6,
             many_mean_microseconds=mean(among_many) * 1e6,
             many_highest_microseconds=max(among_many) * 1e6,
-            changes=len(added),
+            changes=changes,
         )
-    for size, changes in zip(scale.sizes, times, strict=True):
+    for size, timed in zip(sizes, times, strict=True):
         bench.figure(
             "first message after a query was added",
             f"{size:,} queries, against the same message again",
-            median(after / again for after, again in zip(changes.after, changes.unchanged, strict=True)),
-            after_microseconds=median(changes.after) * 1e6,
-            quiet_microseconds=median(changes.unchanged) * 1e6,
+            median(after / again for after, again in zip(timed.after, timed.unchanged, strict=True)),
+            after_microseconds=median(timed.after) * 1e6,
+            quiet_microseconds=median(timed.unchanged) * 1e6,
         )
 
 
@@ -90,13 +89,3 @@ def _time_changes(broker: Broker, added: Sequence[str], messages: Sequence[bytes
         len(broker.publish(message))
         times.unchanged.append(cpu_seconds(partial(broker.publish, message)))
     return times
-
-
-EXPERIMENTS = (
-    Experiment(
-        "adding",
-        "adding and removing a query, among few and many",
-        Scales(Scale((100, 50_000), 300), Scale((100, 5_000), 100), Scale((5, 40), 6)),
-        measure_changes,
-    ),
-)
