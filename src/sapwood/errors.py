@@ -1,16 +1,22 @@
-"""What can go wrong, and what the user is told.
+"""The errors that Sapwood raises on purpose.
 
 SapwoodError
-├── QueryError      a subscription that is not valid XPath 1.0, or uses a name nobody declared
-├── MessageError    a message that is not well-formed, or exceeds a limit
-│   └── LateMessage     one that comes later than joins are ready to wait
-├── PackError       bytes that are no packed matcher, or another version's
-├── RecordError     a file whose records cannot be told apart
-├── SettingsError   a pipeline file that cannot be run
-├── CheckpointError a file of a checkpoint that is damaged
-├── StoreError      a store that cannot be reached, or cannot do what it is asked to
-├── TablesError     a file of tables that cannot be opened, or cannot do what it is asked to
-└── JavaError       there is no Java for Spark to run on
+├── ArgumentError    an argument that is out of range, unknown, or contradicts another
+├── QueryError       a query that is not valid, or uses an undeclared prefix
+├── MessageError     a message that is not well-formed, or exceeds a limit
+│   └── LateMessage      a message behind the watermark of joins
+├── FileError        a file that cannot be read, or has unexpected content
+│   └── LineError        an invalid line of such a file
+├── RecordError      a file whose records cannot be separated
+├── PackError        bytes that are not a packed matcher, or of another version
+├── ConfigError      a pipeline file that cannot be run
+├── CheckpointError  a checkpoint that is damaged, or of another version
+├── StoreError       a store that cannot be reached, or an operation that it refuses
+├── TablesError      a file of tables that cannot be opened, or an operation that it refuses
+├── DtdError         a DTD that cannot be found, read or used
+└── JavaError        no Java that Spark can run on
+
+Everything else that is raised is a bug, and shows as one.
 """
 
 from __future__ import annotations
@@ -19,11 +25,15 @@ from typing import Any
 
 
 class SapwoodError(Exception):
-    """Base of every error that Sapwood raises on purpose."""
+    """Base class of all errors that Sapwood raises on purpose."""
+
+
+class ArgumentError(SapwoodError, ValueError):
+    """Raised for an argument that is out of range, unknown, or contradicts another."""
 
 
 class QueryError(SapwoodError, ValueError):
-    """A query that cannot be compiled: says what is wrong, where, and what to write instead if known."""
+    """Raised for a query that cannot be compiled: what is wrong, where, and what to write instead."""
 
     def __init__(self, reason: str, query: str, position: int, hint: str | None = None) -> None:
         self.reason = reason
@@ -47,7 +57,7 @@ class QueryError(SapwoodError, ValueError):
 
 
 class MessageError(SapwoodError, ValueError):
-    """A message that was refused; line and column count from 1 and are None where no place is at fault."""
+    """Raised for a refused message; line and column count from 1, and are None if no position is known."""
 
     def __init__(self, reason: str, line: int | None = None, column: int | None = None) -> None:
         self.reason = reason
@@ -61,9 +71,9 @@ class MessageError(SapwoodError, ValueError):
 
 
 class LateMessage(MessageError):
-    """A message that is older than the lateness allows: joins did not take it, all others did.
+    """Raised for a message behind the watermark: joins did not receive it, other subscriptions did.
 
-    `deliveries` is what they got, with the `failures` of those that should have got something.
+    `deliveries` are those of the other subscriptions, and `failures` theirs.
     """
 
     def __init__(self, reason: str, deliveries: list[Any] | None = None) -> None:
@@ -76,15 +86,15 @@ class LateMessage(MessageError):
 
 
 class StoreError(SapwoodError):
-    """What a store of subscriptions cannot do: says why in one line, which never holds a password."""
+    """Raised for an operation that a store cannot do; the text is one line without passwords."""
 
 
 class TablesError(SapwoodError):
-    """What the relational engine's tables cannot do: says why, and what to do, in one line."""
+    """Raised for an operation that the tables of the relational engine cannot do; says why and what to do."""
 
 
 def _window(line: str, column: int, width: int = 100) -> tuple[str, int]:
-    """The part of a long line around the column, and the column within it."""
+    """Return the part of a long line around the column, and the column within it."""
     line = line.replace("\t", " ")
     if len(line) <= width:
         return line, column
@@ -95,7 +105,7 @@ def _window(line: str, column: int, width: int = 100) -> tuple[str, int]:
 
 
 class RecordError(SapwoodError, ValueError):
-    """A file whose records cannot be told apart: says why, at which byte (None: nowhere), and what to do."""
+    """Raised for a file whose records cannot be separated: why, at which byte if known, and what to do."""
 
     def __init__(self, reason: str, offset: int | None = None, hint: str | None = None) -> None:
         self.reason = reason

@@ -1,4 +1,4 @@
-"""Queries and messages as people keep them in files: lines, JSON lines, folders, compressed or not."""
+"""Queries and messages in files: lines, JSON lines, folders, optionally compressed."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from sapwood.errors import SapwoodError
+
 STDIN = "-"
 QUERY_FILES = {".xpath": "xpath", ".xq": "for-where-return", ".xscl": "xscl"}
 """how the names of files end that hold one query, and its language"""
@@ -19,7 +21,7 @@ QUERY_FILES = {".xpath": "xpath", ".xq": "for-where-return", ".xscl": "xscl"}
 
 @dataclass(frozen=True, slots=True)
 class NamedQuery:
-    """A query, the id it is to have, the line it stands on, and what else a JSON line may say of it."""
+    """A query with its id, its line, and the optional fields of a JSON line."""
 
     id: Hashable
     text: str
@@ -33,18 +35,20 @@ class NamedQuery:
 
 @dataclass(frozen=True, slots=True)
 class NamedMessage:
-    """A message and where it was found: a path, with `:line` if the file holds one message a line."""
+    """A message and its origin: a path, with `:line` if the file holds one message per line."""
 
     name: str
     body: bytes
 
 
-class FileError(ValueError):
-    """A file that does not hold what it should; says which, where and what was expected."""
+class FileError(SapwoodError, ValueError):
+    """Raised for a file that cannot be read or has unexpected content; says which, where and what was
+    expected.
+    """
 
 
 class LineError(FileError):
-    """A line that is not what it should be; its `line` and `reason` for those who tell it their own way."""
+    """Raised for an invalid line; `line` and `reason` serve callers that format the error themselves."""
 
     def __init__(self, path: str, line: int, reason: str) -> None:
         self.path = path
@@ -57,12 +61,12 @@ class LineError(FileError):
 
 
 def read_queries(path: str, on_error: Callable[[LineError], None] | None = None) -> Iterator[NamedQuery]:
-    """Queries, one a line with the line's number as id, or as JSON lines `{"id": …, "query": …}`.
+    """Iterate over the queries of a file or folder.
 
-    JSON lines may also tell `subscriber`, `language` and `active`. Empty lines and lines that start with `#`
-    are passed over. Of a folder, every `*.xpath`, `*.xq` and `*.xscl` is one query, whose id is the file's
-    name without the ending, with the folders below the one given. A line or file that cannot be read is told
-    to `on_error`, and the rest follow; without it, the error is raised.
+    A file has one query per line, whose id is the line's number, or JSON lines `{"id": …, "query": …}` with
+    optional `subscriber`, `language` and `active`. Empty lines and lines that start with `#` are skipped. In
+    a folder, every `*.xpath`, `*.xq` and `*.xscl` is one query, whose id is the file's path in the folder
+    without the suffix. Invalid lines and files are passed to `on_error`; without it, the error is raised.
     """
     if path != STDIN and Path(path).is_dir():
         yield from _query_files(Path(path), on_error)
@@ -107,7 +111,7 @@ def _query_files(folder: Path, on_error: Callable[[LineError], None] | None) -> 
 
 
 def _query_text(path: Path) -> str:
-    """The query in a file, without the lines before it that are empty or start with `#`."""
+    """Return the query in a file, without leading lines that are empty or start with `#`."""
     with _opened(str(path)) as file:
         raw = file.read()
     lines = _text(raw, str(path), 1).strip().splitlines()
@@ -133,9 +137,9 @@ def _from_json(line: str, path: str, number: int) -> NamedQuery:
 
 
 def read_messages(sources: Iterable[str]) -> Iterator[NamedMessage]:
-    """Messages from files, folders (all `*.xml` and `*.xmll` in them), `*.xmll` (one a line), or `-`.
+    """Iterate over the messages of files, folders (`*.xml`, `*.xmll`), `*.xmll` (one per line), or `-`.
 
-    `-` is the standard input, one message a line. Names may end in `.gz`.
+    `-` is the standard input, one message per line. Names may end in `.gz`.
     """
     for source in sources:
         path = Path(source)

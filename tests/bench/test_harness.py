@@ -368,7 +368,7 @@ def test_an_unknown_experiment_ends_the_command() -> None:
 
 
 def test_without_the_extra_one_line_says_what_charts_need(tmp_path: Path) -> None:
-    arguments = ["filter", "--quick", "--only", "growth-compile", "--json", "--out", str(tmp_path)]
+    arguments = ["filter", "--quick", "--only", "nested", "--json", "--out", str(tmp_path)]
     ended = run_command(*arguments, without=["matplotlib", "psutil"])
     assert ended.returncode == 0
     assert ended.stderr.strip() == "Charts need matplotlib: pip install 'sapwood[bench]'"

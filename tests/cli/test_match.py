@@ -254,7 +254,7 @@ def test_explain_says_why_nothing_is_made_of_a_message(tmp_path: Path) -> None:
     out = run.stdout.decode()
     assert "matched   no: nothing passes the step" in out
     assert "found     b is '2'" in out
-    assert out.endswith("nothing is made of the message\n")
+    assert out.endswith("the message gives no result\n")
     run = sapwood("explain", "for $a in /a where $a/b = 2 return <r/>", "--message", str(message))
     assert run.stdout.endswith(b"\n<r/>\n")
 
@@ -270,7 +270,7 @@ def test_a_folder_without_messages_is_told(command: str, queries: str, tmp_path:
 
 def test_one_refusal_is_told_in_the_singular(queries: str) -> None:
     run = sapwood("match", queries, "-", stdin=b"<a>\n<b/>\n")
-    assert run.stderr == b"1 query or message was refused, or left without an answer\n"
+    assert run.stderr == b"1 query or message was refused, or have no answer\n"
 
 
 def test_explain_names_the_message_that_it_cannot_read(tmp_path: Path) -> None:

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sapwood.cli.common.interruption import gently_interrupted
+from sapwood.cli.common.interruption import handle_interrupts
 from sapwood.cli.common.relational_options import MEMORY, PlanName
-from sapwood.cli.relational_match import id_of, stored_id
+from sapwood.cli.relational_match import decode_id, encode_id
 from sapwood.relational import Plan, RelationalMatcher
 from sapwood.relational.storage import store_sync
 from sapwood.relational.storage.duckdb_database import MEMORY as DEFAULT_MEMORY
@@ -109,8 +109,8 @@ def test_what_was_answered_before_a_file_is_missing(sapwood: Sapwood, messages: 
 
 @given(st.one_of(st.integers(), st.text(), st.integers().map(str), st.text('0123-"\ud800\0a')))
 def test_ids_come_back_as_they_were(id: int | str) -> None:
-    stored = stored_id(id)
-    assert (id_of(stored), type(id_of(stored))) == (id, type(id))
+    stored = encode_id(id)
+    assert (decode_id(stored), type(decode_id(stored))) == (id, type(id))
     stored.encode()
     if isinstance(id, str) and id.isalpha() and id.isascii():
         assert stored == id
@@ -215,16 +215,16 @@ def test_ctrl_c_finishes_the_chunk(sapwood: Sapwood, monkeypatch: pytest.MonkeyP
 
 
 def test_ctrl_c_while_nothing_is_under_way() -> None:
-    with pytest.raises(KeyboardInterrupt), gently_interrupted() as interruption:
+    with pytest.raises(KeyboardInterrupt), handle_interrupts() as interruption:
         with interruption.allowed():
             os.kill(os.getpid(), signal.SIGINT)
         pytest.fail("it was allowed")
-    with pytest.raises(KeyboardInterrupt), gently_interrupted() as interruption:
+    with pytest.raises(KeyboardInterrupt), handle_interrupts() as interruption:
         os.kill(os.getpid(), signal.SIGINT)
         with interruption.allowed():
             pytest.fail("it had come before")
     done = False
-    with pytest.raises(KeyboardInterrupt), gently_interrupted():
+    with pytest.raises(KeyboardInterrupt), handle_interrupts():
         os.kill(os.getpid(), signal.SIGINT)
         done = True
     assert done
@@ -283,7 +283,7 @@ def test_mistakes_are_told_in_one_line(sapwood: Sapwood, messages: str, tmp_path
         (("match", *store, messages, *RELATIONAL, "--memory", "much"), "emory"),
         (("match", *store, messages, *RELATIONAL, "--tables", "queries.txt"), "queries.txt cannot be opened"),
         (("relational", "load", "--store", "none.db"), "there is no store 'none.db'"),
-        (("relational", "gc"), "'sapwood relational load' makes it"),
+        (("relational", "gc"), "'sapwood relational load' creates it"),
         (("relational", "explain", "--tables", "t"), "there is no file 't'"),
         (("relational", "show", "--tables", "t"), "there is no file 't'"),
         (("relational", "show", *postgres), "--tables FILE"),

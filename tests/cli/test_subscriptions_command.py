@@ -250,7 +250,7 @@ def test_an_upsert_tells_what_has_changed(sapwood: Sapwood) -> None:
     new = [line("a", "//x"), line("b", "//b", subscriber="[bold]me"), line("c", "//c", active=False)]
     run = sapwood("import", "--upsert", "-", stdin="".join(new) + line("d", "//d"))
     assert run.stdout == "added 1, replaced 3, refused 0; version 2\n"
-    assert run.stderr == ("a: //x, was //a\nb: subscriber [bold]me, was nobody\nc: no longer active\n")
+    assert run.stderr == ("a: //x, was //a\nb: subscriber [bold]me, was none\nc: no longer active\n")
     many = "".join(line(str(n), "//a") for n in range(70))
     sapwood("import", "-", stdin=many)
     run = sapwood("import", "--upsert", "-", stdin=many.replace("//a", "//b"))

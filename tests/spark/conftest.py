@@ -8,6 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sapwood.spark.spark_session import JavaError, check_java, session
+from tests.support.requirements import missing
 
 _QUICK = {
     "spark.sql.shuffle.partitions": "2",
@@ -23,7 +24,7 @@ def java() -> None:
     try:
         check_java()
     except JavaError as error:
-        pytest.skip(str(error).splitlines()[0])
+        missing(str(error).splitlines()[0])
 
 
 @pytest.fixture(scope="session")

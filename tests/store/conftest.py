@@ -10,13 +10,14 @@ import pytest
 
 from sapwood.store import SubscriptionStore
 from tests.support import postgres
+from tests.support.requirements import missing
 
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[postgres.Server]:
     found = postgres.programs()
     if found is None:
-        pytest.skip("there are no PostgreSQL server programs on this machine")
+        missing("there are no PostgreSQL server programs on this machine")
     with postgres.running(found) as server:
         yield server
 

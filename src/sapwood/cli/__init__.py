@@ -21,7 +21,7 @@ _COMMANDS = {
     "match": "match",
     "transform": "transform",
     "join": "join",
-    "explain": "match",
+    "explain": "explain",
     "run": "run",
     "report": "report",
     "subscriptions": "subscriptions",
@@ -89,7 +89,7 @@ def _options(
 
 
 def main() -> None:
-    """Runs the command; what goes wrong on purpose is told in one line, without a traceback."""
+    """Run the command; an expected error is printed as one line, without a traceback."""
     # NumPy's linear algebra, which nothing here uses, would start a busy thread for each core.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sapwood.cli.common.console import errors
-from sapwood.cli.common.relational_options import duckdb_needed
+from sapwood.cli.common.relational_options import require_duckdb
 from sapwood.cli.run import spark_needed, told_plainly
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def bench_relational(
     """
     from sapwood.bench.suites import RELATIONAL
 
-    with duckdb_needed("sapwood bench relational"):
+    with require_duckdb("sapwood bench relational"):
         _run(RELATIONAL, None, quick, only, out, as_json)
 
 

@@ -1,4 +1,4 @@
-"""`sapwood generate`."""
+"""`sapwood generate`: random messages, queries, transformations and joins."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from sapwood.cli.common.console import counting
+from sapwood.cli.common.console import make_progress
 from sapwood.workload import (
     FeedGenerator,
     JoinGenerator,
@@ -25,14 +25,21 @@ from sapwood.workload import (
 )
 
 generate = typer.Typer(
-    help="Make messages, queries or transformations from a DTD; items of feeds; joins.", no_args_is_help=True
+    help="Generate messages, queries and transformations from a DTD, items of feeds, and joins.",
+    no_args_is_help=True,
 )
 
 DtdOption = Annotated[
     str, typer.Option("--dtd", help=f"A DTD file, or one that is shipped: {', '.join(dtds())}.")
 ]
 SeedOption = Annotated[int, typer.Option(help="The same seed gives the same output.")]
-CountOption = Annotated[int, typer.Option("--count", "-c", min=1, help="How many to make.")]
+CountOption = Annotated[int, typer.Option("--count", "-c", min=1, help="The number to generate.")]
+RootOption = Annotated[str | None, typer.Option(help="The root element, if the DTD allows several.")]
+ValuesOption = Annotated[int, typer.Option(help="Distinct values of an element or attribute.")]
+ValueSkewOption = Annotated[float, typer.Option(help="Zipf exponent over the values; 0 is uniform.")]
+WordsOption = Annotated[bool, typer.Option("--words", help="Words as values instead of numbers.")]
+DuplicatesOption = Annotated[bool, typer.Option("--duplicates", help="Allow equal queries.")]
+DescendantOption = Annotated[float, typer.Option(help="P(//): the probability of a descendant step.")]
 
 
 @generate.command("messages")
@@ -40,18 +47,19 @@ def generate_messages(
     dtd: DtdOption,
     count: CountOption = 10,
     seed: SeedOption = 0,
-    root: Annotated[str | None, typer.Option(help="The root element, if the DTD leaves a choice.")] = None,
-    max_depth: Annotated[int, typer.Option(help="How deep elements nest.")] = 6,
-    max_repeats: Annotated[int, typer.Option(help="How often * and + repeat at most.")] = 3,
+    root: RootOption = None,
+    max_depth: Annotated[int, typer.Option(help="The maximal nesting of elements.")] = 6,
+    max_repeats: Annotated[int, typer.Option(help="The maximal number of repetitions for * and +.")] = 3,
     attribute_probability: Annotated[
-        float | None, typer.Option(help="Of each optional attribute; by default drawn for each.")
+        float | None,
+        typer.Option(help="The probability of an optional attribute; by default drawn for each."),
     ] = None,
-    values: Annotated[int, typer.Option(help="Distinct values of an element or attribute.")] = 20,
-    value_skew: Annotated[float, typer.Option(help="Zipf exponent over the values; 0 is uniform.")] = 0.0,
-    words: Annotated[bool, typer.Option("--words", help="Words for values instead of numbers.")] = False,
-    out: Annotated[Path | None, typer.Option(help="A folder for one file a message.")] = None,
+    values: ValuesOption = 20,
+    value_skew: ValueSkewOption = 0.0,
+    words: WordsOption = False,
+    out: Annotated[Path | None, typer.Option(help="A folder for one file per message.")] = None,
 ) -> None:
-    """Make messages that are valid by a DTD, one a line."""
+    """Generate messages that are valid against a DTD, one per line."""
     generator = MessageGenerator(
         load_dtd(dtd, root),
         seed=seed,
@@ -64,7 +72,7 @@ def generate_messages(
     )
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
-    with counting() as progress:
+    with make_progress() as progress:
         for number in progress.track(range(count), description="messages"):
             body = generator.message()
             if out is not None:
@@ -79,20 +87,20 @@ def generate_queries(
     dtd: DtdOption,
     count: CountOption = 10,
     seed: SeedOption = 0,
-    root: Annotated[str | None, typer.Option(help="The root element, if the DTD leaves a choice.")] = None,
-    max_depth: Annotated[int, typer.Option(help="How many levels a query goes down.")] = 6,
-    wildcard: Annotated[float, typer.Option(help="P(*): how often a step is a wildcard.")] = 0.2,
-    descendant: Annotated[float, typer.Option(help="P(//): how often a step is a descendant's.")] = 0.2,
+    root: RootOption = None,
+    max_depth: Annotated[int, typer.Option(help="The maximal depth of a query.")] = 6,
+    wildcard: Annotated[float, typer.Option(help="P(*): the probability of a wildcard step.")] = 0.2,
+    descendant: DescendantOption = 0.2,
     predicates: Annotated[int, typer.Option(help="Value predicates in each query.")] = 0,
     nested: Annotated[int, typer.Option(help="Nested paths in each query.")] = 0,
-    values: Annotated[int, typer.Option(help="Distinct values of an element or attribute.")] = 20,
-    value_skew: Annotated[float, typer.Option(help="Zipf exponent over the values; 0 is uniform.")] = 0.0,
+    values: ValuesOption = 20,
+    value_skew: ValueSkewOption = 0.0,
     name_skew: Annotated[float, typer.Option(help="Zipf exponent over an element's children.")] = 0.0,
     operators: Annotated[str, typer.Option(help="Separated by commas, such as =,<,>=.")] = "=",
-    words: Annotated[bool, typer.Option("--words", help="Words for values instead of numbers.")] = False,
-    duplicates: Annotated[bool, typer.Option("--duplicates", help="Allow equal queries.")] = False,
+    words: WordsOption = False,
+    duplicates: DuplicatesOption = False,
 ) -> None:
-    """Make queries that may match such messages, one a line."""
+    """Generate queries that can match such messages, one per line."""
     generator = QueryGenerator(
         load_dtd(dtd, root),
         seed=seed,
@@ -108,7 +116,7 @@ def generate_queries(
         numeric=not words,
         distinct=not duplicates,
     )
-    with counting() as progress:
+    with make_progress() as progress:
         for _ in progress.track(range(count), description="queries"):
             print(generator.query())
 
@@ -118,18 +126,18 @@ def generate_transformations(
     dtd: DtdOption,
     count: CountOption = 10,
     seed: SeedOption = 0,
-    root: Annotated[str | None, typer.Option(help="The root element, if the DTD leaves a choice.")] = None,
-    binding_depth: Annotated[int, typer.Option(help="How many levels down elements are bound.")] = 3,
+    root: RootOption = None,
+    binding_depth: Annotated[int, typer.Option(help="The maximal depth of a binding path.")] = 3,
     predicate_paths: Annotated[int, typer.Option(help="Conditions of each where clause.")] = 1,
     return_paths: Annotated[int, typer.Option(help="Paths in each return clause.")] = 2,
-    relative_depth: Annotated[int, typer.Option(help="How many levels these go down.")] = 2,
-    descendant: Annotated[float, typer.Option(help="P(//): how often a step is a descendant's.")] = 0.2,
-    values: Annotated[int, typer.Option(help="Distinct values of an element or attribute.")] = 20,
-    value_skew: Annotated[float, typer.Option(help="Zipf exponent over the values; 0 is uniform.")] = 0.0,
-    words: Annotated[bool, typer.Option("--words", help="Words for values instead of numbers.")] = False,
-    duplicates: Annotated[bool, typer.Option("--duplicates", help="Allow equal queries.")] = False,
+    relative_depth: Annotated[int, typer.Option(help="The maximal depth of predicate and return paths.")] = 2,
+    descendant: DescendantOption = 0.2,
+    values: ValuesOption = 20,
+    value_skew: ValueSkewOption = 0.0,
+    words: WordsOption = False,
+    duplicates: DuplicatesOption = False,
 ) -> None:
-    """Make for-where-return queries that may make something of such messages, one a line."""
+    """Generate for-where-return queries that can match such messages, one per line."""
     generator = TransformationGenerator(
         load_dtd(dtd, root),
         seed=seed,
@@ -143,7 +151,7 @@ def generate_transformations(
         numeric=not words,
         distinct=not duplicates,
     )
-    with counting() as progress:
+    with make_progress() as progress:
         for _ in progress.track(range(count), description="transformations"):
             print(generator.query())
 
@@ -152,13 +160,15 @@ def generate_transformations(
 def generate_feeds(
     count: CountOption = 10,
     seed: SeedOption = 0,
-    channels: Annotated[int, typer.Option(help="How many channels they are of.")] = 418,
+    channels: Annotated[int, typer.Option(help="The number of channels.")] = 418,
     channel_skew: Annotated[float, typer.Option(help="Zipf exponent of the channels' popularity.")] = 0.8,
-    reposts: Annotated[float, typer.Option(help="Share of items that a channel sends again.")] = 0.02,
-    crossposts: Annotated[float, typer.Option(help="Share that another channel has sent.")] = 0.03,
-    columns: Annotated[float, typer.Option(help="Share whose title the channel uses all the time.")] = 0.01,
+    reposts: Annotated[float, typer.Option(help="The share of items that a channel repeats.")] = 0.02,
+    crossposts: Annotated[
+        float, typer.Option(help="The share of items repeated from another channel.")
+    ] = 0.03,
+    columns: Annotated[float, typer.Option(help="The share of items with a recurring title.")] = 0.01,
 ) -> None:
-    """Make items of web feeds, one a line, to be joined with those of the same title or description."""
+    """Generate items of web feeds, one per line, to be joined by equal titles or descriptions."""
     generator = FeedGenerator(
         seed=seed,
         channels=channels,
@@ -167,14 +177,14 @@ def generate_feeds(
         crossposts=crossposts,
         columns=columns,
     )
-    with counting() as progress:
+    with make_progress() as progress:
         for _ in progress.track(range(count), description="items"):
             sys.stdout.buffer.write(generator.message() + b"\n")
     sys.stdout.flush()
 
 
 class Schema(StrEnum):
-    """The messages that joins are about."""
+    """The schema of the messages that are joined."""
 
     FLAT = "flat"
     LEVELS = "levels"
@@ -191,13 +201,14 @@ def generate_joins(
     leaves: Annotated[int, typer.Option(help="Leaves of the flat schema.")] = 6,
     fan_out: Annotated[int, typer.Option(help="Children of an element of the schema with levels.")] = 4,
     equalities: Annotated[
-        int | None, typer.Option(help="At most in a query; by default 4 with levels, else as many as leaves.")
+        int | None,
+        typer.Option(help="The maximum in a query; by default 4 with levels, else the number of leaves."),
     ] = None,
     skew: Annotated[float, typer.Option(help="Zipf exponent over the number of equalities.")] = 0.8,
-    window: Annotated[str, typer.Option(help="How much later the second message may come: 1 day, …")] = "INF",
-    stream: Annotated[str, typer.Option(help="The stream that both messages are of.")] = "S",
+    window: Annotated[str, typer.Option(help="The maximal time between the messages: 1 day, …")] = "INF",
+    stream: Annotated[str, typer.Option(help="The stream of both messages.")] = "S",
 ) -> None:
-    """Make queries that join two messages, one a line; the same may come again."""
+    """Generate queries that join two messages, one per line; queries may repeat."""
     most = 4 if schema is Schema.LEVELS and equalities is None else equalities
     generator = JoinGenerator(
         _schema(schema, leaves, fan_out),
@@ -207,7 +218,7 @@ def generate_joins(
         window=window,
         stream=stream,
     )
-    with counting() as progress:
+    with make_progress() as progress:
         for _ in progress.track(range(count), description="joins"):
             print(generator.query())
 

@@ -1,12 +1,11 @@
-"""`sapwood match` and `sapwood explain`."""
+"""`sapwood match`: match messages against queries."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Annotated, Any
+from dataclasses import asdict
+from typing import Annotated, Any
 
 import typer
 
@@ -14,15 +13,14 @@ from sapwood import Failure, Limits, Matcher, MessageError
 from sapwood.cli.common.console import (
     QUERIES_HELP,
     NamespacesOption,
-    counting,
     fail,
     finish,
-    namespaces_of,
-    report,
+    make_progress,
+    parse_namespaces,
     write_line,
 )
-from sapwood.cli.common.delivery_output import tell_failures, undecided
-from sapwood.cli.common.query_warnings import Suspicions
+from sapwood.cli.common.delivery_output import failures_field, report_failures
+from sapwood.cli.common.query_loading import load_queries
 from sapwood.cli.common.relational_options import (
     BATCH,
     Engine,
@@ -30,37 +28,31 @@ from sapwood.cli.common.relational_options import (
     MemoryOption,
     PlanOption,
     TablesOption,
-    duckdb_needed,
 )
-from sapwood.cli.common.stored_filters import load_store, opened_store, tell_left_out
-from sapwood.input_files import NamedMessage, read_messages, read_queries
-
-if TYPE_CHECKING:
-    from sapwood import Broker, Explanation, JoinExplanation, PlanExplanation, Why
-
-_THIS = object()
+from sapwood.cli.common.stored_filters import load_store, open_store, report_skipped
+from sapwood.input_files import NamedMessage, read_messages
 
 Answered = tuple[str, dict[str, Any] | MessageError, Sequence[Failure]]
-"""a message's name, its answer, and the subscriptions that have none"""
+"""A message's name, its answer, and the subscriptions that failed on it."""
 Answers = Callable[[Iterable[NamedMessage]], Iterator[Answered]]
-Pairs = Iterator[tuple[Hashable, str]]
-SubscribeMany = Callable[[Pairs, Callable[[Hashable, ValueError], None]], None]
 
 
 def match(
     queries: Annotated[
         str | None,
         typer.Argument(
-            help=f"{QUERIES_HELP} Left out with --store.",
+            help=f"{QUERIES_HELP} Omitted with --store.",
             show_default=False,
         ),
     ] = None,
     messages: Annotated[
         list[str] | None,
-        typer.Argument(help="Files, folders, *.xmll (one a line), - (stdin).", show_default=False),
+        typer.Argument(help="Files, folders, *.xmll (one per line), - (stdin).", show_default=False),
     ] = None,
-    select: Annotated[bool, typer.Option("--select", help="Tell the nodes selected, too.")] = False,
-    count: Annotated[bool, typer.Option("--count", help="Tell only how many subscriptions match.")] = False,
+    select: Annotated[bool, typer.Option("--select", help="Also write the selected nodes.")] = False,
+    count: Annotated[
+        bool, typer.Option("--count", help="Write only the number of matching subscriptions.")
+    ] = False,
     namespace: NamespacesOption = None,
     max_bytes: Annotated[int, typer.Option(help="Refuse messages larger than this.")] = Limits().bytes,
     store: Annotated[
@@ -72,34 +64,34 @@ def match(
     plan: PlanOption = None,
     memory: MemoryOption = None,
     batch: Annotated[
-        int | None, typer.Option(min=1, help=f"Messages that tables answer at once; by default {BATCH:,}.")
+        int | None, typer.Option(min=1, help=f"Messages per batch with tables; by default {BATCH:,}.")
     ] = None,
 ) -> None:
-    """Match messages against all queries; one JSON line a message.
+    """Match messages against all queries; writes one JSON line per message.
 
-    Bad queries and messages are reported and left out, and so are queries that cannot be decided on a
-    message; the others go on; the exit status is then 1.
+    Invalid queries, refused messages and queries that fail on a message are reported and skipped; the exit
+    status is then 1.
 
-    --tables, --plan, --memory and --batch go with --engine relational.
+    --tables, --plan, --memory and --batch require --engine relational.
     """
     queries, messages = _sources(queries, messages or [], store)
     if store is not None and namespace:
         fail("--namespace goes with QUERIES; a store has its own: 'sapwood subscriptions namespaces'")
-    declared, limits = namespaces_of(namespace), Limits(bytes=max_bytes)
+    declared, limits = parse_namespaces(namespace), Limits(bytes=max_bytes)
     if engine is Engine.RELATIONAL:
         if select:
-            fail("--select tells nodes, which tables do not hold: leave out --engine relational")
-        from sapwood.cli.relational_match import Setting, relational_answers
+            fail("--select needs nodes, which tables do not hold: omit --engine relational")
+        from sapwood.cli.relational_match import RelationalOptions, load_relational
 
-        setting = Setting(tables, plan, memory, batch)
-        answering = relational_answers(queries, store, declared, limits, count, setting)
+        setting = RelationalOptions(tables, plan, memory, batch)
+        answering = load_relational(queries, store, declared, limits, count, setting)
     else:
         given = {"--tables": tables, "--plan": plan, "--memory": memory, "--batch": batch}
         for name, value in given.items():
             if value is not None:
                 fail(f"{name} goes with --engine relational")
-        answering = _automaton_answers(queries, store, Matcher(declared, limits), select, count)
-    with answering as (refused, answers), counting() as progress:
+        answering = _load_automaton(queries, store, Matcher(declared, limits), select, count)
+    with answering as (refused, answers), make_progress() as progress:
         task = progress.add_task("matching", total=None)
         seen = 0
         for name, answer, failures in answers(read_messages(messages)):
@@ -107,14 +99,14 @@ def match(
             if isinstance(answer, MessageError):
                 refused += 1
                 answer = {"error": {"reason": answer.reason, "line": answer.line, "column": answer.column}}
-            write_line({"message": name, **answer, **undecided(failures)})
-            refused += tell_failures(name, failures)
+            write_line({"message": name, **answer, **failures_field(failures)})
+            refused += report_failures(name, failures)
             progress.advance(task)
     finish(seen, refused)
 
 
 def _sources(first: str | None, rest: list[str], store: str | None) -> tuple[str | None, list[str]]:
-    """The file of queries, unless they are in a store, and the messages."""
+    """Return the file of queries (None with a store) and the messages."""
     queries, messages = (first, rest) if store is None else (None, [first, *rest] if first else [])
     if not messages:
         fail("MESSAGES are missing: give QUERIES and MESSAGES, or --store URL and MESSAGES")
@@ -122,17 +114,19 @@ def _sources(first: str | None, rest: list[str], store: str | None) -> tuple[str
 
 
 @contextmanager
-def _automaton_answers(
+def _load_automaton(
     queries: str | None, store: str | None, matcher: Matcher, select: bool, count: bool
 ) -> Iterator[tuple[int, Answers]]:
-    """How many queries of a file, or else of a store, were refused, and what answers messages."""
+    """Load the queries of a file or a store; yield how many were refused, and a function that matches
+    messages.
+    """
     if store is not None:
-        with opened_store(store) as source:
+        with open_store(store) as source:
             refused = load_store(matcher, source)
-            tell_left_out(source)
+            report_skipped(source)
     else:
         assert queries is not None
-        refused = load(matcher.add_many, queries, dict(matcher.namespaces))
+        refused = load_queries(matcher.add_many, queries, dict(matcher.namespaces))
 
     def answers(messages: Iterable[NamedMessage]) -> Iterator[Answered]:
         for message in messages:
@@ -146,111 +140,12 @@ def _automaton_answers(
         yield refused, answers
 
 
-def load(subscribe_many: SubscribeMany, path: str, declared: dict[str, str] | None = None) -> int:
-    """Subscribes all queries of a file; how many were refused, each reported with its line."""
-    refused = 0
-    place = ""
-    suspicions = Suspicions({}, declared or {})
-
-    def refuse(id: Hashable, error: ValueError) -> None:
-        nonlocal refused
-        refused += 1
-        report(place, str(error))
-
-    def pairs() -> Pairs:
-        nonlocal place
-        for query in read_queries(path):
-            place = query.place
-            suspicions.look_at(place, query.text)
-            yield query.id, query.text
-            progress.advance(task)
-
-    with counting() as progress:
-        task = progress.add_task("loading queries", total=None)
-        subscribe_many(pairs(), refuse)
-        suspicions.finish()
-    return refused
-
-
 def _answer(
     matcher: Matcher, body: bytes, select: bool, count: bool
 ) -> tuple[dict[str, Any], Sequence[Failure]]:
     if select:
         nodes = matcher.select(body)
-        told = [{"id": id, "nodes": [asdict(n) for n in found]} for id, found in nodes.items()]
-        return {"matches": told}, nodes.undecided
+        selected = [{"id": id, "nodes": [asdict(n) for n in found]} for id, found in nodes.items()]
+        return {"matches": selected}, nodes.undecided
     matches = matcher.match(body)
     return ({"count": len(matches)} if count else {"matches": list(matches)}), matches.undecided
-
-
-def explain(
-    query: Annotated[str, typer.Argument(help="XPath 1.0, a for-where-return query, or an XSCL join.")],
-    message: Annotated[
-        str | None, typer.Option(help="Also tell why this message matches a filter, or what is made of it.")
-    ] = None,
-    among: Annotated[
-        str | None, typer.Option(metavar="QUERIES", help="Other queries, with which it may share its work.")
-    ] = None,
-    dtd: Annotated[
-        str | None, typer.Option(help="A DTD that messages follow: a file, or the name of one of ours.")
-    ] = None,
-    engine: Annotated[
-        Engine, typer.Option(help="The relational engine's view: a filter as rules.")
-    ] = Engine.AUTOMATON,
-    namespace: NamespacesOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
-) -> None:
-    """Show how a query is evaluated: pattern and paths or plan, what is shared, what is refined, and why."""
-    if engine is Engine.RELATIONAL:
-        if message or among or dtd:
-            fail("--message, --among and --dtd go with the automaton: leave out --engine relational")
-        _explain_form(query, namespaces_of(namespace), as_json)
-        return
-    from sapwood import Broker
-    from sapwood.workload import load_dtd
-
-    graph = load_dtd(dtd) if dtd else None
-    made: list[bytes] = []
-    with Broker(namespaces_of(namespace), dtd=graph) as broker:
-        broker.subscribe(_THIS, query)
-        if among:
-            load(broker.subscribe_many, among)
-        parts: list[Explanation | PlanExplanation | JoinExplanation | Why] = [broker.explain(_THIS)]
-        for found in read_messages([message] if message else []):
-            if _THIS in broker.filters:
-                parts.append(_why(broker, found))
-                continue
-            deliveries = broker.publish(found.body, found.name)
-            bodies = [d.body for d in deliveries if d.subscription == _THIS]
-            tell_failures(found.name, [replace(f, subscription=query) for f in deliveries.failures])
-            made += bodies
-            if not bodies:
-                parts.append(_why(broker, found))
-        filters = _THIS in broker.filters
-    suspicions = Suspicions({}, namespaces_of(namespace))
-    suspicions.look_at("the query", query)
-    suspicions.finish()
-    for part in parts:
-        print(json.dumps(asdict(part), ensure_ascii=False) if as_json else f"{part}\n")
-    for body in made:
-        print(json.dumps({"made": body.decode()}) if as_json else body.decode())
-    if message and not made and not (parts[1:] and filters):
-        print(json.dumps({"made": None}) if as_json else "nothing is made of the message")
-
-
-def _why(broker: Broker, message: NamedMessage) -> Why:
-    try:
-        return broker.why(_THIS, message.body)
-    except MessageError as error:
-        fail(f"{message.name}: {error}")
-
-
-def _explain_form(query: str, namespaces: dict[str, str], as_json: bool) -> None:
-    from sapwood.cli.common import rule_output
-
-    with duckdb_needed("sapwood explain --engine relational"):
-        form = rule_output.form_of(query, namespaces)
-        if as_json:
-            write_line(rule_output.as_record(query, form))
-        else:
-            print(rule_output.as_text(query, form))

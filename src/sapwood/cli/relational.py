@@ -1,4 +1,4 @@
-"""`sapwood relational`: the tables that the relational engine matches with."""
+"""`sapwood relational`: manage the tables of the relational engine."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from rich.markup import escape
 from rich.table import Table
 
 from sapwood.cli.common.console import write_line
-from sapwood.cli.common.interruption import gently_interrupted
+from sapwood.cli.common.interruption import handle_interrupts
 from sapwood.cli.common.relational_options import (
     MemoryOption,
     PlanOption,
     TablesOption,
-    bring_up_to_date,
-    duckdb_needed,
-    opened,
-    reopened,
-    size_of,
-    tables_of,
+    format_size,
+    open_tables,
+    reopen_tables,
+    require_duckdb,
+    synchronize_tables,
+    tables_path,
 )
-from sapwood.cli.common.stored_filters import opened_store, tell_left_out
+from sapwood.cli.common.stored_filters import open_store, report_skipped
 from sapwood.cli.subscriptions import HERE, StoreOption
 
 relational = typer.Typer(
@@ -35,7 +35,7 @@ relational = typer.Typer(
     no_args_is_help=True,
 )
 
-JsonOption = Annotated[bool, typer.Option("--json", help="For machines.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Write JSON.")]
 
 
 @relational.command("load")
@@ -45,20 +45,22 @@ def load(
     plan: PlanOption = None,
     memory: MemoryOption = None,
 ) -> None:
-    """Bring the tables to the newest version of a store.
+    """Synchronise the tables with the newest version of a store.
 
-    If they hold an earlier version, only what has changed since is changed. Ctrl-C keeps what is in, and the
-    next load goes on from there.
+    From an earlier version, only the changes are applied. Ctrl-C keeps what is loaded, and the next load
+    continues from there.
     """
     start = time.monotonic()
-    with duckdb_needed("sapwood relational load"), opened_store(store) as source:
-        file = tables_of(store, tables)
-        with gently_interrupted() as interruption, opened(file, plan, memory) as matcher:
-            version, refused = bring_up_to_date(matcher, source, interruption)
+    with require_duckdb("sapwood relational load"), open_store(store) as source:
+        file = tables_path(store, tables)
+        with handle_interrupts() as interruption, open_tables(file, plan, memory) as matcher:
+            version, refused = synchronize_tables(matcher, source, interruption)
             count = len(matcher)
-        tell_left_out(source)
+        report_skipped(source)
     took = time.monotonic() - start
-    print(f"version {version}: {count:,} subscriptions, loaded in {took:.1f} s; {file} has {size_of(file)}")
+    print(
+        f"version {version}: {count:,} subscriptions, loaded in {took:.1f} s; {file} has {format_size(file)}"
+    )
     if refused:
         raise typer.Exit(1)
 
@@ -70,11 +72,11 @@ def gc(
     plan: PlanOption = None,
     memory: MemoryOption = None,
 ) -> None:
-    """Drop what no subscription uses any more, and file the others by the plan that seems best by now."""
+    """Delete what no subscription uses any more, and reorganise the rest by the plan that is best now."""
     with (
-        duckdb_needed("sapwood relational gc"),
-        gently_interrupted(),
-        reopened(tables_of(store, tables), memory) as matcher,
+        require_duckdb("sapwood relational gc"),
+        handle_interrupts(),
+        reopen_tables(tables_path(store, tables), memory) as matcher,
     ):
         before = matcher.plan
         garbage = matcher.collect_garbage(None if plan is None else plan.value)
@@ -86,8 +88,8 @@ def gc(
 
 @relational.command("explain")
 def explain(store: StoreOption = HERE, tables: TablesOption = None, as_json: JsonOption = False) -> None:
-    """Show how subscriptions are filed, and what each way would cost."""
-    with duckdb_needed("sapwood relational explain"), reopened(tables_of(store, tables)) as matcher:
+    """Show the plan of the tables and the estimated cost of each plan."""
+    with require_duckdb("sapwood relational explain"), reopen_tables(tables_path(store, tables)) as matcher:
         choice = matcher.explain()
     if not as_json:
         print(choice)
@@ -105,9 +107,9 @@ def explain(store: StoreOption = HERE, tables: TablesOption = None, as_json: Jso
 
 @relational.command("show")
 def show(store: StoreOption = HERE, tables: TablesOption = None, as_json: JsonOption = False) -> None:
-    """Show what a file of tables holds: whose subscriptions, which version, how many rows."""
-    with duckdb_needed("sapwood relational show"):
-        record = _record(tables_of(store, tables))
+    """Show what a file of tables holds: which store, which version, how many rows."""
+    with require_duckdb("sapwood relational show"):
+        record = _record(tables_path(store, tables))
     if as_json or not sys.stdout.isatty():
         write_line(record)
         sys.stdout.flush()
@@ -120,7 +122,7 @@ def show(store: StoreOption = HERE, tables: TablesOption = None, as_json: JsonOp
 
 
 def _record(file: Path) -> dict[str, Any]:
-    with reopened(file) as matcher:
+    with reopen_tables(file) as matcher:
         from sapwood.relational.storage.store_sync import read_sync_state
         from sapwood.relational.storage.table_schema import TABLES
 

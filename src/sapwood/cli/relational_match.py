@@ -1,4 +1,4 @@
-"""`sapwood match --engine relational`: queries of a file or of a store as tables, messages in batches."""
+"""`sapwood match --engine relational`: queries of a file or a store as tables, messages in batches."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from sapwood import Limits, MessageError, QueryError
-from sapwood.cli.common.console import counting, fail, report
-from sapwood.cli.common.interruption import Interruption, gently_interrupted
-from sapwood.cli.common.query_warnings import Suspicions
+from sapwood.cli.common.console import fail, make_progress, report
+from sapwood.cli.common.interruption import InterruptHandler, handle_interrupts
+from sapwood.cli.common.query_warnings import QueryWarnings
 from sapwood.cli.common.relational_options import (
     BATCH,
     PlanName,
-    bring_up_to_date,
-    duckdb_needed,
-    opened,
-    tables_of,
+    open_tables,
+    require_duckdb,
+    synchronize_tables,
+    tables_path,
 )
-from sapwood.cli.common.stored_filters import opened_store, tell_left_out
+from sapwood.cli.common.stored_filters import open_store, report_skipped
 from sapwood.cli.match import Answered, Answers
 from sapwood.input_files import STDIN, FileError, NamedMessage, NamedQuery, read_queries
 
@@ -37,8 +37,8 @@ _CHUNK = 50_000
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
-    """What the command line says of tables; None is the default."""
+class RelationalOptions:
+    """The options of the relational engine; None is the default."""
 
     tables: Path | None = None
     plan: PlanName | None = None
@@ -47,34 +47,36 @@ class Setting:
 
 
 @contextmanager
-def relational_answers(
+def load_relational(
     queries: str | None,
     store: str | None,
     namespaces: dict[str, str],
     limits: Limits,
     count: bool,
-    setting: Setting,
+    setting: RelationalOptions,
 ) -> Iterator[tuple[int, Answers]]:
-    """How many queries of a file, or else of a store, were refused, and what answers messages."""
-    with duckdb_needed("sapwood match --engine relational"), ExitStack() as stack:
-        interruption = stack.enter_context(gently_interrupted())
+    """Load the queries of a file or a store; yield how many were refused, and a function that matches
+    messages.
+    """
+    with require_duckdb("sapwood match --engine relational"), ExitStack() as stack:
+        interruption = stack.enter_context(handle_interrupts())
         if store is not None:
-            file = tables_of(store, setting.tables)
-            with opened_store(store) as source:
-                matcher = stack.enter_context(opened(file, setting.plan, setting.memory, limits))
-                _, refused = bring_up_to_date(matcher, source, interruption)
-                tell_left_out(source)
+            file = tables_path(store, setting.tables)
+            with open_store(store) as source:
+                matcher = stack.enter_context(open_tables(file, setting.plan, setting.memory, limits))
+                _, refused = synchronize_tables(matcher, source, interruption)
+                report_skipped(source)
             read: Callable[[str], Hashable] = str
         else:
             assert queries is not None
             folder = stack.enter_context(TemporaryDirectory(prefix="sapwood-"))
             file = setting.tables or Path(folder) / "tables"
-            matcher = stack.enter_context(opened(file, setting.plan, setting.memory, limits))
+            matcher = stack.enter_context(open_tables(file, setting.plan, setting.memory, limits))
             refused = _load(matcher, file, queries, namespaces, interruption)
-            read = id_of
+            read = decode_id
 
         def answers(messages: Iterable[NamedMessage]) -> Iterator[Answered]:
-            for name, found in _matched(matcher, messages, setting.batch or BATCH, interruption):
+            for name, found in _match_each(matcher, messages, setting.batch or BATCH, interruption):
                 interruption.check()
                 if isinstance(found, MessageError):
                     yield name, found, ()
@@ -86,10 +88,12 @@ def relational_answers(
         yield refused, answers
 
 
-def _matched(
-    matcher: RelationalMatcher, messages: Iterable[NamedMessage], batch: int, interruption: Interruption
+def _match_each(
+    matcher: RelationalMatcher, messages: Iterable[NamedMessage], batch: int, interruption: InterruptHandler
 ) -> Iterator[tuple[str, Any]]:
-    """Each message's name and answer. A message that cannot be had ends it once those before are answered."""
+    """Iterate over names and answers; an unreadable message ends the iteration after those before it are
+    answered.
+    """
     names: deque[str] = deque()
     failure: list[FileError] = []
     rest = iter(messages)
@@ -121,9 +125,9 @@ def _load(
     file: Path,
     path: str,
     namespaces: dict[str, str],
-    interruption: Interruption,
+    interruption: InterruptHandler,
 ) -> int:
-    """Subscribes all queries of a file instead of those it held before; how many were refused."""
+    """Replace the subscriptions of the tables by the queries of a file; return how many were refused."""
     from sapwood.relational.storage.store_sync import clear_tables, read_sync_state
 
     origin = path if path == STDIN else str(Path(path).resolve())
@@ -134,15 +138,15 @@ def _load(
     clear_tables(matcher, {"store": origin})
     matcher.declare(namespaces)
     refused = 0
-    suspicions = Suspicions({}, namespaces)
+    suspicions = QueryWarnings({}, namespaces)
     rest = read_queries(path)
-    with counting(rate=True) as progress:
+    with make_progress(rate=True) as progress:
         task = progress.add_task("loading queries", total=None)
         while some := _read(rest, interruption):
             lines = _Lines(some)
             for query in some:
-                suspicions.look_at(query.place, query.text)
-            pairs = [(stored_id(query.id), query.text) for query in some]
+                suspicions.check(query.place, query.text)
+            pairs = [(encode_id(query.id), query.text) for query in some]
             matcher.population.change(put=pairs, on_error=lines.refuse, replace=False)
             refused += lines.tell()
             progress.advance(task, len(some))
@@ -150,14 +154,14 @@ def _load(
     return refused
 
 
-def _read(rest: Iterator[NamedQuery], interruption: Interruption) -> list[NamedQuery]:
+def _read(rest: Iterator[NamedQuery], interruption: InterruptHandler) -> list[NamedQuery]:
     with interruption.allowed():
         return list(islice(rest, _CHUNK))
 
 
 @dataclass(slots=True)
 class _Lines:
-    """The lines of a chunk, of which some are refused: told in the order of the file when the chunk is in."""
+    """The lines of a chunk, whose refusals are reported in the order of the file once the chunk is stored."""
 
     queries: list[NamedQuery]
     refused: list[tuple[int, str, str]] = field(default_factory=list)
@@ -166,7 +170,7 @@ class _Lines:
     def refuse(self, id: Hashable, error: ValueError) -> None:
         if not self._by_id:
             for query in self.queries:
-                self._by_id.setdefault(stored_id(query.id), []).append(query)
+                self._by_id.setdefault(encode_id(query.id), []).append(query)
         here = self._by_id[str(id)]
         # of several lines with one id, the one that is no query, or else one that comes too late
         wrong = [i for i, q in enumerate(here) if isinstance(error, QueryError) and q.text == error.query]
@@ -184,12 +188,12 @@ class _Lines:
 _NOT_AS_IT_IS = re.compile(r'-?[0-9]+\Z|"|.*[\0\ud800-\udfff]', re.DOTALL)
 
 
-def stored_id(id: Hashable) -> str:
-    """The id as tables hold it; texts that look like numbers are in quotes."""
+def encode_id(id: Hashable) -> str:
+    """Return the id as the tables store it: texts that look like numbers are quoted."""
     return json.dumps(id) if isinstance(id, int) or _NOT_AS_IT_IS.match(str(id)) else str(id)
 
 
-def id_of(stored: str) -> Hashable:
-    """The id that tables hold like this."""
+def decode_id(stored: str) -> Hashable:
+    """Return the id that the tables store as this text."""
     found: Hashable = json.loads(stored) if _NOT_AS_IT_IS.match(stored) else stored
     return found

@@ -1,4 +1,4 @@
-"""`sapwood subscriptions`: who subscribes to what, kept in a store."""
+"""`sapwood subscriptions`: manage the subscriptions of a store."""
 
 from __future__ import annotations
 
@@ -13,35 +13,37 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from sapwood.cli.common.console import QUERIES_HELP, NamespacesOption, fail, namespaces_of, write_line
+from sapwood.cli.common.console import QUERIES_HELP, NamespacesOption, fail, parse_namespaces, write_line
+from sapwood.cli.common.extras import require_extra
 from sapwood.cli.subscriptions_import import import_file
 
 if TYPE_CHECKING:
     from sapwood.store import Subscription, SubscriptionStore
 
 subscriptions = typer.Typer(
-    help="Keep subscriptions in a store, SQLite by default or PostgreSQL by URL, with all versions of them.",
+    help="Manage the subscriptions of a store, an SQLite file or PostgreSQL by URL, with their versions.",
     no_args_is_help=True,
 )
 
-_SHOWN = 500
-"""rows of a table on a terminal"""
+_MOST_ROWS = 500
+"""Rows of a table on a terminal."""
 
 StoreOption = Annotated[
     str, typer.Option("--store", metavar="URL", envvar="SAPWOOD_STORE", help="A file, or postgresql://….")
 ]
-IdArgument = Annotated[str, typer.Argument(help="What the subscription is called.")]
+IdArgument = Annotated[str, typer.Argument(help="The id of the subscription.")]
 QueryArgument = Annotated[
     str, typer.Argument(help="An XPath 1.0 filter, a for-where-return query, or a join in XSCL.")
 ]
-SubscriberOption = Annotated[str | None, typer.Option(help="Whose subscription it is.")]
+SubscriberOption = Annotated[str | None, typer.Option(help="The subscriber.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="JSON lines, as in a pipe.")]
 HERE = "subscriptions.db"
 
 
 @contextmanager
-def _opened(store: str, create: bool = False) -> Iterator[SubscriptionStore]:
-    from sapwood.store import SubscriptionStore  # here, because other commands need no database
+def _open(store: str, create: bool = False) -> Iterator[SubscriptionStore]:
+    with require_extra("store", "sapwood subscriptions"):
+        from sapwood.store import SubscriptionStore  # here, because other commands need no database
 
     with SubscriptionStore(store, create=create) as opened:
         yield opened
@@ -58,9 +60,9 @@ def add(
     namespace: NamespacesOption = None,
     store: StoreOption = HERE,
 ) -> None:
-    """Add a subscription; the store is made if it is absent."""
-    with _opened(store, create=True) as opened:
-        declared = namespaces_of(namespace)
+    """Add a subscription; the store is created if it is absent."""
+    with _open(store, create=True) as opened:
+        declared = parse_namespaces(namespace)
         opened.declare(declared)
         _tell(opened.add(id, query, subscriber or ""))
         _warn(id, query, opened, declared)
@@ -74,9 +76,9 @@ def replace(
     namespace: NamespacesOption = None,
     store: StoreOption = HERE,
 ) -> None:
-    """Give a subscription another query; it keeps its place, and its subscriber unless told."""
-    with _opened(store) as opened:
-        declared = namespaces_of(namespace)
+    """Replace the query of a subscription; its position stays, and its subscriber unless given."""
+    with _open(store) as opened:
+        declared = parse_namespaces(namespace)
         opened.declare(declared)
         _tell(opened.replace(id, query, subscriber))
         _warn(id, query, opened, declared)
@@ -84,25 +86,25 @@ def replace(
 
 @subscriptions.command("remove")
 def remove(
-    ids: Annotated[list[str], typer.Argument(help="One or more; if one is not there, none is removed.")],
+    ids: Annotated[list[str], typer.Argument(help="One or more; if one does not exist, none is removed.")],
     store: StoreOption = HERE,
 ) -> None:
-    """End subscriptions."""
-    with _opened(store) as opened:
+    """Remove subscriptions."""
+    with _open(store) as opened:
         _tell(opened.remove(*ids))
 
 
 @subscriptions.command("activate")
 def activate(id: IdArgument, store: StoreOption = HERE) -> None:
-    """Let a subscription take part in matching again."""
-    with _opened(store) as opened:
+    """Activate a subscription, so that it is matched again."""
+    with _open(store) as opened:
         _tell(opened.activate(id))
 
 
 @subscriptions.command("deactivate")
 def deactivate(id: IdArgument, store: StoreOption = HERE) -> None:
-    """Keep a subscription, but let it take no part in matching."""
-    with _opened(store) as opened:
+    """Deactivate a subscription: it stays in the store and is not matched."""
+    with _open(store) as opened:
         _tell(opened.deactivate(id))
 
 
@@ -111,9 +113,11 @@ def import_(
     file: Annotated[str, typer.Argument(help=f"{QUERIES_HELP} May end in .gz; - is stdin.")],
     upsert: Annotated[
         bool,
-        typer.Option("--upsert", "--replace", help="Replace what is there already, add the rest, and tell."),
+        typer.Option(
+            "--upsert", "--replace", help="Replace existing subscriptions, add the others, and report both."
+        ),
     ] = False,
-    subscriber: Annotated[str | None, typer.Option(help="Where a line does not tell it.")] = None,
+    subscriber: Annotated[str | None, typer.Option(help="The subscriber of lines that name none.")] = None,
     namespace: NamespacesOption = None,
     store: StoreOption = HERE,
 ) -> None:
@@ -124,8 +128,8 @@ def import_(
     like. In a folder, each *.xpath, *.xq and *.xscl is a query, and its id the file's name without that.
     What is refused is reported, and the rest goes in; the exit status is then 1. Ctrl-C keeps what is in.
     """
-    with _opened(store, create=True) as opened:
-        declared = namespaces_of(namespace)
+    with _open(store, create=True) as opened:
+        declared = parse_namespaces(namespace)
         opened.declare(declared)
         import_file(opened, file, upsert, subscriber, declared)
 
@@ -137,8 +141,8 @@ def prune(
     ] = None,
     store: StoreOption = HERE,
 ) -> None:
-    """Forget the history before a version."""
-    with _opened(store) as opened:
+    """Delete the history before a version."""
+    with _open(store) as opened:
         dropped = opened.prune(opened.version if version is None else version)
         print(f"dropped {dropped:,} former states; the oldest version is {opened.oldest}")
 
@@ -148,10 +152,10 @@ def _tell(version: int) -> None:
 
 
 def _warn(id: str, query: str, store: SubscriptionStore, declared: dict[str, str]) -> None:
-    from sapwood.cli.common.query_warnings import Suspicions
+    from sapwood.cli.common.query_warnings import QueryWarnings
 
-    suspicions = Suspicions(store.namespaces, declared)
-    suspicions.look_at(id, query)
+    suspicions = QueryWarnings(store.namespaces, declared)
+    suspicions.check(id, query)
     suspicions.finish()
 
 
@@ -162,16 +166,16 @@ def _warn(id: str, query: str, store: SubscriptionStore, declared: dict[str, str
 def list_(
     subscriber: Annotated[str | None, typer.Option(help="Only this subscriber's.")] = None,
     active: Annotated[
-        bool | None, typer.Option("--active/--inactive", help="Only those that take part, or do not.")
+        bool | None, typer.Option("--active/--inactive", help="Only active or only inactive subscriptions.")
     ] = None,
     at: Annotated[int | None, typer.Option(metavar="VERSION", help="What was active at a version.")] = None,
     as_json: JsonOption = False,
     store: StoreOption = HERE,
 ) -> None:
-    """List the subscriptions in the order added: a table on a terminal, JSON lines in a pipe."""
+    """List the subscriptions in the order they were added: a table on a terminal, JSON lines in a pipe."""
     if at is not None and (subscriber is not None or active is not None):
         fail("--at goes with neither --subscriber nor --active/--inactive")
-    with _opened(store) as opened:
+    with _open(store) as opened:
         if at is not None:
             rows: Iterable[dict[str, Any]] = ({"id": id, "query": query} for id, query in opened.at(at))
             _show(rows, ("id", "query"), f"version {at}", as_json)
@@ -184,9 +188,9 @@ def list_(
 def namespaces(
     namespace: NamespacesOption = None, as_json: JsonOption = False, store: StoreOption = HERE
 ) -> None:
-    """List the prefixes that queries may use, after declaring those that are given."""
-    declared = namespaces_of(namespace)
-    with _opened(store, create=bool(declared)) as opened:
+    """Declare the given prefixes, then list all prefixes that queries may use."""
+    declared = parse_namespaces(namespace)
+    with _open(store, create=bool(declared)) as opened:
         opened.declare(declared)
         rows = [{"prefix": prefix, "uri": uri} for prefix, uri in opened.namespaces.items()]
         _show(rows, ("prefix", "uri"), f"version {opened.version}", as_json)
@@ -207,7 +211,7 @@ def _show(rows: Iterable[dict[str, Any]], columns: tuple[str, ...], title: str, 
         return
     table = Table(*columns, title=title, title_justify="left")
     rest = iter(rows)
-    for row in islice(rest, _SHOWN):
+    for row in islice(rest, _MOST_ROWS):
         table.add_row(*(escape(_cell(row[column])) for column in columns))
     more = sum(1 for _ in rest)
     Console(highlight=False).print(table, *([f"and {more:,} more; --json lists all"] if more else []))

@@ -1,4 +1,4 @@
-"""`sapwood subscriptions import`: a file goes into a store, and what does not is told with its line."""
+"""`sapwood subscriptions import`: load a file into a store and report refused lines by number."""
 
 from __future__ import annotations
 
@@ -8,50 +8,51 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from sapwood import SapwoodError
-from sapwood.cli.common.console import counting, note, report
-from sapwood.cli.common.query_warnings import Suspicions
+from sapwood.cli.common.console import make_progress, note, report
+from sapwood.cli.common.query_warnings import QueryWarnings
 from sapwood.input_files import LineError, NamedQuery, read_queries
 
 if TYPE_CHECKING:
     from sapwood.store import NewSubscription, Subscription, SubscriptionStore
 
 _REPORTED = 50
-"""refused lines that are told one by one"""
+"""refused lines that are reported one by one"""
 _WAITING = 1_000
 
 
 class _Refusals:
-    """Lines that were refused, told in the order of the file as long as there are not too many.
+    """Collects refused lines and reports the first of them in the order of the file.
 
-    A chunk's queries are checked after its lines have been read, so refusals wait until the chunk is done.
+    The queries of a chunk are checked after its lines have been read, so refusals are reported when the chunk
+    is done.
     """
 
     def __init__(self) -> None:
         self._waiting: list[tuple[int, str, str]] = []
-        self._told = 0
+        self._summary = 0
         self.count = 0
 
     def add(self, line: int, place: str, reason: str) -> None:
         self.count += 1
-        if self._told < _REPORTED:
+        if self._summary < _REPORTED:
             self._waiting.append((line, place, reason))
             if len(self._waiting) >= _WAITING:
                 self.tell()
 
     def tell(self) -> None:
-        for _, place, reason in sorted(self._waiting)[: _REPORTED - self._told]:
+        for _, place, reason in sorted(self._waiting)[: _REPORTED - self._summary]:
             report(place, reason)
-            self._told += 1
+            self._summary += 1
         self._waiting.clear()
 
     def finish(self) -> None:
         self.tell()
-        if self.count > self._told:
-            note(f"and {self.count - self._told:,} more lines were refused")
+        if self.count > self._summary:
+            note(f"and {self.count - self._summary:,} more lines were refused")
 
 
 class _Replacements:
-    """Subscriptions that an import has changed, told one by one as long as there are not too many."""
+    """Reports the first subscriptions that an import has changed one by one."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -71,7 +72,7 @@ def _differences(old: Subscription, new: Subscription) -> str:
     if old.query != new.query:
         parts.append(f"{_cut(new.query)}, was {_cut(old.query)}")
     if old.subscriber != new.subscriber:
-        parts.append(f"subscriber {new.subscriber or 'nobody'}, was {old.subscriber or 'nobody'}")
+        parts.append(f"subscriber {new.subscriber or 'none'}, was {old.subscriber or 'none'}")
     if old.active != new.active:
         parts.append("active again" if new.active else "no longer active")
     return "; ".join(parts) or f"in {new.language}, was in {old.language}"
@@ -85,12 +86,12 @@ def _cut(query: str) -> str:
 def import_file(
     store: SubscriptionStore, file: str, replace: bool, subscriber: str | None, declared: dict[str, str]
 ) -> None:
-    """Imports what can be imported and tells the rest; ends the command with 1 if there was any."""
+    """Import all valid lines and report the others; exit with 1 if there were any."""
     from sapwood.store.bulk_import import describe_existing  # here, because other commands need no database
 
     refusals = _Refusals()
     replacements = _Replacements()
-    suspicions = Suspicions(store.namespaces, declared)
+    suspicions = QueryWarnings(store.namespaces, declared)
     queries: dict[int, NamedQuery] = {}  # of rows that are not in yet, since the store knows no lines
     dealt_with = 0
 
@@ -110,7 +111,7 @@ def import_file(
         refusals.add(queries[id(row)].line, queries[id(row)].place, reason)
 
     def checked(row: NewSubscription, compiled: Any) -> None:
-        suspicions.look_at_compiled(queries[id(row)].place, compiled)
+        suspicions.check_compiled(queries[id(row)].place, compiled)
 
     def progressed(count: int) -> None:
         nonlocal dealt_with
@@ -119,7 +120,7 @@ def import_file(
         refusals.tell()
         progress.update(task, completed=count)
 
-    with counting(rate=True) as progress:
+    with make_progress(rate=True) as progress:
         task = progress.add_task("importing", total=None)
         try:
             done = store.import_many(
@@ -133,8 +134,8 @@ def import_file(
         replacements.finish()
         suspicions.finish()
     parts = {"added": done.added, "replaced": done.replaced, "unchanged": done.unchanged}
-    told = ", ".join(f"{name} {count:,}" for name, count in parts.items() if count or name == "added")
-    print(f"{told}, refused {refusals.count:,}; version {done.version}")
+    summary = ", ".join(f"{name} {count:,}" for name, count in parts.items() if count or name == "added")
+    print(f"{summary}, refused {refusals.count:,}; version {done.version}")
     if refusals.count:
         raise typer.Exit(1)
 

@@ -7,29 +7,28 @@ from typing import Annotated
 import typer
 
 from sapwood import Broker, Limits, MessageError
-from sapwood.cli.common.console import QUERIES_HELP, NamespacesOption, counting, finish, namespaces_of
-from sapwood.cli.common.delivery_output import deliver, fail_line, refuse
-from sapwood.cli.match import load
+from sapwood.cli.common.console import QUERIES_HELP, NamespacesOption, finish, make_progress, parse_namespaces
+from sapwood.cli.common.delivery_output import report_refused, write_delivery, write_failures
+from sapwood.cli.common.query_loading import load_queries
 from sapwood.input_files import read_messages
 
 
 def transform(
     queries: Annotated[str, typer.Argument(help=QUERIES_HELP)],
-    messages: Annotated[list[str], typer.Argument(help="Files, folders, *.xmll (one a line), - (stdin).")],
+    messages: Annotated[list[str], typer.Argument(help="Files, folders, *.xmll (one per line), - (stdin).")],
     raw: Annotated[bool, typer.Option("--raw", help="Write the bodies alone, each on a line.")] = False,
     namespace: NamespacesOption = None,
     max_bytes: Annotated[int, typer.Option(help="Refuse messages larger than this.")] = Limits().bytes,
 ) -> None:
-    """Make of messages what for-where-return queries say; one JSON line a delivery.
+    """Transform messages by for-where-return queries; writes one JSON line per delivery.
 
-    Filters may stand among the queries; what they match is delivered as it is. Bad queries and messages are
-    reported and left out, and so are queries that fail on a message; the others go on; the exit status is
-    then 1.
+    The queries may include filters, which deliver the message as it is. Invalid queries, refused messages and
+    queries that fail on a message are reported and skipped; the exit status is then 1.
     """
-    with Broker(namespaces_of(namespace), Limits(bytes=max_bytes)) as broker:
-        refused = load(broker.subscribe_many, queries, namespaces_of(namespace))
+    with Broker(parse_namespaces(namespace), Limits(bytes=max_bytes)) as broker:
+        refused = load_queries(broker.subscribe_many, queries, parse_namespaces(namespace))
         seen = 0
-        with counting() as progress:
+        with make_progress() as progress:
             task = progress.add_task("transforming", total=None)
             for message in read_messages(messages):
                 seen += 1
@@ -37,11 +36,11 @@ def transform(
                     deliveries = broker.publish(message.body, message.name)
                 except MessageError as error:
                     refused += 1
-                    refuse(message.name, error, raw)
+                    report_refused(message.name, error, raw)
                     continue
                 finally:
                     progress.advance(task)
                 for delivery in deliveries:
-                    deliver(delivery, delivery.subscription in broker.filters, raw)
-                refused += fail_line(message.name, deliveries.failures, raw)
+                    write_delivery(delivery, delivery.subscription in broker.filters, raw)
+                refused += write_failures(message.name, deliveries.failures, raw)
     finish(seen, refused)

@@ -9,12 +9,15 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from math import ceil, log10
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure as Canvas
-from matplotlib.figure import FigureBase
+from matplotlib.image import imsave
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
+from numpy.typing import NDArray
 
 from sapwood.bench.harness.benchmark_report import BenchmarkReport, Chart, Figure, Role, Series
 from sapwood.bench.harness.terminal_tables import format_number
@@ -35,58 +38,58 @@ _WIDTH, _HEIGHT = 7.2, 4.6
 _LONGEST = 2.2
 """times the bar: longer bars are cut here, since their number is written beside them"""
 
-Drawing = Callable[[FigureBase], None]
+Drawing = Callable[[Canvas], None]
+Pixels = NDArray[np.uint8]
 
 
 def write_charts(report: BenchmarkReport, folder: Path, name: str) -> None:
     """Write PNG files named after the suite into the folder; none for an empty report."""
-    drawings = _drawings(report)
-    for part, draw in drawings.items():
-        canvas = _canvas(_WIDTH, _HEIGHT)
-        draw(canvas)
-        canvas.savefig(folder / f"{name}-{part}.png")
-    if drawings:
-        _draw_overview(report, list(drawings.values()), folder / f"{name}.png")
-
-
-def _drawings(report: BenchmarkReport) -> dict[str, Drawing]:
-    drawings: dict[str, Drawing] = {}
     barred = [figure for figure in report.figures if figure.bar is not None]
-    if barred:
-        drawings["bars"] = partial(_draw_bars, figures=barred)
-    for chart in report.nonempty_charts:
-        drawings[chart.name] = partial(_draw_chart, chart=chart)
-    return drawings
+    drawings: dict[str, Drawing] = {"bars": partial(_draw_bars, figures=barred)} if barred else {}
+    drawings |= {chart.name: partial(_draw_chart, chart=chart) for chart in report.nonempty_charts}
+    panels = []
+    for part, draw in drawings.items():
+        panels.append(_render(draw, _WIDTH, _HEIGHT))
+        imsave(folder / f"{name}-{part}.png", panels[-1], dpi=_DPI)
+    if panels:
+        imsave(folder / f"{name}.png", _join_panels(report, panels), dpi=_DPI)
 
 
-def _draw_overview(report: BenchmarkReport, drawings: Sequence[Drawing], file: Path) -> None:
-    columns = min(len(drawings), 3 if len(drawings) <= 9 else 4)
-    rows = ceil(len(drawings) / columns)
-    canvas = _canvas(_WIDTH * columns, _HEIGHT * rows + 0.7)
-    for place, panel in enumerate(canvas.subfigures(rows, columns, squeeze=False).flat):
-        if place < len(drawings):
-            drawings[place](panel)
+def _render(draw: Drawing, width: float, height: float) -> Pixels:
+    figure = Canvas(figsize=(width, height), dpi=_DPI, layout="constrained", facecolor="white")
+    canvas: Any = FigureCanvasAgg(figure)  # parts of matplotlib have no types
+    draw(figure)
+    canvas.draw()
+    return np.array(canvas.buffer_rgba())
+
+
+def _join_panels(report: BenchmarkReport, panels: Sequence[Pixels]) -> Pixels:
+    """Return the overview: the panels in a grid below a title."""
+    columns = min(len(panels), 3 if len(panels) <= 9 else 4)
+    title = _render(partial(_draw_title, report=report), _WIDTH * columns, 0.7)
+    height, width, _ = panels[0].shape
+    grid = np.full((height * ceil(len(panels) / columns), title.shape[1], 4), 255, np.uint8)
+    for number, panel in enumerate(panels):
+        top, left = number // columns * height, number % columns * width
+        grid[top : top + height, left : left + width] = panel
+    return np.vstack([title, grid])
+
+
+def _draw_title(figure: Canvas, report: BenchmarkReport) -> None:
     machine = report.machine
-    canvas.suptitle(
+    figure.suptitle(
         f"Sapwood: {report.workload}"
         f"{', quick run' if report.quick else ''}{', interrupted' if report.interrupted else ''}\n"
         f"{machine['processor']}, {machine['python']}, expat {machine['expat']}, lxml {machine['lxml']}",
         fontsize=13,
         color=_INK,
     )
-    canvas.savefig(file)
-
-
-def _canvas(width: float, height: float) -> Canvas:
-    canvas = Canvas(figsize=(width, height), dpi=_DPI, layout="constrained", facecolor="white")
-    FigureCanvasAgg(canvas)
-    return canvas
 
 
 # -- curves --------------------------------------------------------------------------------------------
 
 
-def _draw_chart(panel: FigureBase, chart: Chart) -> None:
+def _draw_chart(panel: Canvas, chart: Chart) -> None:
     axes = panel.add_subplot()
     drawn = [series for series in chart.series if series.points]
     for series in drawn:
@@ -173,7 +176,7 @@ def _axis_y(axes: Axes, values: Sequence[float], unit: str) -> None:
 # -- bars ----------------------------------------------------------------------------------------------
 
 
-def _draw_bars(panel: FigureBase, figures: Sequence[Figure]) -> None:
+def _draw_bars(panel: Canvas, figures: Sequence[Figure]) -> None:
     axes = panel.add_subplot()
     places = range(len(figures), 0, -1)
     shares = [min(_share(figure), _LONGEST) for figure in figures]

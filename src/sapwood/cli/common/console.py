@@ -1,4 +1,4 @@
-"""What all commands share: the terminal, errors, progress, JSON lines and common options."""
+"""Terminal output, errors, progress, JSON lines and options that all commands share."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 QUERIES_HELP = (
-    "One query a line (the line's number is its id), JSON lines, or a folder of *.xpath, *.xq and *.xscl."
+    "One query per line (the line's number is its id), JSON lines, or a folder of *.xpath, *.xq and *.xscl."
 )
 NamespacesOption = Annotated[
     list[str] | None,
@@ -43,32 +43,34 @@ def _terminal() -> Console:
 
 
 def __getattr__(name: str) -> object:
-    """`errors`, the terminal for what is not output: made when first used, since Rich takes long to load."""
+    """Return `errors`, the console on the standard error; made on first use, because Rich is slow to
+    import.
+    """
     if name != "errors":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return _terminal()
 
 
 def fail(text: str) -> NoReturn:
-    """Ends the command with one line that says what is wrong."""
+    """Print an error and exit with status 2."""
     _tell("error:", text)
     sys.exit(2)
 
 
 def report(place: str, reason: str) -> None:
-    """Tells of one line or message that was refused, and where it is."""
+    """Print a refused line or message and where it is."""
     _tell(f"{place}:", reason)
 
 
 def note(text: str) -> None:
-    """Tells what people should know that is no error."""
+    """Print information that is not an error."""
     from rich.markup import escape
 
     _terminal().print(f"[yellow]{escape(text)}[/]", soft_wrap=True)
 
 
 def warn(text: str) -> None:
-    """Tells of something that is allowed and likely not meant."""
+    """Print a warning about something that is valid but probably unintended."""
     from rich.markup import escape
 
     _terminal().print(f"[yellow]warning:[/] {escape(text)}", soft_wrap=True)
@@ -80,8 +82,8 @@ def _tell(what: str, text: str) -> None:
     _terminal().print(f"[bold red]{escape(what)}[/] {escape(text)}", soft_wrap=True)
 
 
-def namespaces_of(declared: list[str] | None) -> dict[str, str]:
-    """What `--namespace PREFIX=URI` and `--namespace any` declare; hints then speak of the option."""
+def parse_namespaces(declared: list[str] | None) -> dict[str, str]:
+    """Parse `--namespace PREFIX=URI` and `--namespace any`; hints then refer to the option."""
     set_declaration_form("-n {prefix}=URI")
     pairs = [(f"{ANY_PREFIX}={ANY}" if entry == ANY else entry).partition("=") for entry in declared or []]
     for prefix, equals, uri in pairs:
@@ -90,19 +92,19 @@ def namespaces_of(declared: list[str] | None) -> dict[str, str]:
     return {prefix: uri for prefix, _, uri in pairs}
 
 
-def counting(rate: bool = False) -> Progress:
-    """Progress on the terminal, if asked with how many a second; nothing where there is no terminal."""
+def make_progress(rate: bool = False) -> Progress:
+    """Return a progress bar, optionally with a rate; without a terminal it shows nothing."""
     if not sys.stderr.isatty():
-        return _Silence()  # type: ignore[return-value]  # it has what commands use of Progress
-    from sapwood.cli.common.progress import progress
+        return _NoProgress()  # type: ignore[return-value]  # it has what commands use of Progress
+    from sapwood.cli.common.progress import make_bar
 
-    return progress(_terminal(), rate)
+    return make_bar(_terminal(), rate)
 
 
-class _Silence:
-    """A progress that nobody sees."""
+class _NoProgress:
+    """A progress bar that shows nothing."""
 
-    def __enter__(self) -> _Silence:
+    def __enter__(self) -> _NoProgress:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -122,16 +124,16 @@ class _Silence:
 
 
 def finish(messages: int, refused: int) -> None:
-    """Tells at the end of a command what may surprise, and ends it with 1 if anything was refused."""
+    """Print a summary at the end of a command, and exit with 1 if anything was refused."""
     sys.stdout.flush()
     if not messages:
         note("there were no messages; in folders, files are read that end in .xml, .xmll or these and .gz")
     if refused:
-        told = "1 query or message was" if refused == 1 else f"{refused:,} queries or messages were"
-        note(f"{told} refused, or left without an answer")
+        refused_text = "1 query or message was" if refused == 1 else f"{refused:,} queries or messages were"
+        note(f"{refused_text} refused, or have no answer")
         raise typer.Exit(1)
 
 
 def write_line(record: dict[str, Any]) -> None:
-    """Writes a JSON line to the standard output."""
+    """Write a JSON line to the standard output."""
     sys.stdout.write(json.dumps(record, ensure_ascii=False) + "\n")

@@ -1,4 +1,4 @@
-"""How commands that deliver write what is delivered, and tell what is refused."""
+"""Deliveries, refused messages and failures as JSON lines and as text."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:  # a command that only matches delivers nothing, and loads no 
     from sapwood import Delivery, Failure, MessageError
 
 
-def refuse(name: str, error: MessageError, raw: bool) -> None:
-    """Tells that a message was refused, as a JSON line or, if bodies are written alone, beside them."""
+def report_refused(name: str, error: MessageError, raw: bool) -> None:
+    """Report a refused message, as a JSON line or, if only bodies are written, on the standard error."""
     if raw:
         report(name, str(error))
     else:
@@ -22,30 +22,30 @@ def refuse(name: str, error: MessageError, raw: bool) -> None:
         write_line({"message": name, "error": told})
 
 
-def undecided(failures: Sequence[Failure]) -> dict[str, list[dict[str, Any]]]:
-    """What a JSON line says of subscriptions that have no answer; nothing if all have."""
+def failures_field(failures: Sequence[Failure]) -> dict[str, list[dict[str, Any]]]:
+    """Return the field of a JSON line that lists failed subscriptions; empty if there are none."""
     if not failures:
         return {}
     told = [{"id": f.subscription, "kind": str(f.kind), "reason": f.reason} for f in failures]
     return {"undecided": told}
 
 
-def tell_failures(name: str, failures: Sequence[Failure]) -> int:
-    """Reports subscriptions that have no answer on a message; how many there are."""
+def report_failures(name: str, failures: Sequence[Failure]) -> int:
+    """Report subscriptions that failed on a message, and return their number."""
     for failure in failures:
         report(f"{name if failure.message is None else failure.message}", str(failure))
     return len(failures)
 
 
-def fail_line(name: str, failures: Sequence[Failure], raw: bool) -> int:
-    """The same for commands that write a line for each delivery: also in a line of their own."""
+def write_failures(name: str, failures: Sequence[Failure], raw: bool) -> int:
+    """Report failures for commands that write one line per delivery, also as a line of its own."""
     if failures and not raw:
-        write_line({"message": name, **undecided(failures)})
-    return tell_failures(name, failures)
+        write_line({"message": name, **failures_field(failures)})
+    return report_failures(name, failures)
 
 
-def deliver(delivery: Delivery, is_filter: bool, raw: bool) -> None:
-    """Writes a delivery as a JSON line, or its body alone."""
+def write_delivery(delivery: Delivery, is_filter: bool, raw: bool) -> None:
+    """Write a delivery as a JSON line, or its body alone."""
     body = decode_message(delivery.body) if is_filter else delivery.body.decode()
     if raw:
         sys.stdout.write(body + "\n")

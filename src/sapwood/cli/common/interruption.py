@@ -1,4 +1,4 @@
-"""Ctrl-C where work is done in transactions: it waits until one is finished; a second one does not."""
+"""Ctrl-C in commands that work in transactions: the first ends after the current one, the second at once."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from sapwood.cli.common import console
 _ENDED_BY_CTRL_C = 130
 
 
-class Interruption:
-    """Whether Ctrl-C has come, and when it may end the command.
+class InterruptHandler:
+    """The state of Ctrl-C, and the places at which it may end the command.
 
-    A database that is interrupted anywhere has to be made to give its transaction up, and does not always.
-    So Ctrl-C raises KeyboardInterrupt only where the command says that it may.
+    A database call that is interrupted in the middle may leave its transaction open, so Ctrl-C raises
+    KeyboardInterrupt only where the command allows it.
     """
 
     def __init__(self) -> None:
@@ -26,13 +26,13 @@ class Interruption:
         self._allowed = False
 
     def check(self) -> None:
-        """Ends the command now if Ctrl-C has come."""
+        """Raise KeyboardInterrupt if Ctrl-C was pressed."""
         if self._came:
             raise KeyboardInterrupt
 
     @contextmanager
     def allowed(self) -> Iterator[None]:
-        """In this block, which may wait for something, Ctrl-C ends the command at once."""
+        """Let Ctrl-C end the command at once within this block, which may wait."""
         self.check()
         self._allowed = True
         try:
@@ -41,7 +41,7 @@ class Interruption:
             self._allowed = False
 
     def receive(self, number: int, frame: FrameType | None) -> None:
-        """What the signal does."""
+        """Handle SIGINT."""
         if self._allowed:
             raise KeyboardInterrupt
         if self._came:
@@ -52,9 +52,11 @@ class Interruption:
 
 
 @contextmanager
-def gently_interrupted() -> Iterator[Interruption]:
-    """While it is entered, Ctrl-C ends the command where it may, or else at the end of the block."""
-    interruption = Interruption()
+def handle_interrupts() -> Iterator[InterruptHandler]:
+    """Handle Ctrl-C within the block: it ends the command where that is allowed, or at the end of the
+    block.
+    """
+    interruption = InterruptHandler()
     if current_thread() is not main_thread():  # others get no signals
         yield interruption
         return

@@ -1,4 +1,4 @@
-"""Progress bars on a terminal, apart from the console because Rich takes long to load."""
+"""Progress bars, apart from `console` because Rich is slow to import."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from rich.text import Text
 
 
 class _Rate(ProgressColumn):
-    """How many a second."""
+    """A column with the number of items per second."""
 
     def render(self, task: Task) -> Text:
         speed = task.finished_speed or task.speed
         return Text(f"{speed:,.0f}/s" if speed else "")
 
 
-def progress(console: Console, rate: bool) -> Progress:
-    """A bar that counts, if asked with how many a second, and that goes when the work is done."""
+def make_bar(console: Console, rate: bool) -> Progress:
+    """Return a transient progress bar that counts items, optionally with a rate."""
     speed = [_Rate()] if rate else []
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), *speed, TimeElapsedColumn()
     return Progress(*columns, console=console, transient=True)

@@ -1,4 +1,4 @@
-"""Warnings of queries that are valid and likely not meant, on the standard error."""
+"""Warnings about queries that are valid but probably unintended, on the standard error."""
 
 from __future__ import annotations
 
@@ -14,37 +14,37 @@ from sapwood.lang.query import compile_query
 if TYPE_CHECKING:
     from sapwood.engine.diagnostics.lint import Compiled
 
-_TOLD = 20
-"""warnings that are told one by one"""
-_LOOKED_AT = 1_000
-"""queries that are compiled for this alone"""
+_MOST_PRINTED = 20
+"""warnings that are printed one by one"""
+_MOST_CHECKED = 1_000
+"""queries that are compiled only to find warnings"""
 
 
-class Suspicions:
-    """Warns of queries as they come, and at the end of prefixes that none of them uses.
+class QueryWarnings:
+    """Warns about suspicious queries as they are read, and at the end about prefixes that no query uses.
 
-    `declared` are the prefixes that were given along with these very queries.
+    `declared` are the prefixes that were given together with these queries.
     """
 
     def __init__(self, namespaces: Mapping[str, str], declared: Mapping[str, str]) -> None:
         self._namespaces = dict(namespaces) | dict(declared)
         self._declared = declared
         self._seen = 0
-        self._told = 0
+        self._found = 0
         self._prefixed = False
 
-    def look_at(self, place: str, query: str) -> None:
-        """Warns of a query, unless there were very many before it; what is no query is left to others."""
-        if self._seen < _LOOKED_AT:
+    def check(self, place: str, query: str) -> None:
+        """Warn about a query, unless very many came before it; text that does not compile is ignored here."""
+        if self._seen < _MOST_CHECKED:
             try:
-                self.look_at_compiled(place, _compiled(query, self._namespaces))
+                self.check_compiled(place, _compiled(query, self._namespaces))
             except QueryError:
                 self._seen += 1
         else:
             self._prefixed = True  # for all we know
 
-    def look_at_compiled(self, place: str, compiled: Compiled) -> None:
-        """Warns of a query that somebody has compiled."""
+    def check_compiled(self, place: str, compiled: Compiled) -> None:
+        """Warn about a query that is compiled already."""
         from sapwood.engine.diagnostics.lint import find_warnings, uses_prefixes
 
         self._seen += 1
@@ -52,14 +52,14 @@ class Suspicions:
         with use_prefixes(self._namespaces):
             found = find_warnings(compiled)
         for each in found:
-            self._told += 1
-            if self._told <= _TOLD:
+            self._found += 1
+            if self._found <= _MOST_PRINTED:
                 warn(f"{place}: {each}")
 
     def finish(self) -> None:
-        """Warns of prefixes that nobody uses, and tells how many warnings were left out."""
-        if self._told > _TOLD:
-            warn(f"and {self._told - _TOLD:,} more like these")
+        """Warn about unused prefixes, and print how many warnings were omitted."""
+        if self._found > _MOST_PRINTED:
+            warn(f"and {self._found - _MOST_PRINTED:,} more like these")
         if self._declared and self._seen and not self._prefixed:
             one = len(self._declared) == 1
             what = f"the prefix {', '.join(self._declared)}" if one else f"any of {', '.join(self._declared)}"

@@ -1,4 +1,4 @@
-"""What commands share that use the relational engine: its options, where its tables are, filling them."""
+"""Options of the relational engine, the location of its tables, and their synchronisation with a store."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sapwood import Limits
-from sapwood.cli.common.console import counting, fail, note
-from sapwood.cli.common.interruption import Interruption
+from sapwood.cli.common.console import fail, make_progress, note
+from sapwood.cli.common.extras import require_extra
+from sapwood.cli.common.interruption import InterruptHandler
 from sapwood.cli.common.stored_filters import Refusals
 
 if TYPE_CHECKING:
@@ -22,19 +23,17 @@ if TYPE_CHECKING:
 MEMORY = "512MB"
 BATCH = 1_000
 """messages that are matched at once"""
-_NEEDED = frozenset({"duckdb", "pyarrow"})
-"""what `sapwood[relational]` installs"""
 
 
 class Engine(StrEnum):
-    """What messages are matched with."""
+    """The engine that matches messages."""
 
     AUTOMATON = "automaton"
     RELATIONAL = "relational"
 
 
 class PlanName(StrEnum):
-    """As `sapwood.relational.Plan`, which is only there where DuckDB is."""
+    """The values of `sapwood.relational.Plan`, which needs DuckDB to be imported."""
 
     SHARED = "shared"
     BUCKETS = "buckets"
@@ -50,31 +49,26 @@ TablesOption = Annotated[
     typer.Option(
         "--tables",
         metavar="FILE",
-        help="Where the tables are kept; by default beside an SQLite store, with .duckdb appended.",
+        help="The file of tables; by default beside an SQLite store, with .duckdb appended.",
     ),
 ]
 PlanOption = Annotated[
     PlanName | None,
-    typer.Option(help="How subscriptions are filed; by default as they are, or as seems best at first."),
+    typer.Option(
+        help="How the tables are organised; by default the present plan, or the best one for a new file."
+    ),
 ]
 MemoryOption = Annotated[
-    str | None, typer.Option(metavar="SIZE", help=f"What DuckDB may use, such as 2GB; by default {MEMORY}.")
+    str | None, typer.Option(metavar="SIZE", help=f"Memory for DuckDB, such as 2GB; by default {MEMORY}.")
 ]
 
 
 @contextmanager
-def duckdb_needed(command: str) -> Iterator[None]:
-    """Says what to install where DuckDB is missing, and tells in one line what DuckDB cannot do."""
-    try:
+def require_duckdb(command: str) -> Iterator[None]:
+    """Exit with an install line where DuckDB is missing, and with one line for errors of DuckDB."""
+    with require_extra("relational", command):
         import duckdb
         import pyarrow  # noqa: F401
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in _NEEDED:
-            raise
-        fail(
-            f"'{command}' needs {error.name}, which is missing: "
-            "in a clone of Sapwood, pip install '.[relational]'"
-        )
     try:
         yield
     except duckdb.OutOfMemoryException as error:
@@ -90,8 +84,8 @@ def _first_line(error: Exception) -> str:
 # -- where they are ------------------------------------------------------------------------------------------
 
 
-def tables_of(store: str, tables: Path | None) -> Path:
-    """The file given, or else the one beside the store."""
+def tables_path(store: str, tables: Path | None) -> Path:
+    """Return the given file of tables, or the default one beside the store."""
     from sapwood.store.store_location import (  # here, because other commands need no database
         locate,
         mask_password,
@@ -102,15 +96,16 @@ def tables_of(store: str, tables: Path | None) -> Path:
     url = locate(store)
     if url.get_backend_name() != "sqlite":
         fail(
-            f"{mask_password(url)} is no file that tables could be kept beside: say where with --tables FILE"
+            f"{mask_password(url)} is not a file beside which tables can be stored: "
+            "give one with --tables FILE"
         )
     return Path(f"{url.database}.duckdb")
 
 
-def opened(
+def open_tables(
     tables: Path, plan: PlanName | None, memory: str | None, limits: Limits | None = None
 ) -> RelationalMatcher:
-    """A matcher with the tables of a file, which is made if it is absent."""
+    """Return a matcher on a file of tables, which is created if it is absent."""
     from sapwood.relational import RelationalMatcher
 
     return RelationalMatcher(
@@ -118,15 +113,15 @@ def opened(
     )
 
 
-def reopened(tables: Path, memory: str | None = None) -> RelationalMatcher:
-    """A matcher with the tables of a file that must be there."""
+def reopen_tables(tables: Path, memory: str | None = None) -> RelationalMatcher:
+    """Return a matcher on an existing file of tables."""
     if not tables.is_file():
-        fail(f"there is no file {str(tables)!r}; 'sapwood relational load' makes it from a store")
-    return opened(tables, None, memory)
+        fail(f"there is no file {str(tables)!r}; 'sapwood relational load' creates it from a store")
+    return open_tables(tables, None, memory)
 
 
-def size_of(tables: Path) -> str:
-    """How large a file is, for people."""
+def format_size(tables: Path) -> str:
+    """Format the size of a file."""
     size = float(tables.stat().st_size)
     for unit in ("bytes", "kB", "MB"):
         if size < 1_000:
@@ -138,12 +133,13 @@ def size_of(tables: Path) -> str:
 # -- from a store --------------------------------------------------------------------------------------------
 
 
-def bring_up_to_date(
-    matcher: RelationalMatcher, store: SubscriptionStore, interruption: Interruption
+def synchronize_tables(
+    matcher: RelationalMatcher, store: SubscriptionStore, interruption: InterruptHandler
 ) -> tuple[int, int]:
-    """Brings the tables to the store's newest version: which that is, and how many queries were refused.
+    """Synchronise the tables with the store's newest version; return the version and the number of refused
+    queries.
 
-    Ctrl-C keeps what is in, and the next one goes on from there.
+    Ctrl-C keeps what is loaded, and the next run continues from there.
     """
     from sapwood.relational.storage.store_sync import UnsupportedLanguage, synchronize
 
@@ -157,7 +153,7 @@ def bring_up_to_date(
         progress.update(task, completed=done)
         interruption.check()
 
-    with counting(rate=True) as progress:
+    with make_progress(rate=True) as progress:
         task = progress.add_task("loading subscriptions", total=None)
         try:
             version = synchronize(matcher, store, on_error=refused, on_progress=progressed)

@@ -1,4 +1,4 @@
-"""The relational form of a query, for people and machines."""
+"""The relational form of a query as text and as JSON."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ if TYPE_CHECKING:
     from sapwood.relational.rules.rule_form import Branch, RuleForm
 
 
-def form_of(query: str, namespaces: Mapping[str, str]) -> RuleForm:
-    """The rules of a query; QueryError says where and why it is not XPath 1.0."""
+def compile_rules(query: str, namespaces: Mapping[str, str]) -> RuleForm:
+    """Return the rules of a query; QueryError if it is not XPath 1.0."""
     from sapwood.relational.rules.rule_form import relational_form
 
     return relational_form(compile_query(query, namespaces))
 
 
-def as_record(query: str, form: RuleForm) -> dict[str, Any]:
-    """The form as JSON has it: a rule is a list of branches."""
+def to_record(query: str, form: RuleForm) -> dict[str, Any]:
+    """Return the form for JSON: a rule is a list of branches."""
     return {
         "query": query,
         "exact": form.exact,
@@ -38,11 +38,11 @@ def _record(branch: Branch) -> dict[str, Any]:
     }
 
 
-def as_text(query: str, form: RuleForm) -> str:
-    """The form as people read it: a line a branch, with the branching points in parentheses."""
+def to_text(query: str, form: RuleForm) -> str:
+    """Format the form: one line per branch, with the branching points in parentheses."""
     lines = [f"query     {query}"]
     for number, rule in enumerate(form.rules, 1):
-        branches = [_written(branch) for branch in rule.branches] or ["every message meets it"]
+        branches = [_format_branch(branch) for branch in rule.branches] or ["every message meets it"]
         for i, branch in enumerate(branches):
             lines.append(f"{f'rule {number}' if not i else '':9} {branch}")
     lines += _notes(form)
@@ -64,8 +64,10 @@ def _notes(form: RuleForm) -> Iterator[str]:
         yield f"weakened  {part}"
 
 
-def _written(branch: Branch) -> str:
-    """`/a//b(1)/c = 5`: the path, with the number of a branching point behind its step, and the test."""
+def _format_branch(branch: Branch) -> str:
+    """Format a branch as `/a//b(1)/c = 5`: the path, numbers of branching points behind their steps, and
+    the test.
+    """
     from sapwood.relational.paths.linear_path import LinearPath
 
     at = {step: point for point, step in branch.points}

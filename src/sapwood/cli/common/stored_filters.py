@@ -1,4 +1,4 @@
-"""The filters of a store, for commands that match: what is loaded, refused and left out."""
+"""The filters of a store for commands that match: loading, refusals, and skipped subscriptions."""
 
 from __future__ import annotations
 
@@ -6,27 +6,29 @@ from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from sapwood.cli.common.console import counting, note, report
+from sapwood.cli.common.console import make_progress, note, report
+from sapwood.cli.common.extras import require_extra
 
 if TYPE_CHECKING:
     from sapwood import Matcher
     from sapwood.store import SubscriptionStore
 
 _REPORTED = 50
-"""refused subscriptions that are told one by one"""
+"""refused subscriptions that are reported one by one"""
 
 
 @contextmanager
-def opened_store(store: str) -> Iterator[SubscriptionStore]:
-    """A store that must be there."""
-    from sapwood.store import SubscriptionStore
+def open_store(store: str) -> Iterator[SubscriptionStore]:
+    """Open a store that must exist."""
+    with require_extra("store", "--store"):
+        from sapwood.store import SubscriptionStore
 
     with SubscriptionStore(store, create=False) as found:
         yield found
 
 
 class Refusals:
-    """Subscriptions that were refused: told one by one as long as they are not too many, and counted."""
+    """Counts refused subscriptions and reports the first of them one by one."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -37,14 +39,14 @@ class Refusals:
             report(f"subscription {id}", str(error))
 
     def finish(self) -> int:
-        """How many there were."""
+        """Return the number of refusals, and print how many were not reported."""
         if self.count > _REPORTED:
             note(f"and {self.count - _REPORTED:,} more subscriptions were refused")
         return self.count
 
 
 def load_store(matcher: Matcher, store: SubscriptionStore) -> int:
-    """Subscribes the active filters of a store's newest version; how many were refused."""
+    """Subscribe the active filters of a store's newest version; return how many were refused."""
     from sapwood.lang.languages import XPATH, detect_language
 
     def pairs() -> Iterator[tuple[str, str]]:
@@ -55,14 +57,14 @@ def load_store(matcher: Matcher, store: SubscriptionStore) -> int:
 
     refusals = Refusals()
     matcher.declare(store.namespaces)
-    with counting(rate=True) as progress:
+    with make_progress(rate=True) as progress:
         task = progress.add_task("loading subscriptions", total=None)
         matcher.add_many(pairs(), refusals.add)
     return refusals.finish()
 
 
-def tell_left_out(store: SubscriptionStore) -> None:
-    """Tells how many active subscriptions of a store are no filters."""
+def report_skipped(store: SubscriptionStore) -> None:
+    """Print how many active subscriptions of a store are not filters."""
     from sapwood.lang.languages import LANGUAGES, XPATH
 
     counts = {
@@ -70,6 +72,6 @@ def tell_left_out(store: SubscriptionStore) -> None:
         for language in LANGUAGES
         if language != XPATH
     }
-    told = " and ".join(f"{count:,} in {language}" for language, count in counts.items() if count)
-    if told:
-        note(f"only filters are matched; subscriptions left out: {told}")
+    skipped = " and ".join(f"{count:,} in {language}" for language, count in counts.items() if count)
+    if skipped:
+        note(f"only filters are matched; skipped subscriptions: {skipped}")

@@ -20,10 +20,11 @@ from enum import Enum
 from functools import cached_property
 from types import MappingProxyType
 
+from sapwood.errors import SapwoodError
 from sapwood.workload.dtd import element_graph
 
 
-class DtdError(ValueError):
+class DtdError(SapwoodError, ValueError):
     """A DTD that cannot be found, read or used; the message says which and why."""
 
 
@@ -129,7 +130,7 @@ class Element:
 
     @property
     def has_text(self) -> bool:
-        """Whether text may stand directly in the element."""
+        """Whether the element may contain text directly."""
         return self.content in (Content.MIXED, Content.ANY)
 
     @property

@@ -1,4 +1,4 @@
-"""A message while it is written: its text so far, and the ids and references to settle at the end."""
+"""A message under construction: its text so far, and the ids and references that are resolved at the end."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ class MessageDraft:
             self.chunks.append("")
 
     def add_reference(self, attribute: str, required: bool, several: bool) -> None:
-        """Promise a reference."""
+        """Add a reference that is resolved at the end."""
         self._references.append(Reference(len(self.chunks), attribute, required, several))
         self.chunks.append("")
 
     def finish(self) -> bytes:
-        """Settle the references and return the message."""
+        """Resolve the references and return the message."""
         if self._references:
             self._settle()
         return "".join(self.chunks).encode()

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from itertools import groupby, islice
 from random import Random
 
+from sapwood.errors import ArgumentError
 from sapwood.workload import parameter_checks
 from sapwood.workload.messages.value_distributions import Distribution, pick, zipf
 
@@ -93,7 +94,7 @@ class JoinGenerator:
         parameter_checks.at_least(1, equalities=most)
         parameter_checks.at_least(0, skew=skew)
         if most > len(schema.leaves):
-            raise ValueError(f"equalities must be at most {len(schema.leaves)}, the leaves, not {most}")
+            raise ArgumentError(f"equalities must be at most {len(schema.leaves)}, the leaves, not {most}")
         self.schema = schema
         self._window, self._stream = window, stream
         self._sizes = Distribution(most, zipf(most, skew))

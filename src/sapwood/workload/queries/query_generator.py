@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from random import Random
 
+from sapwood.errors import ArgumentError
 from sapwood.workload import parameter_checks
 from sapwood.workload.dtd.model import Dtd
 from sapwood.workload.messages.value_distributions import Values, pick
@@ -111,7 +112,7 @@ class QueryGenerator(Drawing):
             return
         longest = self._walker.longest(self.dtd.root)  # never more than max_depth
         if self._min_depth > longest:
-            raise ValueError(
+            raise ArgumentError(
                 f"min_depth {self._min_depth} is more than DTD {self.dtd.name!r} and max_depth "
                 f"{self._max_depth} allow: the longest path has {longest} levels"
             )

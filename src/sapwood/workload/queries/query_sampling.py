@@ -1,4 +1,4 @@
-"""Queries drawn at random, each once if they are to be distinct."""
+"""Random sampling of queries, distinct if asked."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from itertools import islice
 
+from sapwood.errors import SapwoodError
 from sapwood.workload.dtd.model import Dtd
 
 TRIES = 2_000  # in a row without a new query: then what is left is too rare to look for
 
 
-class QueriesExhausted(ValueError):
-    """No new query in very many tries; `found` is how many distinct ones were returned before."""
+class QueriesExhausted(SapwoodError, ValueError):
+    """Raised when very many draws give no new query; `found` is the number of distinct queries before."""
 
     def __init__(self, message: str, found: int) -> None:
         super().__init__(message)
@@ -32,7 +33,7 @@ class Drawing(ABC):
 
     @abstractmethod
     def _why_none(self) -> str:
-        """Why no attempt ever succeeded, and what to ask for instead."""
+        """Explain why no attempt succeeded, and what to change."""
 
     @abstractmethod
     def _what_gives_more(self) -> str: ...

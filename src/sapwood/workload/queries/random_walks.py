@@ -1,4 +1,4 @@
-"""Random walks down the element graph: the paths that documents can have."""
+"""Random walks down the element graph: the tag paths that documents can have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The documents of `observations`: what stands in them how often, and the rows that queries are cut from."""
+"""The documents of `observation_workload`, and the value rows from which queries are derived."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ _NUMERIC = re.compile(r"-?\d+(\.\d+)?")
 
 
 class Slot:
-    """A tag path at which elements or values stand. Places are a tree, which grows with what is written."""
+    """A node of the tree of tag paths, at which elements or values occur; it grows with the documents."""
 
     def __init__(self, dtd: Dtd, names: tuple[str, ...]) -> None:
         self.names = names
@@ -197,7 +197,7 @@ class Slot:
 
 
 class ObservationRow:
-    """A value at a place."""
+    """A value at a tag path."""
 
     __slots__ = ("literal", "number", "place")
 
@@ -209,7 +209,7 @@ class ObservationRow:
 
 
 class ObservationNode(NamedTuple):
-    """An element with several rows: where they begin in the document's lists, and how many they are."""
+    """An element with several rows: the index of the first and their number."""
 
     place: Slot
     first_row: int
@@ -220,7 +220,7 @@ class ObservationNode(NamedTuple):
 
 
 class ObservationDocument:
-    """A message, and what queries are cut from."""
+    """A message, and the rows from which queries are derived."""
 
     __slots__ = ("by_place", "nodes", "numbers", "rows", "text")
 
@@ -255,7 +255,7 @@ class ObservationDocument:
 
 
 class ObservationWriter:
-    """Writes documents that are valid by the DTD."""
+    """Writes documents that are valid against the DTD."""
 
     def __init__(self, random: Draws) -> None:
         dtd = load_dtd("observatory")

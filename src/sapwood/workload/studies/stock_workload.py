@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from random import Random
 
+from sapwood.errors import ArgumentError
 from sapwood.workload import parameter_checks
 from sapwood.workload.messages.value_distributions import Distribution, pick
 
@@ -37,7 +38,7 @@ class StockWorkload:
     def __init__(self, symbols: int = SYMBOLS, seed: int = 0) -> None:
         parameter_checks.at_least(1, symbols=symbols)
         if symbols > _MOST_SYMBOLS:
-            raise ValueError(f"symbols must be at most {_MOST_SYMBOLS:,}, not {symbols!r}")
+            raise ArgumentError(f"symbols must be at most {_MOST_SYMBOLS:,}, not {symbols!r}")
         self._seed = seed
         self._symbols = _tickers(symbols)
         # Written once, not millions of times. A bound can also lie just below or above all prices.
@@ -69,7 +70,7 @@ class StockWorkload:
         # One message in so many has the symbol; each of the four ranges lets the same share of these through.
         passing = notifications * len(self._symbols) / (n * messages)
         if passing > 1:
-            raise ValueError(
+            raise ArgumentError(
                 f"{messages:,} messages with {len(self._symbols):,} symbols give at most "
                 f"{n * messages // len(self._symbols):,} notifications to {n:,} subscriptions, "
                 f"not {notifications:,}: ask for fewer, or take fewer symbols"
