@@ -96,7 +96,7 @@ class Chart:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ListingRow:
     label: str
     cells: tuple[Cell, ...]
     published: bool = False
@@ -111,10 +111,10 @@ class Listing:
     title: str
     columns: tuple[str, ...]
     note: str = ""
-    rows: list[Row] = field(default_factory=list)
+    rows: list[ListingRow] = field(default_factory=list)
 
     def add(self, label: str, *cells: Cell, published: bool = False) -> None:
-        self.rows.append(Row(label, cells, published))
+        self.rows.append(ListingRow(label, cells, published))
 
 
 @dataclass(slots=True)

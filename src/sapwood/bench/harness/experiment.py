@@ -37,7 +37,7 @@ class BenchError(SapwoodError, ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Bar:
+class Limit:
     """A limit that a figure is to meet, made by `at_most` or `at_least`."""
 
     limit: float
@@ -46,12 +46,12 @@ class Bar:
     """False: shown for reference at every scale"""
 
 
-def at_most(limit: float, promised: bool = True) -> Bar:
-    return Bar(limit, False, promised)
+def at_most(limit: float, promised: bool = True) -> Limit:
+    return Limit(limit, False, promised)
 
 
-def at_least(limit: float, promised: bool = True) -> Bar:
-    return Bar(limit, True, promised)
+def at_least(limit: float, promised: bool = True) -> Limit:
+    return Limit(limit, True, promised)
 
 
 @dataclass(slots=True)
@@ -72,7 +72,7 @@ class Bench:
         workload: str,
         value: float,
         unit: str = "times",
-        bar: Bar | None = None,
+        bar: Limit | None = None,
         /,
         **details: Detail,
     ) -> None:
