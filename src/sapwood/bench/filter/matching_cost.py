@@ -65,17 +65,6 @@ def measure_paths(
 
 
 @experiment(
-    "duplicates",
-    "plain paths with many duplicates: warm",
-    message_count=(500, 300, 100, 4),
-    query_count=(500_000, 50_000, 20_000, 80),
-)
-def measure_duplicates(bench: Bench, message_count: int, query_count: int) -> Iterator[str]:
-    queries = bench.dataset.repeated(query_count)
-    yield from _measure_warm(bench, message_count, queries, f"{len(queries):,} paths with duplicates", 6)
-
-
-@experiment(
     "predicates",
     "an attribute predicate in each query: warm, loading",
     message_count=(500, 300, 100, 4),
@@ -96,25 +85,31 @@ def measure_predicates(bench: Bench, message_count: int, query_count: int, loads
     loading.report_without_collector(bench)
 
 
-@experiment(
-    "nested",
-    "a nested path in each query: warm",
-    message_count=(500, 300, 100, 4),
-    query_count=(50_000, 10_000, 2_000, 20),
-)
-def measure_nested(bench: Bench, message_count: int, query_count: int) -> Iterator[str]:
-    queries = bench.dataset.nested(query_count)
-    yield from _measure_warm(bench, message_count, queries, f"{len(queries):,} with a nested path", 30)
-
-
 def _measure_warm(
-    bench: Bench, message_count: int, queries: Sequence[str], workload: str, bar: float
+    kind: str, label: str, bar: float, bench: Bench, message_count: int, query_count: int
 ) -> Iterator[str]:
+    """Measure queries of a kind of the dataset: warm."""
     messages = bench.dataset.messages(message_count)
+    queries = getattr(bench.dataset, kind)(query_count)
+    workload = f"{len(queries):,} {label}"
     yield f"loading {workload}"
     matcher = load_matcher(queries)[0]
     yield workload
     _report_warm(bench, matcher, messages, workload, bar)
+
+
+DUPLICATES = experiment(
+    "duplicates",
+    "plain paths with many duplicates: warm",
+    message_count=(500, 300, 100, 4),
+    query_count=(500_000, 50_000, 20_000, 80),
+)(partial(_measure_warm, "repeated", "paths with duplicates", 6))
+NESTED = experiment(
+    "nested",
+    "a nested path in each query: warm",
+    message_count=(500, 300, 100, 4),
+    query_count=(50_000, 10_000, 2_000, 20),
+)(partial(_measure_warm, "nested", "with a nested path", 30))
 
 
 def _report_warm(

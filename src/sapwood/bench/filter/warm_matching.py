@@ -1,4 +1,4 @@
-"""What the filter experiments share: loading a matcher, timing it warm, and the points of cost curves."""
+"""Loading of a matcher, timing of warm matching, and the points of cost curves."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FIRST = "Sapwood, first sight of the messages"
 
 @dataclass(frozen=True, slots=True)
 class Precision:
-    """How many rounds a measurement takes, and how large the sample of the lxml baseline is."""
+    """The number of rounds of a measurement, and the size of the sample of the lxml baseline."""
 
     rounds: int
     seconds: float

@@ -25,7 +25,7 @@ from sapwood.bench.harness.machine_info import describe_machine
 
 @dataclass(frozen=True)
 class Options:
-    """What to measure, at which scale, and where to write the results."""
+    """The choice of experiments, their scale, and the folder for the results."""
 
     nitf: Path | None = None
     """a folder with the published NITF workload; without it, workloads are generated"""
@@ -89,7 +89,7 @@ def run_suite(suite: Suite, options: Options, console: Console | None = None) ->
     """Measure, and write the results, however the measurement ends.
 
     Progress is shown if the console is a terminal. BenchError, before anything is measured, if the options
-    cannot be met. Ctrl-C ends the run, and the report says so.
+    cannot be met. Ctrl-C ends the run and marks the report as interrupted.
     """
     console = console or Console(stderr=True)
     experiments = suite.choose(options.only)

@@ -117,8 +117,8 @@ def shred_messages(matcher: RelationalMatcher, bodies: Sequence[bytes], batch: i
     """Parse and shred messages without matching them; return the number of rows."""
     rows = 0
     for start in range(0, len(bodies), batch):
-        said = matcher._reader.read([Message(body) for body in bodies[start : start + batch]])
-        rows += len(said.messages) + len(said.values)
+        shredded = matcher._reader.read([Message(body) for body in bodies[start : start + batch]])
+        rows += len(shredded.messages) + len(shredded.values)
     return rows
 
 
