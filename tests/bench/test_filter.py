@@ -1,25 +1,43 @@
-"""The whole benchmark, at sizes that take no time: what it reports and writes, and how it ends."""
+"""The filter suite at its smoke scale: what it reports and writes."""
 
 from __future__ import annotations
 
 import gc
-import json
-from collections.abc import Callable, Iterator
-from io import StringIO
+from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 
 import pytest
-from rich.console import Console
+from lxml import etree
 
-from sapwood.bench import filter as bench
-from sapwood.bench.filter import EXPERIMENTS, GROUPS, Options, run
-from sapwood.bench.report import Report, Role
-from sapwood.bench.setting import Experiment, Setting
-from sapwood.bench.sources import BenchError
-from tests.bench.support import TINY, assert_written, nitf_folder, shown
+from sapwood import Matcher
+from sapwood.bench.filter import fallback_cost, lxml_baseline, recursive_messages
+from sapwood.bench.filter.matcher_memory import load_and_match
+from sapwood.bench.filter.recursive_messages import growth_degree, nested_message
+from sapwood.bench.harness.benchmark_report import Role
+from sapwood.bench.harness.datasets import generate_messages
+from sapwood.bench.harness.experiment import BenchError
+from sapwood.bench.harness.isolation import stream_isolated
+from sapwood.bench.harness.runner import Options, run_suite
+from sapwood.bench.harness.timing import Timing
+from sapwood.bench.suites import FILTER
+from sapwood.workload import load_dtd
+from tests.bench.support import (
+    Run,
+    assert_filled,
+    assert_helps,
+    assert_written,
+    find_chart,
+    find_figures,
+    make_bench,
+    nitf_folder,
+    print_report,
+    smoke_run,
+)
 
 CHARTS = {
     "recursion",
+    "fallback",
     "queries",
     "depth",
     "wildcards",
@@ -28,16 +46,19 @@ CHARTS = {
     "inserts",
     "predicates",
     "ranges",
+    "compile",
 }
 
 
 @pytest.fixture(scope="module")
-def everything(tmp_path_factory: pytest.TempPathFactory) -> tuple[Report, Path]:
-    out = tmp_path_factory.mktemp("bench") / "deep" / "out"
-    return run(Options(scale=TINY, out=out), Console(file=StringIO())), out
+def everything(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return smoke_run(FILTER, tmp_path_factory.mktemp("bench") / "deep" / "out")
 
 
-def test_every_figure_is_measured(everything: tuple[Report, Path]) -> None:
+# -- results -------------------------------------------------------------------------------------------
+
+
+def test_every_figure_is_measured(everything: Run) -> None:
     figures = everything[0].figures
     measures = [figure.measure for figure in figures]
     assert measures.count("warm") == 5  # few, many, with duplicates, with predicates, nested
@@ -47,103 +68,120 @@ def test_every_figure_is_measured(everything: tuple[Report, Path]) -> None:
     for measure in ("first pass", "churn, an add and a remove per message", "resident memory, warm"):
         assert measures.count(measure) == 1
     assert measures.count("recursion, degree") == 4
-    assert all(figure.value > 0 for figure in figures if figure.measure != "recursion, degree")
+    assert measures.count("compile time, degree") == 5
+    assert all(figure.value > 0 for figure in figures if not figure.measure.endswith("degree"))
 
 
-def test_bars_are_not_judged_on_generated_workloads(everything: tuple[Report, Path]) -> None:
+def test_bars_are_not_judged_on_generated_workloads(everything: Run) -> None:
     figures = everything[0].figures
     assert any(figure.bar is not None for figure in figures)
     assert all(figure.met is None for figure in figures)
     assert everything[0].missed == []
 
 
-def test_every_chart_has_its_curves(everything: tuple[Report, Path]) -> None:
-    charts = {chart.name: chart for chart in everything[0].charts}
-    assert set(charts) == CHARTS
-    for chart in charts.values():
-        for series in chart.series:
-            assert series.points, f"{chart.name}: {series.label}"
-            assert all(point.y > 0 for point in series.points)
-        if chart.name != "recursion":
+def test_every_chart_has_its_curves(everything: Run) -> None:
+    report = everything[0]
+    assert_filled(report, CHARTS, set())
+    for chart in report.charts:
+        if chart.name not in ("recursion", "fallback"):
             assert Role.BASELINE in [series.role for series in chart.series]
-    assert [point.x for point in charts["depth"].series[0].points] == [6, 7]
-    assert Role.TWIN in [series.role for series in charts["predicates"].series]
+    assert [point.x for point in find_chart(report, "depth").series[0].points] == [6, 7]
+    assert Role.TWIN in [series.role for series in find_chart(report, "predicates").series]
+    assert Role.TWIN in [series.role for series in find_chart(report, "ranges").series]
 
 
-def test_files_are_written(everything: tuple[Report, Path]) -> None:
-    report, out = everything
-    assert_written(out, "filter", set(CHARTS), report)
+def test_files_are_written(everything: Run) -> None:
+    assert_written(everything[1], "filter", CHARTS, everything[0])
 
 
-def test_tables_show_everything(everything: tuple[Report, Path]) -> None:
-    text = shown(everything[0])
+def test_tables_show_everything(everything: Run) -> None:
+    text = print_report(everything[0])
     for chart in everything[0].charts:
-        assert chart.x_label in text  # one has brackets, which rich would take for marks
+        assert chart.x_label in text  # one has brackets, which rich would read as markup
     assert "for reference" in text
 
 
 def test_a_folder_of_published_workloads(tmp_path: Path) -> None:
-    folder = nitf_folder(tmp_path)
-    report = run(Options(nitf=folder, scale=TINY, out=None, only=["paths", "growth-queries"]))
+    options = Options(nitf_folder(tmp_path), out=None, scale="smoke", only=["paths", "growth-queries"])
+    report = run_suite(FILTER, options)
     assert report.workload == "published NITF workload"
     assert {figure.workload for figure in report.figures} >= {"10 distinct paths", "60 distinct paths"}
     assert [chart.name for chart in report.charts] == ["queries"]
 
 
 def test_only_and_groups() -> None:
-    assert [e.name for e in bench.chosen(["memory", "paths"])] == ["paths", "memory"]
-    assert [e.name for e in bench.chosen(["growth"])] == list(GROUPS["growth"])
-    assert bench.chosen([]) == list(EXPERIMENTS)
+    assert [e.name for e in FILTER.choose(["memory", "paths"])] == ["paths", "memory"]
+    growth = [experiment.name for experiment in FILTER.choose(["growth"])]
+    assert growth and all(name.startswith("growth-") for name in growth)
+    bars = [experiment.name for experiment in FILTER.choose(["bars"])]
+    assert [*bars, *growth] == [experiment.name for experiment in FILTER.choose([])]
     with pytest.raises(BenchError, match="no experiment speed: choose from bars, growth, paths"):
-        bench.chosen(["paths", "speed"])
+        FILTER.choose(["paths", "speed"])
 
 
-def test_ctrl_c_keeps_what_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(setting: Setting) -> Iterator[str]:
-        yield "first half"
-        setting.figure("warm", "half of it", 2.0, "× raw parsing", 5)
-        yield "second half"
-        raise KeyboardInterrupt
-
-    _experiments(monkeypatch, interrupted)
-    report = run(Options(scale=TINY, out=tmp_path))
-    assert report.interrupted
-    assert [figure.workload for figure in report.figures] == ["half of it"]
-    written = json.loads((tmp_path / "filter.json").read_text(encoding="utf-8"))
-    assert written["interrupted"]
-    assert written["figures"][0]["value"] == 2.0
-    assert (tmp_path / "filter-bars.png").exists()
+def test_the_full_scale_needs_the_published_workload(tmp_path: Path) -> None:
+    assert FILTER.scale(Options()) == "generated"
+    assert FILTER.scale(Options(nitf=tmp_path)) == "full"
+    assert FILTER.scale(Options(nitf=tmp_path, quick=True)) == "quick"
 
 
-def test_a_failure_keeps_what_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def failing(setting: Setting) -> Iterator[str]:
-        yield "something"
-        setting.figure("warm", "before", 2.0, "× raw parsing")
-        raise MemoryError
-
-    _experiments(monkeypatch, failing)
-    with pytest.raises(MemoryError):
-        run(Options(scale=TINY, out=tmp_path))
-    assert json.loads((tmp_path / "filter.json").read_text(encoding="utf-8"))["figures"]
+def test_the_command() -> None:
+    assert_helps(FILTER, "--nitf")
 
 
-def test_progress_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    def quiet(setting: Setting) -> Iterator[str]:
-        yield "counting sheep"
-
-    _experiments(monkeypatch, quiet)
-    console = Console(file=StringIO(), force_terminal=True, width=100)
-    run(Options(scale=TINY, out=None), console)
-    assert isinstance(console.file, StringIO)
-    assert "test: counting sheep" in console.file.getvalue()
+# -- measurement ---------------------------------------------------------------------------------------
 
 
-def test_an_output_folder_that_cannot_be_made(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    with pytest.raises(BenchError, match="cannot make the folder"):
-        run(Options(scale=TINY, out=tmp_path / "file" / "out"))
+def test_memory_of_a_new_process(tmp_path: Path) -> None:
+    queries = tmp_path / "queries.txt"
+    queries.write_text("//a\n/é[. = 'é']", encoding="utf-8")
+    (used,) = stream_isolated(load_and_match, queries, ["<é>é</é>".encode(), b"<a/>"])
+    assert not isinstance(used, str)
+    assert 1 < used.before <= used.warm <= used.peak < 1_000
 
 
-def _experiments(monkeypatch: pytest.MonkeyPatch, *steps: Callable[[Setting], Iterator[str]]) -> None:
-    made = tuple(Experiment("test", "a test", step) for step in steps)
-    monkeypatch.setattr(bench, "EXPERIMENTS", made)
+def test_lxml_is_scaled_up_to_all_queries(monkeypatch: pytest.MonkeyPatch) -> None:
+    def one_round(own_pass: Callable[[], float], messages: list[bytes], least: int) -> Timing:
+        return Timing((own_pass(),), (1.0,), len(messages))
+
+    ticks = count()  # one second between two readings: for parsing, and for evaluating all of the sample
+    monkeypatch.setattr(lxml_baseline, "clock", lambda: float(next(ticks)))
+    monkeypatch.setattr(lxml_baseline, "time_rounds", one_round)
+    queries = [f"/news/x{number}" for number in range(5_000)] * 2
+    cost = lxml_baseline.cost_one_by_one(queries, generate_messages(load_dtd("news"), 3), 5, 2)
+    assert cost == 2 * (1 + 5_000 / 5)
+
+
+def test_queries_for_lxml_have_the_same_matches(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    bench, steps = make_bench(tmp_path), fallback_cost.measure_fallback.steps
+    list(steps(bench, 2, 20, 1, (0, 100)))
+    (curve,) = find_chart(bench.report, "fallback").series
+    assert len({point.details["matched"] for point in curve.points}) == 1
+    assert len(find_figures(bench.report, "warm, 100 % of the queries evaluated by lxml")) == 2
+    matcher = Matcher()
+    matcher.add(1, f"//a{fallback_cost._ALWAYS_TRUE}")
+    assert matcher.explain(1).decided_by == "xpath"
+    monkeypatch.setattr(fallback_cost, "_ALWAYS_TRUE", "[count(*) > 100]")
+    with pytest.raises(BenchError, match="do not agree"):
+        list(steps(bench, 2, 20, 1, (0, 100)))
+
+
+def test_the_nested_message() -> None:
+    tree = etree.fromstring(nested_message(200)).getroottree()
+    assert tree.xpath("count(//a)") == 200
+    assert tree.xpath(f"boolean({recursive_messages.PLAIN})") is True
+
+
+@pytest.mark.parametrize("kind", ["plain", "predicate", "nested"])
+def test_recursive_queries_are_distinct_and_right(kind: str) -> None:
+    queries: list[str] = getattr(recursive_messages, f"{kind}_queries")(40)
+    assert len(set(queries)) == 40
+    message = nested_message(12)
+    tree = etree.fromstring(message).getroottree()
+    matcher = Matcher()
+    matcher.add_many((query, query) for query in queries)
+    assert list(matcher.match(message)) == [query for query in queries if tree.xpath(query)]
+
+
+def test_the_degree_of_growth() -> None:
+    assert growth_degree({50: 0.1, 100: 1.0, 200: 8.0}) == pytest.approx(3.0)

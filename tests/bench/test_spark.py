@@ -1,4 +1,4 @@
-"""`sapwood bench spark` measures what it says, small."""
+"""The Spark suite measures at its smoke scale."""
 
 from __future__ import annotations
 
@@ -7,24 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from sapwood.bench.report import Figure
-from sapwood.bench.sources import BenchError
-from sapwood.bench.spark import EXPERIMENTS, Options, Sizes, run
+from sapwood.bench.harness.runner import Options, run_suite
+from sapwood.bench.spark import stream_memory
+from sapwood.bench.suites import SPARK
 from sapwood.spark.spark_session import JavaError, check_java
-
-_TINY = Sizes(
-    messages=40,
-    queries=200,
-    rounds=1,
-    compared_queries=5,
-    compared_messages=10,
-    batches=4,
-    churning=50,
-    changes=2,
-)
+from tests.bench.support import make_bench
 
 
-@pytest.fixture(scope="module", autouse=True)
+@pytest.fixture(scope="module")
 def java() -> None:
     try:
         check_java()
@@ -32,23 +22,24 @@ def java() -> None:
         pytest.skip(str(error))
 
 
-def test_figures_are_measured_and_written(tmp_path: Path) -> None:
-    report = run(Options(out=tmp_path, scale=_TINY, only=("loading", "xpath_boolean")))
+def test_figures_are_measured_and_written(java: None, tmp_path: Path) -> None:
+    report = run_suite(SPARK, Options(out=tmp_path, scale="smoke", only=("loading", "xpath_boolean")))
     loading, compared = report.figures
     assert loading.value > 0
     assert compared.value > 0
     assert compared.details["same_answers"] == "yes"
-    assert not report.missed  # nothing is promised of so little
+    assert not report.missed  # nothing is promised at this scale
     written = json.loads((tmp_path / "spark.json").read_text())
     assert [figure["measure"] for figure in written["figures"]] == [loading.measure, compared.measure]
 
 
-def test_an_unknown_experiment_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(BenchError, match=", ".join(e.name for e in EXPERIMENTS)):
-        run(Options(only=("speed",), out=None))
+def test_memory_of_a_stream_needs_psutil(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(stream_memory, "has_psutil", lambda: False)
+    bench = make_bench(tmp_path)
+    assert not list(stream_memory.measure_memory.steps(bench, 1, 1, 1))
+    assert bench.report.skipped == ["memory: psutil is missing: pip install 'sapwood[bench]'"]
 
 
-def test_a_bar_may_ask_for_more_instead_of_less() -> None:
-    assert Figure("", "", 2.0, "times", 1.6, judged=True, at_least=True).met is True
-    assert Figure("", "", 1.5, "times", 1.6, judged=True, at_least=True).met is False
-    assert Figure("", "", 1.5, "times", 1.6, judged=True).met is True
+def test_bars_are_promises_about_the_published_workload(tmp_path: Path) -> None:
+    assert SPARK.scale(Options()) == "generated"
+    assert SPARK.scale(Options(nitf=tmp_path)) == "full"

@@ -1,13 +1,15 @@
-"""Experiments of the papers, side by side with baselines; nobody else imports this room.
+"""The benchmarks: the experiments of the papers beside baselines that are measured in the same run.
 
-    from sapwood.bench.filter import Options, run
-    report = run(Options(quick=True))
-    report.to_json()                       # the figures
-    sapwood.bench.tables.tables(report)    # for a terminal; charts are in Options.out
+    from sapwood.bench.harness.runner import Options
+    from sapwood.bench.suites import FILTER, run_suite
 
-Costs are multiples of raw expat parsing, measured in the same run: a machine's speed cancels out, and so does
-most of what else it is doing at the time. Only where tables of a paper stand beside ours are there times.
+    report = run_suite(FILTER, Options(quick=True))
+    report.to_json()                                 # the figures; charts are in Options.out
 
-`filter`, `transform`, `join`, `relational` and `spark` each know their experiments; `session` runs those of
-any of them.
+Costs are multiples of raw expat parsing, measured in the same run, so that the speed of the machine and most
+of its other load cancel out. Times are reported only beside the times of a paper.
+
+`harness` runs experiments, isolates measurements in processes, and writes tables, JSON and charts.
+`filter`, `transform`, `join`, `relational` and `spark` hold the experiments, one file for each subject.
+`suites` lists them. Nothing else in Sapwood imports this package, apart from the command.
 """

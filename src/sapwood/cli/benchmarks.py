@@ -6,18 +6,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
 from sapwood.cli.common.console import errors
 from sapwood.cli.common.relational_options import require_duckdb
 from sapwood.cli.run import spark_needed, told_plainly
 
 if TYPE_CHECKING:
-    from sapwood.bench.report import Report
+    from sapwood.bench.harness.runner import Suite
 
 NitfOption = Annotated[Path | None, typer.Option(help="A folder with YFilter's NITF workloads.")]
 OutOption = Annotated[Path, typer.Option(help="The folder for the figures and charts.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="The figures on the standard output.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")]
+Only = list[str] | None
 OUT = Path("bench-output")
 
 bench = typer.Typer(help="Measure, beside baselines in the same run.", no_args_is_help=True)
@@ -27,18 +27,17 @@ bench = typer.Typer(help="Measure, beside baselines in the same run.", no_args_i
 def bench_filter(
     nitf: NitfOption = None,
     quick: Annotated[bool, typer.Option("--quick", help="A minute instead of a quarter of an hour.")] = False,
-    only: Annotated[list[str] | None, typer.Option(help="An experiment by name, or bars, or growth.")] = None,
+    only: Annotated[Only, typer.Option(help="An experiment by name, or bars, or growth.")] = None,
     out: OutOption = OUT,
     as_json: JsonOption = False,
 ) -> None:
-    """Matching: speed in multiples of raw parsing, growth, churn, loading, memory, recursion.
+    """Matching: cost in multiples of raw parsing, growth, churn, loading, memory, recursion.
 
     Ctrl-C ends it and keeps what is measured.
     """
-    from sapwood.bench import filter as experiments  # here, because drawing takes a second to import
+    from sapwood.bench.suites import FILTER  # imported here, because rich and the generators load slowly
 
-    options = experiments.Options(nitf=nitf, quick=quick, out=out, only=only or ())
-    _show(experiments.run(options, errors), out, as_json)
+    _run(FILTER, nitf, quick, only, out, as_json)
 
 
 @bench.command("transform")
@@ -46,23 +45,22 @@ def bench_transform(
     nitf: NitfOption = None,
     quick: Annotated[bool, typer.Option("--quick", help="A minute instead of ten.")] = False,
     only: Annotated[
-        list[str] | None,
+        Only,
         typer.Option(
-            help="sharing, cost, adding, approaches, operators, predicates-and-returns, recursive, "
+            help="sharing, cost, adding, approaches, operators, recursive, predicates-and-returns, "
             "descendant or growth."
         ),
     ] = None,
     out: OutOption = OUT,
     as_json: JsonOption = False,
 ) -> None:
-    """For-where-return queries: one network against a plan for each query, costs, changes, growth.
+    """For-where-return queries: one shared plan against a plan for each query, costs, changes, growth.
 
     Ctrl-C ends it and keeps what is measured.
     """
-    from sapwood.bench import transform as experiments
+    from sapwood.bench.suites import TRANSFORM
 
-    options = experiments.Options(nitf=nitf, quick=quick, out=out, only=only or ())
-    _show(experiments.run(options, errors), out, as_json)
+    _run(TRANSFORM, nitf, quick, only, out, as_json)
 
 
 @bench.command("join")
@@ -71,7 +69,7 @@ def bench_join(
         bool, typer.Option("--quick", help="A minute or two instead of a quarter of an hour.")
     ] = False,
     only: Annotated[
-        list[str] | None,
+        Only,
         typer.Option(
             help="flat, levels, leaves, equalities, flat-skew, levels-skew, feed, feed-ways or feed-spark."
         ),
@@ -79,22 +77,20 @@ def bench_join(
     out: OutOption = OUT,
     as_json: JsonOption = False,
 ) -> None:
-    """Joins of messages: all queries at once against one at a time, and feeds of which nothing is forgotten.
+    """Joins of messages: all queries at once against one at a time, and feeds with unbounded windows.
 
     Ctrl-C ends it and keeps what is measured.
     """
-    from sapwood.bench import join as experiments
+    from sapwood.bench.suites import JOIN
 
-    options = experiments.Options(quick=quick, out=out, only=only or ())
-    _show(experiments.run(options, errors), out, as_json)
+    _run(JOIN, None, quick, only, out, as_json)
 
 
 @bench.command("relational")
 def bench_relational(
     quick: Annotated[bool, typer.Option("--quick", help="A few minutes instead of an hour.")] = False,
     only: Annotated[
-        list[str] | None,
-        typer.Option(help="stocks, growth, large, observations, crossing or spark."),
+        Only, typer.Option(help="stocks, growth, large, observations, crossing or spark.")
     ] = None,
     out: OutOption = OUT,
     as_json: JsonOption = False,
@@ -103,37 +99,41 @@ def bench_relational(
 
     Ctrl-C ends it and keeps what is measured.
     """
+    from sapwood.bench.suites import RELATIONAL
+
     with require_duckdb("sapwood bench relational"):
-        from sapwood.bench import relational as experiments
-    options = experiments.Options(quick=quick, out=out, only=only or ())
-    _show(experiments.run(options, errors), out, as_json)
+        _run(RELATIONAL, None, quick, only, out, as_json)
 
 
 @bench.command("spark")
 def bench_spark(
     nitf: NitfOption = None,
     quick: Annotated[bool, typer.Option("--quick", help="Small, for a first look.")] = False,
-    only: Annotated[
-        list[str] | None, typer.Option(help="loading, throughput, xpath_boolean or memory.")
-    ] = None,
+    only: Annotated[Only, typer.Option(help="loading, throughput, xpath_boolean or memory.")] = None,
     out: OutOption = OUT,
     as_json: JsonOption = False,
 ) -> None:
     """The pipeline: against the matcher alone, against Spark's xpath_boolean, and its memory over time."""
+    from sapwood.bench.suites import SPARK
+
     with spark_needed("sapwood bench spark"):
-        from sapwood.bench import spark as experiments
-    options = experiments.Options(nitf=nitf, quick=quick, out=out, only=only or ())
-    _show(experiments.run(options, errors), out, as_json)
+        _run(SPARK, nitf, quick, only, out, as_json)
 
 
-def _show(report: Report, out: Path, as_json: bool) -> None:
-    """The figures, as tables or JSON."""
-    from sapwood.bench.tables import tables
+def _run(suite: Suite, nitf: Path | None, quick: bool, only: Only, out: Path, as_json: bool) -> None:
+    """Run a suite and print its figures as tables or JSON."""
+    from rich.console import Console
 
+    from sapwood.bench.harness.runner import Options, run_suite
+    from sapwood.bench.harness.terminal_tables import build_tables
+
+    report = run_suite(suite, Options(nitf=nitf, quick=quick, out=out, only=only or ()), errors)
+    for reason in report.skipped:
+        errors.print(f"not measured: {reason}", highlight=False, markup=False, soft_wrap=True)
     if as_json:
         print(report.to_json())
     else:
-        Console().print(*tables(report))
+        Console().print(*build_tables(report))
         Console().print(f"\nFigures and charts are in [bold]{out}[/].", highlight=False)
     if report.interrupted:
         raise typer.Exit(130)
@@ -143,6 +143,8 @@ def demo(
     out: Annotated[Path, typer.Option(help="The folder for all that it makes.")] = Path("demo-output"),
 ) -> None:
     """Run a whole pipeline on made-up news: 10,000 subscriptions that change meanwhile; about a minute."""
+    from rich.console import Console
+
     with spark_needed("sapwood demo"):
         from sapwood.demo import run
     with told_plainly(out / "spark.log"):

@@ -1,0 +1,110 @@
+"""Cost of a message against a parameter of the queries: experiments 3, 4, 7 and 8 of the YFilter thesis.
+
+Messages and queries are generated from the DTD of the dataset, with the parameters of the thesis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+from sapwood import Matcher, Tuning
+from sapwood.bench.filter.warm_matching import COST, add_points
+from sapwood.bench.harness.benchmark_report import Role
+from sapwood.bench.harness.datasets import generate_messages, generate_queries
+from sapwood.bench.harness.experiment import Bench, experiment
+from sapwood.bench.harness.timing import match_pass, time_once
+
+
+def _sweep(
+    bench: Bench,
+    chart_name: str,
+    title: str,
+    x_label: str,
+    parameter: str,
+    values: tuple[float, ...],
+    message_count: int,
+    query_count: int,
+    unindexed: tuple[float, ...] = (),
+    **fixed: Any,
+) -> Iterator[str]:
+    """Add a point to each curve for each value of an option of `generate_queries`; `fixed` are the others.
+
+    The values `unindexed` are measured with the predicate index switched off as well.
+    """
+    dtd = bench.dataset.dtd
+    note = f"up to {query_count:,} distinct queries, DTD {dtd.name}"
+    chart = bench.chart(chart_name, title, x_label, COST, note=note)
+    for value in values:
+        yield f"{x_label}: {value:g}"
+        options = fixed | {parameter: value}
+        messages = generate_messages(dtd, message_count, int(options.get("depth", 6)))
+        queries = generate_queries(dtd, query_count, **options)
+        add_points(bench, chart, value, queries, messages)
+        if value in unindexed:
+            yield f"{x_label}: {value:g}, without the predicate index"
+            twin = Matcher(tuning=Tuning(index_values=False))
+            twin.add_many(enumerate(queries))
+            first = time_once(partial(match_pass, twin, messages), messages)
+            curve = chart.curve("first sight, each predicate tested by itself", Role.TWIN)
+            curve.add(value, first.multiple, **first.details())
+
+
+@experiment(
+    "growth-depth",
+    "cost against depth (experiment 3)",
+    values=((6, 7, 8, 9, 10), (6, 8, 10), (6, 7)),
+    message_count=(200, 50, 3),
+    query_count=(50_000, 20_000, 5_000, 30),
+)
+def measure_depth(bench: Bench, **scale: Any) -> Iterator[str]:
+    return _sweep(bench, "depth", "Depth of messages and queries", "levels", "depth", **scale)
+
+
+@experiment(
+    "growth-wildcards",
+    "cost against P(*) (experiment 4)",
+    values=((0.0, 0.2, 0.4, 0.6, 0.8), (0.0, 0.4, 0.8), (0.0, 0.5)),
+    message_count=(200, 50, 3),
+    query_count=(50_000, 20_000, 5_000, 30),
+)
+def measure_wildcards(bench: Bench, **scale: Any) -> Iterator[str]:
+    labels = "wildcards", "Probability of a wildcard, 10 levels", "P(*) of a step"
+    return _sweep(bench, *labels, "wildcard", **scale, depth=10, descendant=0.0)
+
+
+@experiment(
+    "growth-descendants",
+    "cost against P(//) (experiment 4)",
+    values=((0.0, 0.2, 0.4, 0.6, 0.8, 1.0), (0.0, 0.5, 1.0), (0.0, 1.0)),
+    message_count=(200, 50, 3),
+    query_count=(10_000, 2_000, 20),
+)
+def measure_descendants(bench: Bench, **scale: Any) -> Iterator[str]:
+    labels = "descendants", "Probability of a descendant step, 10 levels", "P(//) of a step"
+    return _sweep(bench, *labels, "descendant", **scale, depth=10, wildcard=0.0)
+
+
+@experiment(
+    "growth-nesting",
+    "cost against nested paths in a query (experiment 8)",
+    values=((0, 1, 2, 3), (0, 1, 2, 3), (0, 1)),
+    message_count=(200, 50, 3),
+    query_count=(20_000, 10_000, 1_500, 15),
+)
+def measure_nesting(bench: Bench, **scale: Any) -> Iterator[str]:
+    return _sweep(bench, "nesting", "Nested paths", "nested paths in each query", "nested", **scale)
+
+
+@experiment(
+    "growth-predicates",
+    "cost against predicates in a query (experiment 7)",
+    values=((0, 1, 2, 5, 10, 20), (0, 1, 5, 20), (0, 2)),
+    message_count=(200, 50, 3),
+    query_count=(20_000, 10_000, 1_500, 15),
+    unindexed=((1, 5, 10), (1, 5), (2,)),
+)
+def measure_predicates(bench: Bench, **scale: Any) -> Iterator[str]:
+    labels = "predicates", "Value predicates, 20 values", "attribute predicates in each query"
+    return _sweep(bench, *labels, "predicates", **scale)

@@ -1,0 +1,37 @@
+"""The suites of `sapwood bench`, with the modules of their experiments in the order in which they run."""
+
+from __future__ import annotations
+
+from sapwood.bench.harness.runner import Options, Suite, run_suite
+
+__all__ = ["FILTER", "JOIN", "RELATIONAL", "SPARK", "TRANSFORM", "Options", "Suite", "run_suite"]
+
+_FILTER_BARS = ("matching_cost", "matcher_memory", "recursive_messages", "fallback_cost")
+_FILTER_GROWTH = ("population_growth", "query_parameters", "range_predicates", "compile_growth")
+
+FILTER = Suite(
+    "filter",
+    (*_FILTER_BARS, *_FILTER_GROWTH),
+    published=True,
+    groups={"bars": _FILTER_BARS, "growth": _FILTER_GROWTH},
+)
+TRANSFORM = Suite(
+    "transform",
+    ("plan_sharing", "publishing_cost", "subscription_changes", "plan_optimisation", "plan_growth"),
+    workload="generated from the DTDs 'book' and 'bibliography'",
+)
+JOIN = Suite(
+    "join",
+    ("message_pairs", "feed_items", "feed_on_spark"),
+    workload="joins of generated messages, as in Hong et al. (2007)",
+)
+RELATIONAL = Suite(
+    "relational",
+    ("stock_quotes", "stock_growth", "observation_queries", "engine_comparison", "spark_sql"),
+    workload="subscriptions in tables, as in Tian et al. (2004)",
+)
+SPARK = Suite(
+    "spark",
+    ("worker_startup", "match_throughput", "xpath_boolean", "stream_memory"),
+    published=True,
+)

@@ -1,0 +1,191 @@
+"""Optimisation of per-query plans, and their operators: experiments 10, 11 and 13 of the YFilter thesis.
+
+    F, FW, FWR      paths matched for all queries at once: for, where, return
+    not optimised, by the query, by query and DTD      the knowledge that shows an operator to be unnecessary
+
+The charts of the thesis are lost; its tables and the statements of its text stand beside ours.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections import Counter, deque
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from statistics import median
+
+from sapwood.bench.harness.experiment import Bench, at_most, experiment
+from sapwood.bench.transform.evaluators import (
+    MILLISECONDS,
+    OPTIMISED,
+    SHARINGS,
+    per_query_evaluator,
+    shared_evaluator,
+    time_groups,
+)
+from sapwood.bench.transform.thesis_workload import ThesisWorkload, bibliography, book, compile_all
+from sapwood.engine.index import Index
+from sapwood.engine.message.message_reader import Message
+from sapwood.transform.per_query.operator_plan import OperatorPlan, Optimise
+from sapwood.transform.per_query.plan_per_query import PlanPerQuery
+
+_OPERATORS = {
+    "Matching": "matching",
+    "Selection": "selection",
+    "DupElim": "DupElim",
+    "SemiJoin": "semijoin",
+    "OuterJoinSelect": "outer join",
+}
+Counts = tuple[int, int, int, int, int]
+_COUNTS = ("semijoin, hash", "merge", "outer join, hash", "merge", "DupElim")
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedOperators:
+    """Figures of the thesis about PathSharing-FWR: milliseconds by operator, and numbers of operators."""
+
+    queries: int
+    costs: Mapping[Optimise, tuple[int, ...]]
+    counts: Mapping[Optimise, tuple[int, ...]]
+
+
+_BIBLIOGRAPHY = PublishedOperators(  # tables 8 and 9
+    5_000,
+    {"none": (28, 61, 451, 140, 235), "query": (27, 51, 15, 67, 112), "dtd": (9, 42, 0, 18, 22)},
+    {
+        "none": (5000, 0, 5000, 0, 15000),
+        "query": (1966, 3034, 1966, 3034, 429),
+        "dtd": (0, 5000, 0, 5000, 0),
+    },
+)
+_BOOK = PublishedOperators(  # tables 10 and 11
+    10_000,
+    {"none": (36, 101, 560, 225, 287), "query": (31, 101, 82, 184, 252), "dtd": (21, 93, 30, 137, 163)},
+    {
+        "none": (10000, 0, 10000, 0, 30000),
+        "query": (5963, 4037, 5963, 4037, 2833),
+        "dtd": (3968, 6032, 3968, 6032, 1500),
+    },
+)
+
+
+_TABLE = {"message_count": (10, 5, 2), "rounds": (3, 2, 2)}
+_COUNT = (5_000, 1_000, 30)
+
+
+@experiment(
+    "approaches", "F, FW and FWR, and their optimisation (experiment 10)", query_count=_COUNT, **_TABLE
+)
+def measure_approaches(bench: Bench, query_count: int, message_count: int, rounds: int) -> Iterator[str]:
+    statement = "thesis: not optimised, FW is fastest and FWR slowest; by query or DTD, FWR leads"
+    inputs = _Inputs(bibliography(), query_count, message_count, rounds)
+    yield from _list_approaches(bench, inputs, "approaches", statement)
+
+
+@experiment("operators", "costs and numbers of operators (experiment 11)", query_count=_COUNT, **_TABLE)
+def measure_operators(bench: Bench, query_count: int, message_count: int, rounds: int) -> Iterator[str]:
+    """Measure experiment 11: without recursion, the DTD shows that no plan needs hashing or DupElim."""
+    inputs = _Inputs(bibliography(), query_count, message_count, rounds)
+    counts = yield from _list_operators(bench, inputs, "operators", _BIBLIOGRAPHY)
+    name = f"{query_count:,} queries, DTD {inputs.dtd.name}"
+    bench.figure("hash joins left by the DTD", name, counts[0] + counts[2], "", at_most(0))
+    bench.figure("DupElims left by the DTD", name, counts[4], "", at_most(0))
+
+
+@experiment(
+    "recursive",
+    "experiments 10 and 11 with recursive messages (experiment 13)",
+    query_count=(10_000, 1_000, 40),
+    **_TABLE,
+)
+def measure_recursive(bench: Bench, query_count: int, message_count: int, rounds: int) -> Iterator[str]:
+    inputs = _Inputs(book(), query_count, message_count, rounds)
+    statement = "thesis: by the query, FW beats FWR; by the DTD, FWR leads by less"
+    yield from _list_approaches(bench, inputs, "recursive-approaches", statement)
+    yield from _list_operators(bench, inputs, "recursive-operators", _BOOK)
+
+
+class _Inputs:
+    """Compiled queries and messages of a workload, and the number of rounds."""
+
+    def __init__(self, workload: ThesisWorkload, queries: int, messages: int, rounds: int) -> None:
+        self.dtd = workload.dtd
+        self.queries = compile_all(workload.queries(queries))
+        self.messages = workload.messages(messages)
+        self.rounds = rounds
+        self.name = f"{len(self.queries):,} queries, DTD {workload.dtd.name}"
+
+
+def _list_approaches(bench: Bench, inputs: _Inputs, name: str, statement: str) -> Iterator[str]:
+    yield f"loading {inputs.name}, ten times"
+    evaluators = [
+        *(per_query_evaluator(inputs.dtd, sharing, how) for sharing in SHARINGS for how in OPTIMISED),
+        shared_evaluator(),
+    ]
+    for evaluator in evaluators:
+        evaluator.load(inputs.queries)
+    yield inputs.name
+    timings = time_groups(evaluators, inputs.messages, inputs.rounds)
+    milliseconds = [timing.milliseconds for timing in timings]
+    matched = evaluators[-1].mean_results(inputs.messages)
+    listing = bench.listing(
+        name,
+        f"Approaches: {inputs.name}",
+        tuple(OPTIMISED.values()),
+        f"{MILLISECONDS}; {matched:,.0f} queries have a result; {statement}",
+    )
+    for row, sharing in enumerate(SHARINGS):
+        listing.add(sharing, *milliseconds[3 * row : 3 * row + 3])
+    listing.add(evaluators[-1].label, milliseconds[-1])
+
+
+def _list_operators(
+    bench: Bench, inputs: _Inputs, name: str, published: PublishedOperators
+) -> Generator[str, None, Counts]:
+    """Return the numbers of operators in fully optimised plans."""
+    costs = bench.listing(
+        f"{name}-costs",
+        f"Costs by operator: FWR, {inputs.name}",
+        tuple(_OPERATORS.values()),
+        f"{MILLISECONDS}, instrumentation included",
+    )
+    counts = bench.listing(
+        f"{name}-counts",
+        f"Operators in plans: FWR, {inputs.name}",
+        _COUNTS,
+        "a predicate on the bound element's own attributes is a selection here, not a semijoin",
+    )
+    thesis = f"  thesis, of {published.queries:,}"
+    for optimise, label in OPTIMISED.items():
+        yield f"operators, {label}"
+        evaluator = per_query_evaluator(inputs.dtd, "FWR", optimise)
+        evaluator.load(inputs.queries)
+        assert isinstance(evaluator.plans, PlanPerQuery)
+        counted = _count_operators(evaluator.plans.plans.values())
+        costs.add(label, *_time_operators(evaluator.index, evaluator.plans, inputs))
+        costs.add(thesis, *published.costs[optimise], published=True)
+        counts.add(label, *counted)
+        counts.add(thesis, *published.counts[optimise], published=True)
+    return counted
+
+
+def _time_operators(index: Index, plans: PlanPerQuery, inputs: _Inputs) -> list[float]:
+    """Return the milliseconds a message by kind of operator: the median of the rounds."""
+    gc.collect()
+    spent: list[Counter[str]] = []
+    for _ in range(inputs.rounds):
+        spent.append(Counter())
+        for body in inputs.messages:
+            deque(plans.groups(index.find(Message(body)), spent[-1]), maxlen=0)
+    return [median(costs[kind] for costs in spent) / len(inputs.messages) / 1e6 for kind in _OPERATORS]
+
+
+def _count_operators(plans: Iterable[OperatorPlan]) -> Counts:
+    found = Counter((operator.kind, operator.implementation) for plan in plans for operator in plan.operators)
+    return (
+        found["SemiJoin", "hash"],
+        found["SemiJoin", "merge"],
+        found["OuterJoinSelect", "hash"],
+        found["OuterJoinSelect", "merge"],
+        found["DupElim", "hash"] + found["DupElim", "scan"],
+    )
