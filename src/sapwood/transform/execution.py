@@ -266,11 +266,7 @@ class PlanExecution:
         """Return the result of one entry, or its failure, and count the time that it takes."""
         started = perf_counter_ns()
         try:
-            return make()
-        except TooManyGroups as error:
-            return QueryProblem(FailureKind.FAILED, str(error))
-        except Exception as error:
-            return report_defect(error, self._text(number))
+            return contain_failure(make, self._text(number))
         finally:
             self._index.costs[self._plan.entry(number).slot] += perf_counter_ns() - started
 
@@ -279,6 +275,16 @@ class PlanExecution:
         if entry.template >= 0:
             return self._plan.templates[entry.template].template
         return ResultTemplate.of(self._plan.transformation(number))
+
+
+def contain_failure(make: Callable[[], T], query: str) -> T | QueryProblem:
+    """Return what one query makes, or its failure, so that no other query is affected."""
+    try:
+        return make()
+    except TooManyGroups as error:
+        return QueryProblem(FailureKind.FAILED, str(error))
+    except Exception as error:
+        return report_defect(error, query)
 
 
 def _group_by_slot(found: IndexMatches, elements: int) -> Iterator[tuple[int, Nodes]]:

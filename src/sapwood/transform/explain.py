@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sapwood.engine.diagnostics import notebook_html
+from sapwood.engine.diagnostics.sections import Section, SectionedExplanation
 from sapwood.lang.fwr.model import DOCUMENT, TemplateHole, Transformation
 from sapwood.lang.pattern import format_relative_path
 from sapwood.transform.per_query.operator_plan import plan
@@ -13,7 +13,7 @@ from sapwood.transform.shared_plan import SELF, SharedPlan
 
 
 @dataclass(frozen=True, slots=True)
-class PlanExplanation:
+class PlanExplanation(SectionedExplanation):
     """The evaluation of a transformation: operators and sharing; `str()` of it is for people."""
 
     query: str
@@ -32,8 +32,8 @@ class PlanExplanation:
     suspended: bool = False
     """True: it exceeded its budget too often, and is not evaluated until it is resumed"""
 
-    def _parts(self) -> list[tuple[str, tuple[str, ...]]]:
-        parts = [("query", (self.query,)), ("for", self.bindings), ("return", self.returns)]
+    def _parts(self) -> list[Section]:
+        parts: list[Section] = [("query", (self.query,)), ("for", self.bindings), ("return", self.returns)]
         parts += [("refined", self.refined), ("by itself", self.plan), ("removed", self.removed)]
         parts += [("shared", self.shared)]
         if self.suspended:
@@ -41,16 +41,6 @@ class PlanExplanation:
                 ("suspended", ("it exceeded its budget too often; replace() or resume() reactivates it",))
             )
         return parts
-
-    def __str__(self) -> str:
-        return "\n".join(
-            f"{title if not i else '':<10}{line}"
-            for title, lines in self._parts()
-            for i, line in enumerate(lines)
-        )
-
-    def _repr_html_(self) -> str:
-        return notebook_html.sections(self._parts())
 
 
 def explain(

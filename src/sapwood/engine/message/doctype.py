@@ -37,7 +37,7 @@ _REFERENCE = re.compile(r"[&\x7f]([^\s#;&<\x7f]+);")
 _START_TAG = re.compile(r"<([^\s/<>!?&]+)")
 _PREDEFINED = frozenset({"amp", "lt", "gt", "quot", "apos"})
 _OTHER_REFERENCE = re.compile(rb"&(?!#|amp;|lt;|gt;|quot;|apos;)")
-_DEEPEST_ENTITY = 50
+_MAX_ENTITY_DEPTH = 50
 _BEFORE_SUBSET = b"<!DOCTYPE _ SYSTEM '_' "
 _BEFORE_BODY = b"<!DOCTYPE _ SYSTEM '_'"
 _MARK = b"\xef\xbb\xbf"
@@ -97,7 +97,7 @@ class _Reading:
             pass
         except expat.ExpatError as error:
             reason = expat.ErrorString(error.code) or str(error)
-            raise self._error(reason, *self.place(error.lineno, error.offset)) from None
+            raise self._error(reason, *self.position(error.lineno, error.offset)) from None
         except Refused as refusal:
             raise self._error(str(refusal), *(self.stopped_at or self.here())) from None
 
@@ -106,9 +106,9 @@ class _Reading:
         return self.parser.CurrentByteIndex - len(self._before)
 
     def here(self) -> tuple[int, int]:
-        return self.place(self.parser.CurrentLineNumber, self.parser.CurrentColumnNumber)
+        return self.position(self.parser.CurrentLineNumber, self.parser.CurrentColumnNumber)
 
-    def place(self, line: int, column: int) -> tuple[int, int]:
+    def position(self, line: int, column: int) -> tuple[int, int]:
         """Convert a position in what was parsed to a position in the message."""
         if line == 1:
             return self._line, self._column + max(0, column - len(self._before))
@@ -243,8 +243,8 @@ class _Subset(_Reading):
                     raise Refused(f"the entity {_shortened(entity)} refers to itself")
                 else:
                     trail[inner] = iter(self._references[inner])
-                if len(trail) > _DEEPEST_ENTITY or depths.get(entity, 0) > _DEEPEST_ENTITY:
-                    raise Refused(f"entities are nested more than {_DEEPEST_ENTITY} deep")
+                if len(trail) > _MAX_ENTITY_DEPTH or depths.get(entity, 0) > _MAX_ENTITY_DEPTH:
+                    raise Refused(f"entities are nested more than {_MAX_ENTITY_DEPTH} deep")
         return list(depths)
 
 
