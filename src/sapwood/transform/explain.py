@@ -58,10 +58,10 @@ def explain(
     return PlanExplanation(
         text,
         tuple(_bindings(transformation)),
-        tuple(_filled(hole, transformation) for hole in transformation.holes),
+        tuple(_format_hole(hole, transformation) for hole in transformation.holes),
         operators,
         removed,
-        tuple(_shared(shared, number)),
+        tuple(_sharing(shared, number)),
         refined,
         shared.is_suspended(number),
     )
@@ -75,7 +75,7 @@ def _bindings(transformation: Transformation) -> list[str]:
     return lines
 
 
-def _filled(hole: TemplateHole, transformation: Transformation) -> str:
+def _format_hole(hole: TemplateHole, transformation: Transformation) -> str:
     if hole.xpath:
         return hole.xpath
     start = "" if hole.origin == DOCUMENT else f"${transformation.variables[hole.origin].name}"
@@ -83,7 +83,7 @@ def _filled(hole: TemplateHole, transformation: Transformation) -> str:
     return paths if hole.kind == "nodes" else f"{hole.kind}({paths})"
 
 
-def _shared(shared: SharedPlan, number: int) -> list[str]:
+def _sharing(shared: SharedPlan, number: int) -> list[str]:
     entry = shared.entry(number)
     if entry.template < 0:
         return ["path matching only: lxml evaluates the rest on the messages that pass the filter"]
