@@ -1,4 +1,4 @@
-"""What a query that only lxml can evaluate may take, and what becomes of one that takes more."""
+"""Budgets of queries that only lxml can evaluate, and the suspension of those that exceed them."""
 
 from __future__ import annotations
 

@@ -92,15 +92,15 @@ def _sharing(shared: SharedPlan, number: int) -> list[str]:
         return ["path matching only: nested loops do the rest on the messages that pass the filter"]
     binding = shared.bindings[entry.slot]
     lines = [f"join and selections, which bind the variable: {_others(len(binding.entries) - 1, 'query')}"]
-    if binding.hop is not None:
+    if binding.relative_path is not None:
         lines[0] += "; a group-by leads on from the element with a condition"
     if not binding.exact:
         lines[0] += "; the rest of the where clause is checked for each element found"
     lines += [
         f"group-by of {format_relative_path(filling.paths[0])} below it: "
-        + _others(shared.uses_of_path(filling.group) - 1, "return clause")
+        + _others(shared.uses_of_path(filling.relative_path) - 1, "return clause")
         for filling in template.fillings
-        if filling.group is not None and filling.group != SELF
+        if filling.relative_path is not None and filling.relative_path != SELF
     ]
     lines.append(f"return clause, filled once for each element: {_others(template.uses - 1, 'query')}")
     return lines
