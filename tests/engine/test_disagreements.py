@@ -1,4 +1,4 @@
-"""expat decides what a message is; where libxml2 sees it otherwise, refined queries are answered alike.
+"""expat decides what a message is; where libxml2 reads it differently, fallback queries match alike.
 
 Native queries are the oracle: they read what expat tells.
 """

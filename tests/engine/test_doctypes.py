@@ -1,4 +1,4 @@
-"""What a document type declaration supplies, entities and default attributes, and what it must not."""
+"""Document type declarations: entities and default attributes, and external parts that are not read."""
 
 from __future__ import annotations
 

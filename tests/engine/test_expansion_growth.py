@@ -1,4 +1,4 @@
-"""What a document type declaration costs grows with the message, whatever it declares and refers to."""
+"""The cost of a document type declaration is linear in the message, whatever it declares and refers to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a user reads: how a query is evaluated (`explain`) and why a message matches or not (`why`)."""
+"""Explanations of how a query is evaluated (`explain`) and why a message matches or not (`why`)."""
 
 from __future__ import annotations
 

@@ -330,7 +330,7 @@ def test_3000_rounds_of_churn_leave_tables_as_long_as_they_were() -> None:
     matcher.add_many((f"standing {i}", text) for i, text in enumerate(STANDING))
     matcher.match(MESSAGE)
     index = matcher._index
-    states, places, memory = len(index.path_trie), len(index.dataguide), held_by(matcher)
+    states, nodes, memory = len(index.path_trie), len(index.dataguide), held_by(matcher)
     for i in range(3_000):
         query = list(CHURNING.values())[i % len(CHURNING)](i)
         matcher.add(i, query)
@@ -342,7 +342,7 @@ def test_3000_rounds_of_churn_leave_tables_as_long_as_they_were() -> None:
     assert len(index.path_trie.edges) <= states + 20
     assert len(index._queries) <= len(STANDING) + 2
     matcher.match(MESSAGE)
-    assert len(index.dataguide) <= 2 * places + 5
+    assert len(index.dataguide) <= 2 * nodes + 5
     assert held_by(matcher) < 2 * memory
     matcher.close()
 
@@ -422,13 +422,13 @@ def test_deep_recursive_data_stays_within_the_budget_and_is_matched_right(budget
     rng = random.Random(budget)
     matcher = Matcher(tuning=Tuning(cache=budget))
     matcher.add_many(enumerate(DEEP_QUERIES))
-    machine = matcher._index.dataguide
+    dataguide = matcher._index.dataguide
     for _ in range(40):
         message = random_tree(rng, 10)
         tree = lxml_oracle.parse(message)
         found = list(matcher.match(message))
         assert found == [i for i, q in enumerate(DEEP_QUERIES) if lxml_oracle.matches(tree, q)], message
-        assert len(machine) * 33 <= budget + 33  # so many cells the smallest place takes
+        assert len(dataguide) * 33 <= budget + 33  # the cells of the smallest guide node
     matcher.close()
 
 

@@ -1,4 +1,4 @@
-"""What is kept between messages is bounded by what it takes, not by how it is called or how short it is."""
+"""Caches between messages are bounded by their memory, whatever the names and lengths of what they hold."""
 
 from __future__ import annotations
 

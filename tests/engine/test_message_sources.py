@@ -1,4 +1,4 @@
-"""What messages may be given as: bytes, text, paths of files, and trees of lxml."""
+"""The forms in which messages are passed: bytes, text, paths of files, and trees of lxml."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`select`: the nodes of each query in document order, each with its place, kind, value and source."""
+"""`select`: the nodes of each query in document order, each with its index, kind, value and source."""
 
 from __future__ import annotations
 

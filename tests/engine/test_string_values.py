@@ -1,4 +1,4 @@
-"""String-values of nested elements: answers on ranges of the text, and what they cost."""
+"""String-values of nested elements: tests of ranges of the text, and their cost."""
 
 from __future__ import annotations
 

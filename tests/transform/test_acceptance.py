@@ -1,4 +1,4 @@
-"""Acceptance test 24: every way to evaluate transformations makes the same of the same messages.
+"""Acceptance test 24: every way to evaluate transformations has the same results.
 
 Spark, the fourth way, is compared with the broker in tests/spark. `make test-full` takes 10,000 queries.
 """

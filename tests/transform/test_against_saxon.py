@@ -1,4 +1,4 @@
-"""Transformations make of a message what Saxon makes of it: by hand for each feature, then at random.
+"""Transformations have the results of Saxon: by hand for each feature, then at random.
 
 One difference is meant: a query without a binding delivers nothing, not even its wrapper.
 """

@@ -1,4 +1,4 @@
-"""What is no for-where-return query is told with its place, and what XQuery allows besides by name."""
+"""Errors in for-where-return queries have a position, and unsupported parts of XQuery are named."""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from lxml import etree
 
+from sapwood import Broker, Failure, FailureKind, Tuning
 from sapwood.engine.message.document import ContextNode
 from sapwood.engine.pattern_evaluator import PatternEvaluator
 from sapwood.transform import nested_loops
@@ -352,3 +353,12 @@ def test_a_dtd_without_loops_needs_neither_hashing_nor_duplicate_elimination(pre
             found += len(groups)
     assert hashed > 50  # or the graph would have had nothing to show
     assert found > 100
+
+
+def test_a_failure_of_one_plan_leaves_the_others_alone() -> None:
+    broker = Broker(tuning=Tuning(share_plans=False))
+    broker.subscribe("product", "for $x in //b, $y in //b, $z in //b return <r/>")
+    broker.subscribe("single", "for $x in /a return <r/>")
+    deliveries = broker.publish("<a>" + "<b/>" * 60 + "</a>", 1)
+    assert [d.subscription for d in deliveries] == ["single"]
+    assert deliveries.failures == [Failure("product", FailureKind.FAILED, "more than 100,000 groups", 1)]

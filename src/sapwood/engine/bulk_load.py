@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gc
+import logging
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
 
+_log = logging.getLogger(__name__)
 _MANY = 1_000
 """From this many new queries on, rebuilding the dataguide is cheaper than propagating each query in it."""
 
@@ -53,3 +55,4 @@ def add_all(
                     error.add_note(f"in the query of subscription {id!r}")
                     raise
                 on_error(id, error)
+    _log.debug("%d queries loaded", done)

@@ -15,7 +15,7 @@ class Owner(IntEnum):
 
 
 class Needs(Flag):
-    """What the message reader collects for an owner, besides the guide nodes that a message passes."""
+    """Requirements of an owner on the message reader, besides the guide nodes that a message passes."""
 
     NOTHING = 0
     TEXT = auto()

@@ -9,6 +9,7 @@ byte may well load, and answer wrongly.
 
 from __future__ import annotations
 
+import logging
 import pickle
 import zlib
 from typing import TypeVar
@@ -18,6 +19,7 @@ from sapwood.errors import SapwoodError
 
 T = TypeVar("T")
 
+_log = logging.getLogger(__name__)
 _MAGIC = b"SAPWOOD-INDEX "
 _FORMAT = b"4"
 _REMEDY = "make the pack again from the queries"
@@ -30,6 +32,7 @@ class PackError(SapwoodError):
 def pack(matcher: object) -> bytes:
     """Return a matcher or broker as bytes."""
     content = pickle.dumps(matcher, protocol=5)
+    _log.debug("packed a %s into %d bytes", type(matcher).__name__, len(content))
     return b"%b%b %08x\n%b" % (_MAGIC, _FORMAT, zlib.crc32(content), content)
 
 
@@ -37,6 +40,7 @@ def unpack(data: bytes, kind: type[T]) -> T:
     """Return what was packed, which must be of that kind; raise PackError if it cannot be loaded."""
     with pause_garbage_collection(lambda: False):
         found = _load(data)
+    _log.debug("unpacked a %s from %d bytes", type(found).__name__, len(data))
     if not isinstance(found, kind):
         other = type(found).__name__
         raise PackError(f"these bytes are no packed {kind.__name__}: {other}.unpack reads them")

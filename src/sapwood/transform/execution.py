@@ -152,13 +152,17 @@ class PlanExecution:
         # other owners bind elements, too
         found = [pair for pair in _group_by_slot(self._found, len(self._document)) if pair[0] in bindings]
         reached_on: ReachedElements | None = None
-        if self._plan.hops:
-            anchors = {node for slot, nodes in found if bindings[slot].hop is not None for node in nodes}
+        if self._plan.indirect_bindings:
+            anchors = {
+                node for slot, nodes in found if bindings[slot].relative_path is not None for node in nodes
+            }
             reached_on = self._index.reached(self._found, sorted(anchors))
         for slot, nodes in found:
             binding = bindings[slot]
-            if binding.hop is not None and reached_on is not None:
-                nodes = tuple(sorted({end for node in nodes for end in reached_on.of(binding.hop, node)}))
+            if binding.relative_path is not None and reached_on is not None:
+                nodes = tuple(
+                    sorted({end for node in nodes for end in reached_on.of(binding.relative_path, node)})
+                )
                 self._reached_bindings.update(nodes)
             if not binding.exact:
                 _, condition = self._plan.binding(slot)
@@ -197,9 +201,9 @@ class PlanExecution:
     def _fill(self, filling: Filling, node: int) -> list[ContextNode]:
         if filling.origin == DOCUMENT:
             return self._of_document(filling.paths)
-        if filling.group is None or not self._found.joined:
+        if filling.relative_path is None or not self._found.joined:
             return nested_loops.select_nodes(filling.paths, node, self._evaluator, self._document)
-        elements = [node] if filling.group < 0 else self._all_reached.of(filling.group, node)
+        elements = [node] if filling.relative_path < 0 else self._all_reached.of(filling.relative_path, node)
         return list(elements) if filling.leaf is None else self._leaves(elements, filling.leaf)
 
     def _of_document(self, paths: tuple[Path, ...]) -> list[ContextNode]:
@@ -266,11 +270,7 @@ class PlanExecution:
         """Return the result of one entry, or its failure, and count the time that it takes."""
         started = perf_counter_ns()
         try:
-            return make()
-        except TooManyGroups as error:
-            return QueryProblem(FailureKind.FAILED, str(error))
-        except Exception as error:
-            return report_defect(error, self._text(number))
+            return contain_failure(make, self._text(number))
         finally:
             self._index.costs[self._plan.entry(number).slot] += perf_counter_ns() - started
 
@@ -279,6 +279,16 @@ class PlanExecution:
         if entry.template >= 0:
             return self._plan.templates[entry.template].template
         return ResultTemplate.of(self._plan.transformation(number))
+
+
+def contain_failure(make: Callable[[], T], query: str) -> T | QueryProblem:
+    """Return what one query makes, or its failure, so that no other query is affected."""
+    try:
+        return make()
+    except TooManyGroups as error:
+        return QueryProblem(FailureKind.FAILED, str(error))
+    except Exception as error:
+        return report_defect(error, query)
 
 
 def _group_by_slot(found: IndexMatches, elements: int) -> Iterator[tuple[int, Nodes]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sapwood.engine.diagnostics import notebook_html
+from sapwood.engine.diagnostics.sections import Section, SectionedExplanation
 from sapwood.lang.fwr.model import DOCUMENT, TemplateHole, Transformation
 from sapwood.lang.pattern import format_relative_path
 from sapwood.transform.per_query.operator_plan import plan
@@ -13,7 +13,7 @@ from sapwood.transform.shared_plan import SELF, SharedPlan
 
 
 @dataclass(frozen=True, slots=True)
-class PlanExplanation:
+class PlanExplanation(SectionedExplanation):
     """The evaluation of a transformation: operators and sharing; `str()` of it is for people."""
 
     query: str
@@ -32,8 +32,8 @@ class PlanExplanation:
     suspended: bool = False
     """True: it exceeded its budget too often, and is not evaluated until it is resumed"""
 
-    def _parts(self) -> list[tuple[str, tuple[str, ...]]]:
-        parts = [("query", (self.query,)), ("for", self.bindings), ("return", self.returns)]
+    def _parts(self) -> list[Section]:
+        parts: list[Section] = [("query", (self.query,)), ("for", self.bindings), ("return", self.returns)]
         parts += [("refined", self.refined), ("by itself", self.plan), ("removed", self.removed)]
         parts += [("shared", self.shared)]
         if self.suspended:
@@ -41,16 +41,6 @@ class PlanExplanation:
                 ("suspended", ("it exceeded its budget too often; replace() or resume() reactivates it",))
             )
         return parts
-
-    def __str__(self) -> str:
-        return "\n".join(
-            f"{title if not i else '':<10}{line}"
-            for title, lines in self._parts()
-            for i, line in enumerate(lines)
-        )
-
-    def _repr_html_(self) -> str:
-        return notebook_html.sections(self._parts())
 
 
 def explain(
@@ -68,10 +58,10 @@ def explain(
     return PlanExplanation(
         text,
         tuple(_bindings(transformation)),
-        tuple(_filled(hole, transformation) for hole in transformation.holes),
+        tuple(_format_hole(hole, transformation) for hole in transformation.holes),
         operators,
         removed,
-        tuple(_shared(shared, number)),
+        tuple(_sharing(shared, number)),
         refined,
         shared.is_suspended(number),
     )
@@ -85,7 +75,7 @@ def _bindings(transformation: Transformation) -> list[str]:
     return lines
 
 
-def _filled(hole: TemplateHole, transformation: Transformation) -> str:
+def _format_hole(hole: TemplateHole, transformation: Transformation) -> str:
     if hole.xpath:
         return hole.xpath
     start = "" if hole.origin == DOCUMENT else f"${transformation.variables[hole.origin].name}"
@@ -93,7 +83,7 @@ def _filled(hole: TemplateHole, transformation: Transformation) -> str:
     return paths if hole.kind == "nodes" else f"{hole.kind}({paths})"
 
 
-def _shared(shared: SharedPlan, number: int) -> list[str]:
+def _sharing(shared: SharedPlan, number: int) -> list[str]:
     entry = shared.entry(number)
     if entry.template < 0:
         return ["path matching only: lxml evaluates the rest on the messages that pass the filter"]
@@ -102,15 +92,15 @@ def _shared(shared: SharedPlan, number: int) -> list[str]:
         return ["path matching only: nested loops do the rest on the messages that pass the filter"]
     binding = shared.bindings[entry.slot]
     lines = [f"join and selections, which bind the variable: {_others(len(binding.entries) - 1, 'query')}"]
-    if binding.hop is not None:
+    if binding.relative_path is not None:
         lines[0] += "; a group-by leads on from the element with a condition"
     if not binding.exact:
         lines[0] += "; the rest of the where clause is checked for each element found"
     lines += [
         f"group-by of {format_relative_path(filling.paths[0])} below it: "
-        + _others(shared.uses_of_path(filling.group) - 1, "return clause")
+        + _others(shared.uses_of_path(filling.relative_path) - 1, "return clause")
         for filling in template.fillings
-        if filling.group is not None and filling.group != SELF
+        if filling.relative_path is not None and filling.relative_path != SELF
     ]
     lines.append(f"return clause, filled once for each element: {_others(template.uses - 1, 'query')}")
     return lines

@@ -49,8 +49,8 @@ SELF = -1
 class Filling:
     """The source of a hole's nodes: those that a relative path reaches, or attributes or text of them."""
 
-    group: int | None
-    """None: by evaluating `paths`"""
+    relative_path: int | None
+    """its number; None: `paths` are evaluated"""
     leaf: Step | None
     origin: int
     paths: tuple[Path, ...]
@@ -77,7 +77,7 @@ class SharedBinding:
     """the text of one of them, from which the path is compiled on demand"""
     exact: bool
     """False: the elements that the index reports are candidates"""
-    hop: int | None = None
+    relative_path: int | None = None
     """the relative path from these elements to the bound ones, if a step between has conditions"""
     entries: dict[int, int] = field(default_factory=dict)
     """entry → template"""
@@ -113,7 +113,7 @@ class SharedPlan:
         self._number_of: dict[str, int] = {}  # by the transformation's key
         self._slot_of: dict[str, int] = {}  # by the binding's key
         self.bindings: dict[int, SharedBinding] = {}  # by slot
-        self.hops = 0  # bindings through a relative path
+        self.indirect_bindings = 0  # bindings through a relative path
         self.alone: dict[int, int] = {}  # slot → entry that is evaluated one by one
         self.templates: dict[int, SharedTemplate] = {}
         self._template_of: dict[str, int] = {}
@@ -196,10 +196,10 @@ class SharedPlan:
             if rest and not exact:
                 self._index.unregister(slot)
                 return False
-            hop = self._index.register_relative_path(to_symbols(rest)) if rest else None
-            self.hops += bool(rest)
+            number = self._index.register_relative_path(to_symbols(rest)) if rest else None
+            self.indirect_bindings += bool(rest)
             self._slot_of[key] = slot
-            self.bindings[slot] = SharedBinding(key, entry.text, exact and not checked, hop)
+            self.bindings[slot] = SharedBinding(key, entry.text, exact and not checked, number)
         entry.slot, entry.bound = slot, True
         return True
 
@@ -227,9 +227,9 @@ class SharedPlan:
             return
         del self.bindings[entry.slot]
         del self._slot_of[binding.key]
-        if binding.hop is not None:
-            self._index.unregister_relative_path(binding.hop)
-            self.hops -= 1
+        if binding.relative_path is not None:
+            self._index.unregister_relative_path(binding.relative_path)
+            self.indirect_bindings -= 1
         self._index.unregister(entry.slot)
 
     # -- templates -------------------------------------------------------------------------------------
@@ -255,20 +255,20 @@ class SharedPlan:
         if shared.uses:
             return
         for filling in shared.fillings:
-            if filling.group is not None and filling.group != SELF:
-                self._index.unregister_relative_path(filling.group)
+            if filling.relative_path is not None and filling.relative_path != SELF:
+                self._index.unregister_relative_path(filling.relative_path)
         if _needs_text(shared.template):
             self._index.release(Needs.TEXT)
         del self.templates[number], self._template_of[shared.key]
 
     def _filling(self, hole: TemplateHole) -> Filling:
-        group: int | None = None
+        number: int | None = None
         leaf: Step | None = None
         found = to_navigation(hole.paths[0]) if len(hole.paths) == 1 and hole.origin != DOCUMENT else None
         if found is not None and (found.leaf is None or found.leaf.axis is not Axis.DESCENDANT):
             leaf = found.leaf
-            group = self._index.register_relative_path(to_symbols(found.steps)) if found.steps else SELF
-        return Filling(group, leaf, hole.origin, hole.paths)
+            number = self._index.register_relative_path(to_symbols(found.steps)) if found.steps else SELF
+        return Filling(number, leaf, hole.origin, hole.paths)
 
     # -- messages --------------------------------------------------------------------------------------
 
@@ -325,7 +325,9 @@ class SharedPlan:
             for entry in self._entries
         ]
         bindings = {
-            slot: SharedBinding(binding.key, binding.text, binding.exact, binding.hop, binding.entries)
+            slot: SharedBinding(
+                binding.key, binding.text, binding.exact, binding.relative_path, binding.entries
+            )
             for slot, binding in self.bindings.items()
         }
         return self.__dict__ | {"_entries": entries, "bindings": bindings}
@@ -368,9 +370,9 @@ def _copies(template: ResultTemplate, fillings: tuple[Filling, ...]) -> tuple[by
             continue
         filling = next(filled)
         plain = part.kind == "nodes" and part.standing == "content" and not part.default_namespace
-        if not plain or filling.group is None or filling.leaf is not None:
+        if not plain or filling.relative_path is None or filling.leaf is not None:
             return None
-        parts.append(filling.group)
+        parts.append(filling.relative_path)
     return tuple(parts)
 
 

@@ -31,7 +31,7 @@ _FEW = 32
 
 
 class PostingKind(Enum):
-    """What the number in a posting stands for."""
+    """The kind of number in a posting."""
 
     SLOT = "slot"
     """a query that is decided"""

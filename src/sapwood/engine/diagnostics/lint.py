@@ -37,7 +37,7 @@ def find_warnings(compiled: Compiled) -> list[str]:
         return dates
     if _is_impossible(compiled):
         return ["no message can match it"]
-    return list(dict.fromkeys(_unprefixed(compiled)))
+    return list(dict.fromkeys(_unprefixed_names(compiled)))
 
 
 def uses_prefixes(compiled: Compiled) -> bool:
@@ -86,12 +86,12 @@ def _dates(compiled: Compiled) -> Iterator[str]:
 # -- names without a prefix --------------------------------------------------------------------------------
 
 
-def _unprefixed(compiled: Compiled) -> Iterator[str]:
+def _unprefixed_names(compiled: Compiled) -> Iterator[str]:
     for path, above in _paths(compiled):
-        yield from _mixed(path, above)
+        yield from _names_below_namespace(path, above)
 
 
-def _mixed(path: pattern.Path, above: str) -> Iterator[str]:
+def _names_below_namespace(path: pattern.Path, above: str) -> Iterator[str]:
     """Yield names without a namespace below a name in a namespace."""
     for step in path.steps:
         named = (
@@ -112,7 +112,7 @@ def _mixed(path: pattern.Path, above: str) -> Iterator[str]:
             above = step.test
         for condition in step.conditions:
             for inner in _conditions(condition):
-                yield from _mixed(inner, above)
+                yield from _names_below_namespace(inner, above)
 
 
 def _conditions(condition: pattern.Condition) -> Iterator[pattern.Path]:

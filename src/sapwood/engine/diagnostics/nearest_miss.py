@@ -69,7 +69,7 @@ class _Misses:
             yield f"{item} holds"
             return
         found = self._evaluator.select(item.path, node)
-        written = _written(item.path, node)
+        written = _format_path(item.path, node)
         yield from self._values(written, found) if item.test is not None else [f"there is {written}"]
 
     # -- paths -----------------------------------------------------------------------------------------
@@ -85,7 +85,7 @@ class _Misses:
             reached = following
         if condition.first:
             reached = reached[:1]
-        written = _written(condition.path, node) if steps else self._name(node)
+        written = _format_path(condition.path, node) if steps else self._name(node)
         wants_number = condition.test is not None and isinstance(condition.test.value, float)
         values = self._values(written, reached, wants_number)
         return _Miss((len(steps) + 0.5) / (len(steps) + 1), tuple(values))
@@ -94,7 +94,7 @@ class _Misses:
         values = dict.fromkeys(self._document.string_value(n) for n in islice(nodes, _CANDIDATES))
         for value in islice(values, _MAX_REPORTED):
             note = ", which is no number" if wants_number and isnan(to_number(value)) else ""
-            yield f"{written} is {_quoted(value)}{note}"
+            yield f"{written} is {_quote(value)}{note}"
         if len(values) > _MAX_REPORTED:
             yield f"and {len(values) - _MAX_REPORTED} other values of {written}"
 
@@ -221,11 +221,11 @@ def _local(name: str) -> str:
     return name.rpartition("}")[2]
 
 
-def _written(path: pattern.Path, node: ContextNode) -> str:
+def _format_path(path: pattern.Path, node: ContextNode) -> str:
     return str(path) if node == DOCUMENT else pattern.format_relative_path(path)
 
 
-def _quoted(value: str) -> str:
+def _quote(value: str) -> str:
     cut = value if len(value) <= _MAX_VALUE else value[: _MAX_VALUE - 1] + "…"
     return pattern.format_constant(cut.replace("\n", "\\n").replace("\t", "\\t"))
 

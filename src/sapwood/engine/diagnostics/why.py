@@ -78,13 +78,13 @@ def explain_match(query: Query, matched: bool, selection: Selection, by_xpath: l
         steps = tuple(
             taken
             for path in (reached[:1] if query.paths else reached)
-            for taken in _taken(path, _route(path, evaluator), evaluator, selection)
+            for taken in _steps_taken(path, _route(path, evaluator), evaluator, selection)
         )
         return Why(query.text, True, "each step has its node", steps)
     missed = [path for path in paths if path not in reached]
     path = max(missed, key=lambda path: nearness(path, evaluator)) if missed else paths[0]
     route = routes[paths.index(path)]
-    steps = tuple(_taken(path, route, evaluator, selection))
+    steps = tuple(_steps_taken(path, route, evaluator, selection))
     if missed:
         reason = f"nothing passes the step {path.steps[len(route)]}"
     else:
@@ -96,17 +96,17 @@ def _found(query: Query, selection: Selection) -> tuple[str, ...]:
     """Return what a message that does not match has instead."""
     if not selection.evaluator.holds(query.condition):
         return nearest_miss(query.condition, selection.evaluator)
-    return tuple(_computed(query, selection)) if not query.exact else ()
+    return tuple(_comparison_values(query, selection)) if not query.exact else ()
 
 
 _COMPARISONS = frozenset({"=", "!=", "<", "<=", ">", ">="})
 
 
-def _computed(query: Query, selection: Selection) -> Iterator[str]:
+def _comparison_values(query: Query, selection: Selection) -> Iterator[str]:
     """Yield the values of the sides of comparisons by lxml, where a query is a conjunction of them."""
     for part in flatten_chain(parse(query.text, query.namespaces), "and"):
         written = query.text[part.start : part.end]
-        if selection.evaluate_expression(f"boolean({_rooted(written, query)})", query.namespaces):
+        if selection.evaluate_expression(f"boolean({_absolute(written, query)})", query.namespaces):
             continue
         if isinstance(part, Binary) and part.op in _COMPARISONS:
             for side in (part.left, part.right):
@@ -120,11 +120,11 @@ def _computed(query: Query, selection: Selection) -> Iterator[str]:
 
 def _value(side: Expr, query: Query, selection: Selection) -> str:
     written = query.text[side.start : side.end]
-    value = selection.evaluate_expression(f"string({_rooted(written, query)})", query.namespaces)
+    value = selection.evaluate_expression(f"string({_absolute(written, query)})", query.namespaces)
     return f"{written} is {value if static_type(side) == 'number' else format_constant(value)}"
 
 
-def _rooted(text: str, query: Query) -> str:
+def _absolute(text: str, query: Query) -> str:
     return make_absolute(text, parse(text, query.namespaces), query.namespaces)
 
 
@@ -154,7 +154,7 @@ def _route(path: Path, evaluator: PatternEvaluator) -> list[ContextNode]:
     return list(reversed(route)) if len(frontiers) > 1 else []
 
 
-def _taken(
+def _steps_taken(
     path: Path, route: list[ContextNode], evaluator: PatternEvaluator, selection: Selection
 ) -> Iterator[StepTaken]:
     for step, node in zip(path.steps, route, strict=False):

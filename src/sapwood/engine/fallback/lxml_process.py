@@ -87,11 +87,11 @@ def tree_of(data: bytes) -> Any:
     if b"<!DOCTYPE" in data:
         data = without_doctype(data)
     try:
-        return _parsed(data, recover=False)
+        return _parse(data, recover=False)
     except etree.XMLSyntaxError as error:
         reason = error.msg or "not well-formed"
         try:
-            tree = _parsed(data, recover=True)
+            tree = _parse(data, recover=True)
         except etree.XMLSyntaxError:
             raise Unreadable(reason) from None
         if tree is None or _digest_of_tree(tree) != _digest_of_events(data):
@@ -99,7 +99,7 @@ def tree_of(data: bytes) -> Any:
         return tree
 
 
-def _parsed(data: bytes, recover: bool) -> Any:
+def _parse(data: bytes, recover: bool) -> Any:
     # the message has passed Sapwood's limits already, so libxml2's own may be lifted
     parser = etree.XMLParser(
         resolve_entities="internal",  # type: ignore[arg-type]  # so that nothing external is fetched
@@ -266,7 +266,7 @@ def value(text: str, is_nodes: bool, namespaces: dict[str, str]) -> Callable[[An
     count = _xpath(f"count({text})", namespaces) if is_nodes else None
 
     def evaluate(tree: Any, most: int) -> Any:
-        return _Items(tree, most).listed(xpath(tree), None if count is None else count(tree))
+        return _Items(tree, most).to_list(xpath(tree), None if count is None else count(tree))
 
     return evaluate
 
@@ -307,7 +307,7 @@ def groups(
             if condition is None or condition(tree, **bound):
                 found.append(
                     [
-                        items.listed(hole(tree, **bound), None if count is None else count(tree, **bound))
+                        items.to_list(hole(tree, **bound), None if count is None else count(tree, **bound))
                         for hole, count in filled_by
                     ]
                 )
@@ -337,7 +337,7 @@ class _Items:
         self._room = most
         self._numbers: dict[Any, int] | None = None
 
-    def listed(self, found: Any, count: float | None) -> Any:
+    def to_list(self, found: Any, count: float | None) -> Any:
         if not isinstance(found, list):
             if isinstance(found, str):
                 self._take(len(found))
@@ -400,7 +400,7 @@ def answer(request: Request, progress: memoryview, send: Callable[[list[Result]]
     for number, query in enumerate(queries):
         progress[0] = number
         setitimer(ITIMER_PROF, seconds)
-        status, value = _evaluated(query, tree, memory, most)
+        status, value = _evaluate(query, tree, memory, most)
         now = perf_counter_ns()
         waiting.append((status, value, now - started))
         started = now
@@ -412,7 +412,7 @@ def answer(request: Request, progress: memoryview, send: Callable[[list[Result]]
     send(waiting)
 
 
-def _evaluated(query: bytes, tree: Any, memory: int, most: int) -> tuple[int, Any]:
+def _evaluate(query: bytes, tree: Any, memory: int, most: int) -> tuple[int, Any]:
     try:
         compiled = _COMPILED.get(query)
         if compiled is None:

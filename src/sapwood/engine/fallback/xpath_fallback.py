@@ -81,6 +81,8 @@ class XPathFallback:
 
     def resume(self, slot: int) -> None:
         """Have a suspended query evaluated again."""
+        if self.is_suspended(slot):
+            _log.info("query resumed: slot %d", slot)
         self._overruns.pop(slot, None)
 
     # -- messages --------------------------------------------------------------------------------------
@@ -88,7 +90,7 @@ class XPathFallback:
     def evaluate_conditions(
         self, message: Message, queries: Mapping[int, Query]
     ) -> dict[int, bool | QueryProblem]:
-        """For each slot, whether its query is true of the message, or why that is not known."""
+        """Return, for each slot, whether its query is true of the message, or why that is unknown."""
         for slot in queries.keys() - self._conditions.keys():
             self._conditions[slot] = _condition_request(queries[slot])
         return self.evaluate(message, {slot: self._conditions[slot] for slot in queries})
@@ -96,7 +98,7 @@ class XPathFallback:
     def evaluate_selections(
         self, message: Message, queries: Mapping[int, Query]
     ) -> dict[int, Any | QueryProblem]:
-        """For each slot, what its query selects, as `fallback_process.value` tells it, or why not."""
+        """Return, for each slot, what its query selects, as `lxml_process.value` encodes it, or why not."""
         return self.evaluate(message, {slot: _selection_request(query) for slot, query in queries.items()})
 
     def evaluate_expression(self, message: Message, xpath: str, namespaces: Mapping[str, str]) -> Any:

@@ -28,7 +28,7 @@ from xml.parsers import expat
 
 from sapwood.engine.fallback.lxml_process import read_external_as_empty
 from sapwood.engine.limits import Limits
-from sapwood.engine.message.encoding import is_utf8, transcoded
+from sapwood.engine.message.encoding import is_utf8, transcode
 from sapwood.errors import MessageError
 
 _INERT = b"\x7f"
@@ -37,7 +37,7 @@ _REFERENCE = re.compile(r"[&\x7f]([^\s#;&<\x7f]+);")
 _START_TAG = re.compile(r"<([^\s/<>!?&]+)")
 _PREDEFINED = frozenset({"amp", "lt", "gt", "quot", "apos"})
 _OTHER_REFERENCE = re.compile(rb"&(?!#|amp;|lt;|gt;|quot;|apos;)")
-_DEEPEST_ENTITY = 50
+_MAX_ENTITY_DEPTH = 50
 _BEFORE_SUBSET = b"<!DOCTYPE _ SYSTEM '_' "
 _BEFORE_BODY = b"<!DOCTYPE _ SYSTEM '_'"
 _MARK = b"\xef\xbb\xbf"
@@ -60,7 +60,7 @@ def ignore_external_entities(parser: expat.XMLParserType) -> None:
 def check_doctype(data: bytes, encoding: str | None, limits: Limits) -> None:
     """Raise MessageError if a message's entities and default attributes expand to more than the limits."""
     if not is_utf8(data, encoding):
-        in_utf8 = transcoded(data, encoding)
+        in_utf8 = transcode(data, encoding)
         if in_utf8 is None:
             raise MessageError("the encoding cannot be read; send UTF-8, UTF-16 or an 8-bit encoding")
         data = in_utf8
@@ -97,7 +97,7 @@ class _Reading:
             pass
         except expat.ExpatError as error:
             reason = expat.ErrorString(error.code) or str(error)
-            raise self._error(reason, *self.place(error.lineno, error.offset)) from None
+            raise self._error(reason, *self.position(error.lineno, error.offset)) from None
         except Refused as refusal:
             raise self._error(str(refusal), *(self.stopped_at or self.here())) from None
 
@@ -106,9 +106,9 @@ class _Reading:
         return self.parser.CurrentByteIndex - len(self._before)
 
     def here(self) -> tuple[int, int]:
-        return self.place(self.parser.CurrentLineNumber, self.parser.CurrentColumnNumber)
+        return self.position(self.parser.CurrentLineNumber, self.parser.CurrentColumnNumber)
 
-    def place(self, line: int, column: int) -> tuple[int, int]:
+    def position(self, line: int, column: int) -> tuple[int, int]:
         """Convert a position in what was parsed to a position in the message."""
         if line == 1:
             return self._line, self._column + max(0, column - len(self._before))
@@ -162,7 +162,7 @@ class _Subset(_Reading):
         ignore_external_entities(parser)
         parser.EntityDeclHandler = self._entity
         parser.AttlistDeclHandler = self._attribute
-        parser.EndDoctypeDeclHandler = self._ended
+        parser.EndDoctypeDeclHandler = self._end_doctype
         self.read()
 
     def _entity(self, name: str, parameter: bool, value: str | None, *_: object) -> None:
@@ -197,11 +197,11 @@ class _Subset(_Reading):
             limit = f"the limit is {self._limit:,}"
             raise Refused(f"declarations that use parameter entities are too long; {limit} characters")
 
-    def _ended(self) -> None:
+    def _end_doctype(self) -> None:
         self.length = self.consumed()
         self.end = self.here()
         order = self._innermost_first()
-        plain = self._expanded(order, {})
+        plain = self._expand_sizes(order, {})
         expanded_here = 0
         for element, texts in self._default_texts.items():
             size = sum(map(len, texts))
@@ -210,10 +210,10 @@ class _Subset(_Reading):
             self.defaults[element] = size + references
         if expanded_here > self._limit:
             _refuse_expansion(expanded_here, self._limit)
-        self.sizes = self._expanded(order, self.defaults) if self.defaults else plain
+        self.sizes = self._expand_sizes(order, self.defaults) if self.defaults else plain
         raise _Reached
 
-    def _expanded(self, order: list[str], defaults: dict[str, int]) -> dict[str, int]:
+    def _expand_sizes(self, order: list[str], defaults: dict[str, int]) -> dict[str, int]:
         sizes: dict[str, int] = {}
         enough = self._limit + 1  # beyond which numbers need not grow
         for entity in order:
@@ -240,11 +240,11 @@ class _Subset(_Reading):
                     within = (depths.get(e, 0) for e in self._references[entity])
                     depths[entity] = 1 + max(within, default=0)
                 elif inner in trail:
-                    raise Refused(f"the entity {_shortened(entity)} refers to itself")
+                    raise Refused(f"the entity {_shorten(entity)} refers to itself")
                 else:
                     trail[inner] = iter(self._references[inner])
-                if len(trail) > _DEEPEST_ENTITY or depths.get(entity, 0) > _DEEPEST_ENTITY:
-                    raise Refused(f"entities are nested more than {_DEEPEST_ENTITY} deep")
+                if len(trail) > _MAX_ENTITY_DEPTH or depths.get(entity, 0) > _MAX_ENTITY_DEPTH:
+                    raise Refused(f"entities are nested more than {_MAX_ENTITY_DEPTH} deep")
         return list(depths)
 
 
@@ -302,12 +302,12 @@ def _references(text: str) -> Iterator[str]:
 
 
 def _refuse_external(system: str) -> NoReturn:
-    raise Refused(f"a reference to the external entity {_shortened(system)}, which is never fetched")
+    raise Refused(f"a reference to the external entity {_shorten(system)}, which is never fetched")
 
 
 def _refuse_skipped(name: str, parameter: bool) -> None:
     kind = "parameter entity" if parameter else "entity"
-    raise Refused(f"the {kind} {_shortened(name)} is not declared in the message itself")
+    raise Refused(f"the {kind} {_shorten(name)} is not declared in the message itself")
 
 
 def _refuse_expansion(total: int, limit: int) -> None:
@@ -316,5 +316,5 @@ def _refuse_expansion(total: int, limit: int) -> None:
     )
 
 
-def _shortened(name: str) -> str:
+def _shorten(name: str) -> str:
     return repr(name if len(name) <= 100 else name[:100] + "…")

@@ -25,7 +25,7 @@ def decode_message(data: bytes, encoding: str | None = None) -> str:
         raise MessageError(f"the encoding cannot be read: {error}") from None
 
 
-def transcoded(data: bytes, encoding: str | None = None) -> bytes | None:
+def transcode(data: bytes, encoding: str | None = None) -> bytes | None:
     """Return a message in UTF-8, if its encoding is one that expat reads: UTF-16 or a single-byte one."""
     name = encoding or _encoding_of(data)
     try:
@@ -45,7 +45,7 @@ def utf8(data: bytes, encoding: str | None = None) -> bytes:
     """Return a message that expat has read in UTF-8."""
     if is_utf8(data, encoding):
         return data
-    changed = transcoded(data, encoding)
+    changed = transcode(data, encoding)
     return data if changed is None else changed
 
 

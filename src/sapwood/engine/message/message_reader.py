@@ -17,7 +17,7 @@ from sapwood.engine.automaton.dataguide import GuideNode
 from sapwood.engine.limits import Limits
 from sapwood.engine.message.doctype import Refused, check_doctype, ignore_external_entities
 from sapwood.engine.message.document import Document, N
-from sapwood.engine.message.encoding import BYTE_ORDER_MARKS, is_utf8, transcoded
+from sapwood.engine.message.encoding import BYTE_ORDER_MARKS, is_utf8, transcode
 from sapwood.engine.message.message_source import Source, content
 from sapwood.engine.message.string_values import LONG
 from sapwood.errors import MessageError
@@ -196,7 +196,7 @@ def _to_utf8(message: Message) -> Message:
     """Return the message in UTF-8, or unchanged if its encoding cannot be read, which the parser reports."""
     if is_utf8(message.data, message.encoding):
         return message
-    data = transcoded(message.data, message.encoding)
+    data = transcode(message.data, message.encoding)
     if data is None:
         return message
     changed = Message(data)

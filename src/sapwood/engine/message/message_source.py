@@ -25,9 +25,9 @@ def content(source: Source) -> tuple[bytes, str | None]:
     if isinstance(source, Path):
         return _read(source), None
     if isinstance(source, etree._Element | etree._ElementTree):
-        return _serialized(source), "utf-8"
+        return _serialize(source), "utf-8"
     raise TypeError(
-        f"a message is bytes, str, a pathlib.Path, or an element or tree of lxml, not {_described(source)}"
+        f"a message is bytes, str, a pathlib.Path, or an element or tree of lxml, not {_describe(source)}"
     )
 
 
@@ -41,13 +41,13 @@ def _read(path: Path) -> bytes:
         raise MessageError(f"{fspath(path)!r} cannot be read: {reason}") from None
 
 
-def _serialized(tree: etree._Element | etree._ElementTree) -> bytes:
+def _serialize(tree: etree._Element | etree._ElementTree) -> bytes:
     if isinstance(tree, etree._ElementTree) and tree.getroot() is None:
         raise MessageError("the tree has no root element")
     data: bytes = etree.tostring(tree, encoding="utf-8", xml_declaration=False, with_tail=False)
     return data
 
 
-def _described(source: object) -> str:
+def _describe(source: object) -> str:
     kind = type(source)
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"

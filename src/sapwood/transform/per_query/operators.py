@@ -216,18 +216,18 @@ class OuterJoinSelect(Operator):
         ]
 
     def _column(self, nodes: Nodes, pairs: list[tuple[int, int]], leaf: Step | None, run: PlanRun) -> Column:
-        column = _merged(nodes, pairs) if self.implementation == "merge" else _probed(nodes, pairs)
+        column = _merge_join(nodes, pairs) if self.implementation == "merge" else _hash_join(nodes, pairs)
         return column if leaf is None else [run.evaluator.follow(found, leaf) for found in column]
 
 
-def _probed(nodes: Nodes, pairs: list[tuple[int, int]]) -> Column:
+def _hash_join(nodes: Nodes, pairs: list[tuple[int, int]]) -> Column:
     lists: dict[ContextNode, Nodes] = {}
     for bound, found in pairs:
         lists.setdefault(bound, []).append(found)
     return [lists.get(node, []) for node in nodes]
 
 
-def _merged(nodes: Nodes, pairs: list[tuple[int, int]]) -> Column:
+def _merge_join(nodes: Nodes, pairs: list[tuple[int, int]]) -> Column:
     column: Column = []
     rest = iter(pairs)
     bound, found = next(rest, (_END, 0))

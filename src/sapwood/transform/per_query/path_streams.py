@@ -39,19 +39,19 @@ class PathStreams:
     def of(self, path: Path) -> Tuples:
         """Return the stream of a path of child and descendant steps without conditions; not to be changed."""
         found = self._streams.get(path)
-        return self._matched(path) if found is None else found
+        return self._match(path) if found is None else found
 
-    def _matched(self, path: Path) -> Tuples:
+    def _match(self, path: Path) -> Tuples:
         found: Tuples = [()]
         prefix = Path(())
         for length in range(1, len(path.steps) + 1):
             longer = Path(path.steps[:length])
             known = self._streams.get(longer)
-            found = self._extended(prefix, found, longer) if known is None else known
+            found = self._extend(prefix, found, longer) if known is None else known
             prefix = longer
         return found
 
-    def _extended(self, prefix: Path, tuples: Tuples, path: Path) -> Tuples:
+    def _extend(self, prefix: Path, tuples: Tuples, path: Path) -> Tuples:
         if path in self._hopeless:
             raise TooManyTuples(str(path))
         last = path.steps[-1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 
 from sapwood.engine.failures import QueryProblem
 from sapwood.engine.fallback.xpath_fallback import XPathFallback
@@ -11,7 +12,7 @@ from sapwood.engine.index import Index, IndexMatches
 from sapwood.engine.message.message_reader import Message
 from sapwood.engine.registration import Needs
 from sapwood.lang.fwr.model import Transformation
-from sapwood.transform.execution import ResultBodies
+from sapwood.transform.execution import ResultBodies, contain_failure
 from sapwood.transform.fallback_transformation import FallbackTransformation, groups_of
 from sapwood.transform.per_query.operator_plan import OperatorPlan, Optimise, Sharing, plan
 from sapwood.transform.per_query.path_streams import PathStreams
@@ -79,12 +80,21 @@ class PlanPerQuery:
         self, found: IndexMatches, costs: Counter[str] | None = None
     ) -> Iterator[tuple[int, list[Group]]]:
         """Yield the plans with a result on a message, and their groups."""
+        for number, groups in self._run(found, costs):
+            if not isinstance(groups, QueryProblem):
+                yield number, groups
+
+    def _run(
+        self, found: IndexMatches, costs: Counter[str] | None
+    ) -> Iterator[tuple[int, list[Group] | QueryProblem]]:
+        """Yield the plans with a result on a message, and their groups or failures."""
         assert found.evaluator is not None
         document = found.evaluator.document
         streams = PathStreams(document)
         conforming = self._graph is not None and conforms(document, self._graph)
         for number, own in self.plans.items():
-            groups = own.run(streams, found.evaluator, conforming, costs)
+            run = partial(own.run, streams, found.evaluator, conforming, costs)
+            groups = contain_failure(run, own.transformation.text)
             if groups:
                 yield number, groups
 
@@ -94,8 +104,11 @@ class PlanPerQuery:
         document = found.evaluator.document
         writer = ResultWriter(document, SourceFragments(document))
         made = ResultBodies([], [])
-        for number, groups in self.groups(found):
-            self._write(number, [group.lists for group in groups], writer, made)
+        for number, groups in self._run(found, None):
+            if isinstance(groups, QueryProblem):
+                made.problems.append((number, groups))
+            else:
+                self._write(number, [group.lists for group in groups], writer, made)
         requests = {number: refined.request for number, refined in self._refined.items()}
         for number, answer in self._fallback.evaluate(message, requests).items():
             if isinstance(answer, QueryProblem):
