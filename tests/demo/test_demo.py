@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.console import Console
 
 from sapwood import demo
-from sapwood.demo.verification import differences
+from sapwood.demo.verification import find_differences
 from sapwood.store import SubscriptionStore
 
 
@@ -40,7 +40,7 @@ def test_the_demo_delivers_changes_checks_and_reports(tmp_path: Path) -> None:
 
 def _notices_a_wrong_delivery(out: Path) -> None:
     with SubscriptionStore(str(out / "subscriptions.db")) as store:
-        assert differences(out, store, 20, 1, 3)[1] == []
+        assert find_differences(out, store, 20, 1, 3)[1] == []
         for batch in (out / "deliveries").iterdir():
             max(batch.glob("*.parquet"), key=lambda file: file.stat().st_size).unlink()
-        assert differences(out, store, 20, 1, 3)[1] != []
+        assert find_differences(out, store, 20, 1, 3)[1] != []

@@ -9,7 +9,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from sapwood.cli.run import first_words
+from sapwood.cli.run import summarize_error
 from sapwood.spark.pipeline.batch_log import BatchLog, CheckpointError
 from sapwood.spark.pipeline.config import read_config
 from sapwood.spark.pipeline.pipeline import Pipeline
@@ -61,4 +61,4 @@ def test_a_pipeline_says_so_and_goes_on_once_that_is_done(spark: SparkSession, t
     with pytest.raises(PySparkException) as caught:  # Spark's own files, Spark names itself
         run()
     assert "offsets/0" in str(caught.value)
-    assert "\n" not in first_words(caught.value)
+    assert "\n" not in summarize_error(caught.value)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import Row, SparkSession
 
-from sapwood.spark.io.delivery_columns import SubscriberColumn, text_of
+from sapwood.spark.io.delivery_columns import SubscriberColumn, decode_text
 from sapwood.spark.pipeline.config import ConfigError, parse_config
 from sapwood.spark.pipeline.pipeline import Pipeline
 from sapwood.store import NewSubscription, SubscriptionStore
@@ -144,11 +144,11 @@ def test_subscribers_are_counted_and_the_most_frequent_is_not_joined(spark: Spar
 
 
 def test_messages_as_text() -> None:
-    assert text_of(None) is None
-    assert text_of("<?xml version='1.0' encoding='latin-1'?>\n<a/>") == "<a/>"
-    assert text_of(b"\xef\xbb\xbf<a/>") == "<a/>"
-    assert text_of(b"<?xml-stylesheet href='x'?><a/>") == "<?xml-stylesheet href='x'?><a/>"
-    assert text_of(b"<a>\xff</a>") is None
+    assert decode_text(None) is None
+    assert decode_text("<?xml version='1.0' encoding='latin-1'?>\n<a/>") == "<a/>"
+    assert decode_text(b"\xef\xbb\xbf<a/>") == "<a/>"
+    assert decode_text(b"<?xml-stylesheet href='x'?><a/>") == "<?xml-stylesheet href='x'?><a/>"
+    assert decode_text(b"<a>\xff</a>") is None
 
 
 @pytest.mark.parametrize(

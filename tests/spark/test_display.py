@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from sapwood.spark.monitoring.display import JsonLines, LiveDisplay, PlainLines, sparkline, summary_table
-from sapwood.spark.monitoring.totals import Tally, duration
+from sapwood.spark.monitoring.totals import Totals, format_duration
 from sapwood.spark.pipeline.signals import SignalHandler
 from tests.support.outcomes import outcome
 
@@ -124,7 +124,7 @@ def test_failures_of_single_queries_are_shown() -> None:
         lines.batch(outcome(0, failures=1_234))
     assert "1,234 answers missing" in written.getvalue()
     console, written = terminal()
-    console.print(summary_table(Tally([outcome(0, failures=1_234)])))
+    console.print(summary_table(Totals([outcome(0, failures=1_234)])))
     assert "1,234 answers of single queries are missing" in written.getvalue()
 
 
@@ -140,7 +140,7 @@ def test_the_table_at_the_end(display: type[LiveDisplay] | type[PlainLines]) -> 
 
 def test_the_table_of_nothing() -> None:
     console, written = terminal()
-    console.print(summary_table(Tally()))
+    console.print(summary_table(Totals()))
     assert "none" in written.getvalue()
 
 
@@ -155,11 +155,11 @@ def test_sparklines() -> None:
     [(0, "0 ms"), (0.0854, "85 ms"), (2.44, "2.4 s"), (185, "3 min 05 s"), (7_260, "2 h 01 min")],
 )
 def test_durations(seconds: float, told: str) -> None:
-    assert duration(seconds) == told
+    assert format_duration(seconds) == told
 
 
 def test_the_95th_percentile_is_a_latency_that_occurred() -> None:
-    tally = Tally(outcome(n, seconds=float(n)) for n in range(1, 101))
+    tally = Totals(outcome(n, seconds=float(n)) for n in range(1, 101))
     assert tally.latency_95 == 95
     assert tally.latency == 50.5
 

@@ -11,8 +11,8 @@ from lxml import html
 
 from sapwood.spark.monitoring.report import write_report
 from sapwood.spark.monitoring.report_data import Listed, ReportData, Unmatched
-from sapwood.spark.monitoring.svg_charts import compact, round_ticks, shown
-from sapwood.spark.monitoring.totals import histogram, reasons, slowest
+from sapwood.spark.monitoring.svg_charts import clean_text, format_compact, round_ticks
+from sapwood.spark.monitoring.totals import count_matches, count_reasons, rank_slowest
 from sapwood.spark.pipeline.batch import Outcome
 from tests.support.outcomes import outcome
 
@@ -151,7 +151,7 @@ def test_the_texts_of_strangers_are_escaped_and_clipped(tmp_path: Path) -> None:
 
 
 def test_quotes_do_not_end_an_attribute() -> None:
-    assert '"' not in shown('" onmouseover="alert(1)')
+    assert '"' not in clean_text('" onmouseover="alert(1)')
 
 
 def test_no_batch(tmp_path: Path) -> None:
@@ -194,19 +194,19 @@ def test_batches_are_shown_in_order(tmp_path: Path) -> None:
 
 
 def test_reasons_that_are_not_on_record_are_counted() -> None:
-    assert reasons([outcome(0, rejects=5), outcome(1)]) == [("mismatched tag", 4), (None, 3)]
-    assert reasons([outcome(0, rejects=0, reasons={})]) == []
+    assert count_reasons([outcome(0, rejects=5), outcome(1)]) == [("mismatched tag", 4), (None, 3)]
+    assert count_reasons([outcome(0, rejects=0, reasons={})]) == []
 
 
 def test_matches_are_counted_by_powers_of_two() -> None:
-    assert histogram([outcome(0), outcome(1)]) == [("none", 16), ("1", 0), ("2–3", 120), ("4–7", 60)]
-    assert histogram([]) == []
+    assert count_matches([outcome(0), outcome(1)]) == [("none", 16), ("1", 0), ("2–3", 120), ("4–7", 60)]
+    assert count_matches([]) == []
 
 
 def test_slow_subscriptions_are_added_up_over_batches() -> None:
     both = [outcome(0), outcome(1, slow={"slow-2": 3.0})]
-    assert slowest(both) == [("slow-2", 3.002), ("slow-1", 0.125)]
-    assert slowest(both, most=1) == [("slow-2", 3.002)]
+    assert rank_slowest(both) == [("slow-2", 3.002), ("slow-1", 0.125)]
+    assert rank_slowest(both, most=1) == [("slow-2", 3.002)]
 
 
 @pytest.mark.parametrize("highest", [0, 0.3, 1, 3, 4, 7, 10, 99, 100, 101, 12_345, 1e9])
@@ -215,5 +215,5 @@ def test_ticks_are_round_and_reach_the_top(highest: float) -> None:
     assert ticks[0] == 0
     assert ticks[-1] >= highest
     assert 2 <= len(ticks) <= 5
-    assert all(re.fullmatch(r"\d+(\.\d+)?[kMG]?", compact(tick)) for tick in ticks)
-    assert len({compact(tick) for tick in ticks}) == len(ticks)
+    assert all(re.fullmatch(r"\d+(\.\d+)?[kMG]?", format_compact(tick)) for tick in ticks)
+    assert len({format_compact(tick) for tick in ticks}) == len(ticks)

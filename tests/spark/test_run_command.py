@@ -17,7 +17,7 @@ import pytest
 
 from sapwood import Broker, Limits, SapwoodError
 from sapwood.cli import main
-from sapwood.cli.run import first_words, log_beside
+from sapwood.cli.run import default_log, summarize_error
 from sapwood.spark.distribution.pipeline_subscriptions import FixedPopulation, compile_file
 from sapwood.spark.pipeline.checkpoint_lock import lock_checkpoint
 from sapwood.spark.pipeline.config import ConfigError
@@ -250,8 +250,8 @@ def test_a_checkpoint_that_another_run_is_using(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     program = (
-        "import sys, time; from sapwood.spark.pipeline.checkpoint_lock import locked\n"
-        "with locked(sys.argv[1]):\n    print('locked', flush=True); time.sleep(600)"
+        "import sys, time; from sapwood.spark.pipeline.checkpoint_lock import lock_checkpoint\n"
+        "with lock_checkpoint(sys.argv[1]):\n    print('locked', flush=True); time.sleep(600)"
     )
     command = [sys.executable, "-c", program, str(folder / "checkpoint")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
@@ -270,20 +270,20 @@ def test_a_checkpoint_that_another_run_is_using(
 
 
 def test_the_log_is_beside_a_local_checkpoint() -> None:
-    assert log_beside("/data/checkpoint") == Path("/data/checkpoint/spark.log")
-    assert log_beside("file:///data/checkpoint") == Path("/data/checkpoint/spark.log")
-    assert log_beside("s3a://bucket/checkpoint") == Path("sapwood-spark.log")
+    assert default_log("/data/checkpoint") == Path("/data/checkpoint/spark.log")
+    assert default_log("file:///data/checkpoint") == Path("/data/checkpoint/spark.log")
+    assert default_log("s3a://bucket/checkpoint") == Path("sapwood-spark.log")
 
 
 def test_errors_of_spark_come_down_to_a_line() -> None:
     java = "[PATH_NOT_FOUND] Path does not exist: file:/x.;\n\tat org.apache.spark.Some.method\n"
-    assert first_words(RuntimeError(java)) == "[PATH_NOT_FOUND] Path does not exist: file:/x"
+    assert summarize_error(RuntimeError(java)) == "[PATH_NOT_FOUND] Path does not exist: file:/x"
     python = (
         "Job aborted\nTraceback (most recent call last):\n"
         '  File "worker.py", line 1, in main\n    f()\nOSError: full\n\n\tat org.apache.Some'
     )
-    assert first_words(RuntimeError(python)) == "OSError: full"
-    assert first_words(RuntimeError()) == "RuntimeError"
+    assert summarize_error(RuntimeError(python)) == "OSError: full"
+    assert summarize_error(RuntimeError()) == "RuntimeError"
 
 
 # -- a stream ------------------------------------------------------------------------------------------

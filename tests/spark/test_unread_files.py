@@ -15,7 +15,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sapwood.spark import read_messages
-from sapwood.spark.io.unread_files import EMPTY, GONE, overlooked
+from sapwood.spark.io.unread_files import EMPTY, GONE, find_skipped_files
 from sapwood.spark.pipeline.batch import Outcome
 from sapwood.spark.pipeline.config import read_config
 from sapwood.spark.pipeline.pipeline import Pipeline
@@ -227,7 +227,7 @@ def test_files_served_are_known_from_logs_that_spark_has_compacted(tmp_path: Pat
     later = entry | {"path": entry["path"].replace("a.xml", "b.xml"), "timestamp": 1_000_000}  # type: ignore[attr-defined]
     (log / "10").write_text("v1\n" + json.dumps(later))
     (log / ".10.crc").write_bytes(b"\xff")
-    (told,) = overlooked(inbox, log)
+    (told,) = find_skipped_files(inbox, log)
     assert told.startswith(f"{inbox}: a.xml is changed after it was served")
 
 

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from sapwood.cli.common.console import errors
 from sapwood.cli.common.relational_options import duckdb_needed
-from sapwood.cli.run import spark_needed, told_plainly
+from sapwood.cli.run import report_spark_errors, require_spark
 
 if TYPE_CHECKING:
     from sapwood.bench.report import Report
@@ -120,7 +120,7 @@ def bench_spark(
     as_json: JsonOption = False,
 ) -> None:
     """The pipeline: against the matcher alone, against Spark's xpath_boolean, and its memory over time."""
-    with spark_needed("sapwood bench spark"):
+    with require_spark("sapwood bench spark"):
         from sapwood.bench import spark as experiments
     options = experiments.Options(nitf=nitf, quick=quick, out=out, only=only or ())
     _show(experiments.run(options, errors), out, as_json)
@@ -143,8 +143,8 @@ def demo(
     out: Annotated[Path, typer.Option(help="The folder for all that it makes.")] = Path("demo-output"),
 ) -> None:
     """Run a whole pipeline on made-up news: 10,000 subscriptions that change meanwhile; about a minute."""
-    with spark_needed("sapwood demo"):
+    with require_spark("sapwood demo"):
         from sapwood.demo import run
-    with told_plainly(out / "spark.log"):
+    with report_spark_errors(out / "spark.log"):
         code = run(Console(), out)
     raise typer.Exit(code)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from sapwood.cli.common.console import errors
-from sapwood.cli.run import check_report, spark_needed
+from sapwood.cli.run import check_report, require_spark
 
 
 def report(
@@ -22,7 +22,7 @@ def report(
     It tells throughput and latency, deliveries by subscription and subscriber, subscriptions that never
     matched, what is slow, and what was refused and why. Spark is not started.
     """
-    with spark_needed("sapwood report"):
+    with require_spark("sapwood report"):
         from sapwood.spark.monitoring.report import write_report
         from sapwood.spark.monitoring.report_data import read_checkpoint
         from sapwood.spark.pipeline.config import read_config

@@ -44,7 +44,7 @@ def run(
 
     Ctrl-C finishes the current batch and ends, a second one ends at once; the next run goes on from there.
     """
-    with spark_needed("sapwood run"):
+    with require_spark("sapwood run"):
         from sapwood.spark.pipeline.config import read_config
         from sapwood.spark.pipeline.preflight import check_master
     settings = read_config(pipeline)
@@ -54,9 +54,9 @@ def run(
     check_checkpoint(settings)
     check_report(report)
     compiled = check_subscriptions(settings)
-    log = log or (Path(settings.run.log) if settings.run.log else log_beside(settings.run.checkpoint))
+    log = log or (Path(settings.run.log) if settings.run.log else default_log(settings.run.checkpoint))
     errors.print(f"[dim]starting Spark; what it prints goes to {log}[/]", soft_wrap=True)
-    with told_plainly(log):
+    with report_spark_errors(log):
         code = _run(settings, master, log, report, as_json, compiled)
     raise typer.Exit(code)
 
@@ -146,7 +146,7 @@ def _how_far(settings: PipelineConfig, interrupts: SignalHandler, done: list[Out
 
 
 @contextmanager
-def spark_needed(command: str) -> Iterator[None]:
+def require_spark(command: str) -> Iterator[None]:
     """Says what to install where Spark's part of Sapwood is missing."""
     try:
         yield
@@ -220,7 +220,7 @@ def check_report(report: Path | None, option: str = "--report") -> None:
         fail(f"{option}: {report} cannot be written: {error.strerror}")
 
 
-def log_beside(checkpoint: str) -> Path:
+def default_log(checkpoint: str) -> Path:
     """Where Spark's noise goes by default."""
     folder = local(checkpoint)
     return folder / "spark.log" if folder is not None else Path("sapwood-spark.log")
@@ -230,7 +230,7 @@ def log_beside(checkpoint: str) -> Path:
 
 
 @contextmanager
-def told_plainly(log: Path) -> Iterator[None]:
+def report_spark_errors(log: Path) -> Iterator[None]:
     """What goes wrong in Spark becomes one line that names the log."""
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
@@ -238,10 +238,10 @@ def told_plainly(log: Path) -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JError) as error:
-        fail(f"Spark: {first_words(error)}; more is in {log}")
+        fail(f"Spark: {summarize_error(error)}; more is in {log}")
 
 
-def first_words(error: Exception) -> str:
+def summarize_error(error: Exception) -> str:
     """What an error of Spark's comes down to, without its stack of Java or Python."""
     cause = getattr(error, "java_exception", None)
     text = str(cause.toString()) if cause is not None else str(error)

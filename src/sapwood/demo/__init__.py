@@ -23,12 +23,12 @@ from rich.markup import escape
 from sapwood.demo.demo_workload import (
     NAME,
     SubscriptionChurn,
+    write_config,
     write_inbox,
-    write_settings,
     write_subscriptions,
 )
-from sapwood.demo.matcher_speed import measure
-from sapwood.demo.verification import differences
+from sapwood.demo.matcher_speed import measure_matcher
+from sapwood.demo.verification import find_differences
 from sapwood.spark.monitoring.display import Display, LiveDisplay, PlainLines
 from sapwood.spark.monitoring.report import write_report
 from sapwood.spark.monitoring.report_data import read_checkpoint
@@ -67,7 +67,7 @@ def run(console: Console, out: Path, size: Size | None = None) -> int:
     with console.status("making up messages and subscriptions"):
         made = write_inbox(out / "inbox", size.files, size.messages)
         kept = write_subscriptions(out / "subscriptions.db", size.subscriptions)
-        settings_file = write_settings(out)
+        settings_file = write_config(out)
     console.print(
         f"Made up {made:,} messages in {size.files} files and {kept:,} subscriptions."
         f"\nStarting Spark on two cores; what it prints goes to {escape(str(out / 'spark.log'))}",
@@ -141,7 +141,7 @@ def _tell_speed(console: Console, out: Path, version: int) -> None:
         SubscriptionStore(str(out / "subscriptions.db")) as store,
         console.status("measuring the matcher alone, in one process"),
     ):
-        speed = measure(store, version, out / "inbox")
+        speed = measure_matcher(store, version, out / "inbox")
     console.print(f"[green]Without Spark:[/] {escape(str(speed))}.", highlight=False)
 
 
@@ -150,7 +150,7 @@ def _check(console: Console, out: Path, outcomes: list[Outcome], sample: int) ->
         SubscriptionStore(str(out / "subscriptions.db")) as store,
         console.status(f"comparing the deliveries of {sample} messages with those of one process"),
     ):
-        return differences(out, store, sample, outcomes[0].version, outcomes[-1].version)
+        return find_differences(out, store, sample, outcomes[0].version, outcomes[-1].version)
 
 
 def _what_next(console: Console, out: Path, report: Path) -> None:

@@ -86,7 +86,7 @@ def write_subscriptions(file: Path, count: int) -> int:
         return store.import_many(rows).added
 
 
-def write_settings(out: Path) -> Path:
+def write_config(out: Path) -> Path:
     """The pipeline file, with comments for those who look at it."""
     path = out / "pipeline.toml"
     path.write_text(_SETTINGS.format(name=NAME, file=path, store=out / "subscriptions.db"), "utf-8")

@@ -42,7 +42,7 @@ class Speed:
         )
 
 
-def measure(store: SubscriptionStore, version: int, inbox: Path, most: int = 1_000) -> Speed:
+def measure_matcher(store: SubscriptionStore, version: int, inbox: Path, most: int = 1_000) -> Speed:
     """Measures the filters of a version on messages of the inbox."""
     queries = [(id, query) for id, query in store.at(version) if not is_not_filter(query)]
     matcher = Matcher(store.namespaces)

@@ -15,7 +15,7 @@ _Delivered = tuple[str, str]
 """a subscription, and what was made for it"""
 
 
-def differences(
+def find_differences(
     out: Path, store: SubscriptionStore, sample: int, first: int, last: int
 ) -> tuple[int, list[str]]:
     """How many messages were looked at, and the ids of those that did not go to exactly the right ones.

@@ -75,7 +75,7 @@ class SubscriberColumn:
 # -- the message itself --------------------------------------------------------------------------------------
 
 
-def text_of(body: bytes | str | None) -> str | None:
+def decode_text(body: bytes | str | None) -> str | None:
     """A message as text, without its XML declaration, whose encoding is no longer true."""
     if body is None:
         return None
@@ -88,11 +88,11 @@ def text_of(body: bytes | str | None) -> str | None:
     return text[declaration.end() :].lstrip() if declaration else text
 
 
-def _add_text(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _add_text_column(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         body = batch.column(batch.num_columns - 1)
         for start in range(0, batch.num_rows, 32):  # a few at a time, since messages can be large
-            texts = pa.array(map(text_of, body.slice(start, 32).to_pylist()), pa.string())
+            texts = pa.array(map(decode_text, body.slice(start, 32).to_pylist()), pa.string())
             rows = batch.slice(start, 32)
             yield pa.RecordBatch.from_arrays(
                 [*rows.columns[:-1], rows.column(batch.num_columns - 1), texts],
@@ -100,16 +100,16 @@ def _add_text(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             )
 
 
-def with_text(messages: DataFrame) -> DataFrame:
+def add_text(messages: DataFrame) -> DataFrame:
     """Messages with themselves as text in a further column."""
     last = [*(name for name in messages.columns if name != "body"), "body"]
     ordered = messages.select(*map(column, last))
     # mapInArrow takes a name with a dot for a path, so it gets numbers
     numbered = ordered.toDF(*(f"_{place}" for place in range(len(last))))
     fields = [*ordered.schema.fields, StructField(TEXT, StringType())]
-    return numbered.mapInArrow(_add_text, StructType(fields))
+    return numbered.mapInArrow(_add_text_column, StructType(fields))
 
 
-def with_message(deliveries: DataFrame) -> DataFrame:
+def fill_bodies(deliveries: DataFrame) -> DataFrame:
     """Deliveries whose body is the message itself where nothing was made of it."""
     return deliveries.withColumn("body", F.coalesce("body", TEXT)).drop(TEXT)

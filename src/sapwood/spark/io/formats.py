@@ -22,7 +22,7 @@ from sapwood.spark.io.file_reader import (
     ReadRecords,
 )
 from sapwood.spark.io.sinks import FILE_FORMATS
-from sapwood.spark.io.unread_files import EMPTY, UnreadFile, is_hidden, unread_in_table
+from sapwood.spark.io.unread_files import EMPTY, UnreadFile, find_unread_in_table, is_hidden
 
 _FILES = "*{" + ",".join(ENDINGS) + "}"
 _FILE = "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY"
@@ -50,10 +50,10 @@ def read_messages(
     has no messages); in a stream Spark passes over it, and only a pipeline reports it.
     """
     files = list_files(spark, path, record=record, streaming=streaming)
-    messages = messages_in(files, path, record=record, partitions=partitions, limits=limits)
+    messages = read_files(files, path, record=record, partitions=partitions, limits=limits)
     if not streaming:
-        unread = unread_in_table(files)[0]
-        messages = messages.union(unread_messages(spark, unread, path, record=record)) if unread else messages
+        unread = find_unread_in_table(files)[0]
+        messages = messages.union(list_unread(spark, unread, path, record=record)) if unread else messages
     return messages.select(*(_published(name) for name in messages.columns))
 
 
@@ -84,7 +84,7 @@ def list_files(
     return files.select("path", "length", F.col("modificationTime").alias("published_at"))
 
 
-def messages_in(
+def read_files(
     files: DataFrame,
     path: str,
     *,
@@ -107,7 +107,7 @@ def messages_in(
     return _identified(read, path, record, keep)
 
 
-def unread_messages(
+def list_unread(
     spark: SparkSession,
     files: Iterable[UnreadFile],
     path: str,
@@ -131,7 +131,7 @@ def _is_lines(path: str) -> bool:
 def _identified(read: DataFrame, path: str, record: str | None, keep: tuple[str, ...]) -> DataFrame:
     """What was read of files, with ids for columns of paths and offsets."""
     spark = read.sparkSession
-    below = F.regexp_replace("path", "^" + _quoted(qualified(spark, path)) + "/?", "")
+    below = F.regexp_replace("path", "^" + _quoted(qualify_path(spark, path)) + "/?", "")
     name = F.when(below == "", F.regexp_extract("path", "[^/]*$", 0)).otherwise(below)
     one_each = F.lit(record is None) & ~F.col("path").rlike(r"\.xmll(\.gz)?$")
     message_id = F.when(one_each, name).otherwise(F.concat(name, F.lit("@"), F.col("offset")))
@@ -154,7 +154,7 @@ def _ranges(files: DataFrame) -> DataFrame:
     return start.withColumn("end", F.least(F.col("start") + PARCEL, "length"))
 
 
-def qualified(spark: SparkSession, path: str) -> str:
+def qualify_path(spark: SparkSession, path: str) -> str:
     """The path as Spark will call it."""
     hadoop: Any = spark._jvm.org.apache.hadoop.fs.Path(path)  # type: ignore[union-attr]
     files = hadoop.getFileSystem(spark._jsc.hadoopConfiguration())
@@ -179,7 +179,7 @@ def _quoted(text: str) -> str:
     return "\\Q" + text.replace("\\E", "\\E\\\\E\\Q") + "\\E"
 
 
-def columns_as_messages(
+def select_messages(
     rows: DataFrame,
     *,
     body: str,

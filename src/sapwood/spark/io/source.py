@@ -13,11 +13,11 @@ from pyspark.sql.types import StructField, StructType
 from sapwood.engine import Limits
 from sapwood.spark.dataframe_match import PROBLEM, column
 from sapwood.spark.io.formats import (
-    columns_as_messages,
     list_files,
-    messages_in,
+    list_unread,
     open_format,
-    unread_messages,
+    read_files,
+    select_messages,
 )
 from sapwood.spark.io.unread_files import EMPTY, UnreadFile
 from sapwood.spark.pipeline.config import ConfigError, SourceConfig
@@ -49,7 +49,7 @@ class Source:
         given = self.settings
         if given.format == "files":
             assert given.path is not None
-            messages = messages_in(
+            messages = read_files(
                 batch,
                 given.path,
                 record=given.record,
@@ -58,7 +58,7 @@ class Source:
                 keep=given.keep,
             )
         else:
-            messages = columns_as_messages(
+            messages = select_messages(
                 batch,
                 body=given.body,
                 id=given.id,
@@ -75,7 +75,7 @@ class Source:
         given = self.settings
         if given.format == "files":
             assert given.path is not None
-            messages = unread_messages(spark, files, given.path, record=given.record, keep=given.keep)
+            messages = list_unread(spark, files, given.path, record=given.record, keep=given.keep)
         else:  # of which an empty one has no rows
             rows = [(file.path, file.problem) for file in files if file.problem != EMPTY]
             messages = spark.createDataFrame(rows, f"message_id STRING, {PROBLEM} STRING")
@@ -107,7 +107,7 @@ class Sources:
         if len(self.each) == 1:
             return self.each[0].open(spark, streaming)
         opened = [source.messages(source.open(spark, streaming)) for source in self.each]
-        return reduce(DataFrame.union, alike(opened))
+        return reduce(DataFrame.union, align_columns(opened))
 
     def with_unread(self, messages: DataFrame, unread: Sequence[Sequence[UnreadFile]]) -> DataFrame:
         """The messages of a batch, and for each source what stands for files that Spark does not read."""
@@ -123,7 +123,7 @@ class Sources:
         return self.each[0].messages(batch) if len(self.each) == 1 else batch
 
 
-def alike(frames: Sequence[DataFrame]) -> list[DataFrame]:
+def align_columns(frames: Sequence[DataFrame]) -> list[DataFrame]:
     """Messages of several sources with the same columns: the body and the problem at the end, and null for
     what some do not have. SettingsError if a column is not of one type."""
     fields: dict[str, StructField] = {}

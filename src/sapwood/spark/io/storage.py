@@ -15,20 +15,20 @@ def make_folder(folder: str) -> None:
     filesystem.create_dir(path, recursive=True)
 
 
-def make_empty(folder: str) -> None:
+def clear_folder(folder: str) -> None:
     """Makes a folder, or removes all that is in it."""
     filesystem, path = _found(folder)
     filesystem.create_dir(path, recursive=True)
     filesystem.delete_dir_contents(path)
 
 
-def names_in(folder: str) -> list[str]:
+def list_names(folder: str) -> list[str]:
     """The names of what is in a folder; none if there is no such folder."""
     filesystem, path = _found(folder)
     return [info.base_name for info in filesystem.get_file_info(fs.FileSelector(path, allow_not_found=True))]
 
 
-def open_new(path: str) -> BinaryIO:
+def open_output(path: str) -> BinaryIO:
     """A file to be written, in place of one that is there."""
     filesystem, inner = _found(path)
     return cast(BinaryIO, filesystem.open_output_stream(inner))

@@ -49,13 +49,13 @@ def is_hidden(name: str) -> bool:
 # -- in a batch ------------------------------------------------------------------------------------------
 
 
-def unread_in_stream(spark: SparkSession, name: str) -> list[list[UnreadFile]]:
+def find_unread_in_stream(spark: SparkSession, name: str) -> list[list[UnreadFile]]:
     """The unread files of the batch that a stream is serving, for each of its sources."""
     query = next((query for query in spark.streams.active if query.name == name), None)
     return _by_source(query._jsq.streamingQuery().lastExecution().logical()) if query is not None else []
 
 
-def unread_in_table(files: DataFrame) -> list[list[UnreadFile]]:
+def find_unread_in_table(files: DataFrame) -> list[list[UnreadFile]]:
     """The unread files of what is no stream, for each of its sources."""
     return _by_source(files._jdf.queryExecution().analyzed())
 
@@ -95,7 +95,7 @@ def _path(status: Any) -> str:
 # -- before a run ----------------------------------------------------------------------------------------
 
 
-def overlooked(folder: Path, source_log: Path | None) -> list[str]:
+def find_skipped_files(folder: Path, source_log: Path | None) -> list[str]:
     """What is in a folder and will not be read, in a line each; `source_log` is Spark's, of earlier runs."""
     hidden: list[str] = []
     others: list[str] = []

@@ -24,7 +24,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from sapwood.spark.monitoring.totals import Tally, duration, per_second
+from sapwood.spark.monitoring.totals import Totals, format_duration, per_second
 from sapwood.spark.pipeline.batch import Outcome
 
 _BARS = "▁▂▃▄▅▆▇█"
@@ -32,7 +32,7 @@ _SHOWN = 40
 """batches whose throughput is drawn"""
 
 
-class Running(Protocol):
+class PipelineStatus(Protocol):
     """What a display wants to know of a pipeline."""
 
     serving: int | None
@@ -55,7 +55,7 @@ class Display(ABC):
     def leave(self) -> None:  # noqa: B027  # most have nothing to put in order
         """Puts the terminal in order; called twice, it does nothing more."""
 
-    def tick(self, pipeline: Running) -> None:  # noqa: B027  # most show batches only
+    def tick(self, pipeline: PipelineStatus) -> None:  # noqa: B027  # most show batches only
         """Looks at the pipeline, some times a second."""
 
     @abstractmethod
@@ -92,7 +92,7 @@ class JsonLines(Display):
         self._notes.print(escape(text), soft_wrap=True)
 
     def summary(self, outcomes: Iterable[Outcome]) -> None:
-        self._write({"summary": Tally(outcomes).as_record()})
+        self._write({"summary": Totals(outcomes).as_record()})
 
     def _write(self, record: dict[str, object]) -> None:
         self._out.write(json.dumps(record, ensure_ascii=False) + "\n")
@@ -117,7 +117,7 @@ class PlainLines(Display):
         self._console.print(escape(text), soft_wrap=True, highlight=False)
 
     def summary(self, outcomes: Iterable[Outcome]) -> None:
-        self._console.print(summary_table(Tally(outcomes)))
+        self._console.print(summary_table(Totals(outcomes)))
 
 
 class LiveDisplay(Display):
@@ -126,8 +126,8 @@ class LiveDisplay(Display):
     def __init__(self, console: Console, name: str) -> None:
         self._console = console
         self._name = name
-        self._tally = Tally()
-        self._pipeline: Running | None = None
+        self._tally = Totals()
+        self._pipeline: PipelineStatus | None = None
         self._serving: int | None = None
         self._since = monotonic()
         self._live = Live(console=console, get_renderable=self._render, refresh_per_second=5, transient=True)
@@ -139,7 +139,7 @@ class LiveDisplay(Display):
     def leave(self) -> None:
         self._live.stop()
 
-    def tick(self, pipeline: Running) -> None:
+    def tick(self, pipeline: PipelineStatus) -> None:
         self._pipeline = pipeline
 
     def batch(self, outcome: Outcome) -> None:
@@ -149,7 +149,7 @@ class LiveDisplay(Display):
         self._console.print(f"[yellow]{escape(text)}[/]", soft_wrap=True, highlight=False)
 
     def summary(self, outcomes: Iterable[Outcome]) -> None:
-        self._console.print(summary_table(Tally(outcomes)))
+        self._console.print(summary_table(Totals(outcomes)))
 
     def _render(self) -> Panel:
         tally, last = self._tally, self._tally.last
@@ -166,8 +166,8 @@ class LiveDisplay(Display):
                 rows.add_row("failures", Text(f"{tally.failures:,}", "yellow"))
             rows.add_row(
                 "latency",
-                f"{duration(last.seconds)} last, {duration(tally.latency)} on average,"
-                f" {duration(tally.latency_95)} for 95 of 100",
+                f"{format_duration(last.seconds)} last, {format_duration(tally.latency)} on average,"
+                f" {format_duration(tally.latency_95)} for 95 of 100",
             )
             rows.add_row("subscriptions", f"{last.subscriptions:,} in version {last.version}")
             if last.kept is not None:
@@ -185,7 +185,7 @@ class LiveDisplay(Display):
         serving = self._pipeline.serving if self._pipeline is not None else None
         if serving != self._serving:
             self._serving, self._since = serving, monotonic()
-        since = duration(monotonic() - self._since)
+        since = format_duration(monotonic() - self._since)
         done = f"{self._tally.batches:,} done"
         if serving is None:
             return Text(f"waiting for {since}; {done}", "dim")
@@ -209,7 +209,7 @@ def sparkline(values: Sequence[float]) -> str:
     return "".join(_BARS[min(int(value / highest * len(_BARS)), len(_BARS) - 1)] for value in values)
 
 
-def summary_table(tally: Tally) -> Table:
+def summary_table(tally: Totals) -> Table:
     """What all batches came to, for a terminal."""
     table = Table(title="What it came to", title_justify="left", show_header=False)
     table.add_column(style="dim")
@@ -227,9 +227,9 @@ def summary_table(tally: Tally) -> Table:
         table.add_row("subscriptions", f"{tally.last.subscriptions:,}, {which}")
         table.add_row(
             "latency of a batch",
-            f"{duration(tally.latency)} on average, {duration(tally.latency_95)} for 95 of 100",
+            f"{format_duration(tally.latency)} on average, {format_duration(tally.latency_95)} for 95 of 100",
         )
     if tally.last is not None and tally.last.left_out:
         table.add_row("left out", f"[yellow]{escape(', '.join(tally.last.left_out))}[/]")
-    table.add_row("time in batches", duration(tally.seconds))
+    table.add_row("time in batches", format_duration(tally.seconds))
     return table

@@ -20,8 +20,25 @@ from sapwood.spark.monitoring.report_sections import (
     rejected,
     shown_serving,
 )
-from sapwood.spark.monitoring.svg_charts import Bar, Column, Mark, bars, columns, compact, shown, steps
-from sapwood.spark.monitoring.totals import Tally, duration, failed, histogram, per_second, reasons, slowest
+from sapwood.spark.monitoring.svg_charts import (
+    Bar,
+    Column,
+    Mark,
+    bars,
+    clean_text,
+    columns,
+    format_compact,
+    steps,
+)
+from sapwood.spark.monitoring.totals import (
+    Totals,
+    count_failures,
+    count_matches,
+    count_reasons,
+    format_duration,
+    per_second,
+    rank_slowest,
+)
 from sapwood.spark.pipeline.batch import Outcome
 
 _COLUMNS = 60
@@ -40,7 +57,7 @@ def write_report(path: str | Path, name: str, data: ReportData) -> None:
 def render(name: str, data: ReportData) -> str:
     """The page itself."""
     outcomes, queries = sorted(data.outcomes, key=lambda outcome: outcome.batch), data.queries
-    tally = Tally(outcomes)
+    tally = Totals(outcomes)
     sections = [
         _throughput(outcomes),
         latency(outcomes),
@@ -63,14 +80,14 @@ def render(name: str, data: ReportData) -> str:
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<title>{shown(name)}: Sapwood pipeline report</title>
+<title>{clean_text(name)}: Sapwood pipeline report</title>
 <style>
 {style}</style>
 </head>
 <body>
 <header>
 <p class="over">Sapwood pipeline report</p>
-<h1>{shown(name)}</h1>
+<h1>{clean_text(name)}</h1>
 <p class="faint">{_when(outcomes)}</p>
 {shown_serving(data.serving)}{_figures(tally)}
 </header>
@@ -92,7 +109,7 @@ def _when(outcomes: Sequence[Outcome]) -> str:
     if len(outcomes) > 1:
         batches = f"Batches {outcomes[0].batch} to {outcomes[-1].batch}"
     when = f"{first} UTC" if first == last else f"{first} to {last} UTC"
-    return shown(f"{batches}, finished {when}")
+    return clean_text(f"{batches}, finished {when}")
 
 
 def _minute(finished: str) -> str:
@@ -105,7 +122,7 @@ def _minute(finished: str) -> str:
 # -- the headline ------------------------------------------------------------------------------------------
 
 
-def _figures(tally: Tally) -> str:
+def _figures(tally: Totals) -> str:
     a_message = per_second(tally.deliveries, tally.messages)
     boxes = [
         _figure("messages", f"{tally.messages:,}", f"{tally.messages - tally.rejects:,} accepted"),
@@ -113,8 +130,12 @@ def _figures(tally: Tally) -> str:
         _figure("rejects", f"{tally.rejects:,}", _share(tally.rejects, tally.messages), bool(tally.rejects)),
         _figure("messages a second", f"{tally.messages_per_second:,.0f}", "while a batch was served"),
         _figure("deliveries a second", _large(round(tally.deliveries_per_second)), "written to the sink"),
-        _figure("batches", f"{tally.batches:,}", f"in {duration(tally.seconds)}"),
-        _figure("latency of a batch", duration(tally.latency), f"{duration(tally.latency_95)} for 95 of 100"),
+        _figure("batches", f"{tally.batches:,}", f"in {format_duration(tally.seconds)}"),
+        _figure(
+            "latency of a batch",
+            format_duration(tally.latency),
+            f"{format_duration(tally.latency_95)} for 95 of 100",
+        ),
         _figure("subscriptions", f"{tally.last.subscriptions:,}" if tally.last else "–", _versions(tally)),
     ]
     if tally.joined or (tally.last is not None and tally.last.kept is not None):
@@ -128,18 +149,18 @@ def _figures(tally: Tally) -> str:
 
 def _figure(what: str, value: str, more: str, warn: bool = False) -> str:
     kind = "figure warn" if warn else "figure"
-    return f'<div class="{kind}"><dt>{what}</dt><dd>{shown(value)}<small>{shown(more)}</small></dd></div>'
+    return f'<div class="{kind}"><dt>{what}</dt><dd>{clean_text(value)}<small>{clean_text(more)}</small></dd></div>'
 
 
 def _large(number: int) -> str:
-    return compact(number) if number >= 10_000_000 else f"{number:,}"
+    return format_compact(number) if number >= 10_000_000 else f"{number:,}"
 
 
 def _share(part: int, whole: int) -> str:
     return f"{part / whole:.2%} of all messages" if part and whole else "no message was refused"
 
 
-def _versions(tally: Tally) -> str:
+def _versions(tally: Totals) -> str:
     if tally.versions is None:
         return "no version seen"
     first, last = tally.versions
@@ -202,7 +223,7 @@ def _throughput(outcomes: Sequence[Outcome]) -> str:
             f"{outcome.deliveries:,}",
             f"{outcome.joined:,}",
             f"{outcome.rejects:,}",
-            duration(outcome.seconds),
+            format_duration(outcome.seconds),
             f"{per_second(outcome.messages, outcome.seconds):,.0f}",
             f"{outcome.subscriptions:,}",
             f"{outcome.version}",
@@ -236,7 +257,7 @@ def _version_marks(groups: Sequence[_Group]) -> list[Mark]:
 
 
 def _matches(outcomes: Sequence[Outcome]) -> str:
-    counted = histogram(outcomes)
+    counted = count_matches(outcomes)
     title, note = "Deliveries per message", "How many subscriptions a message matches."
     if not counted:
         return section(title, note, nothing("No message has been matched yet."))
@@ -262,7 +283,7 @@ def _noun(span: str) -> str:
 
 
 def _slow(outcomes: Sequence[Outcome], queries: Mapping[str, str]) -> str:
-    slow = slowest(outcomes)
+    slow = rank_slowest(outcomes)
     title = "Slowest subscriptions"
     note = (
         "Time spent on single subscriptions, in all batches together. Those that the shared structure decides"
@@ -276,13 +297,13 @@ def _slow(outcomes: Sequence[Outcome], queries: Mapping[str, str]) -> str:
 
 
 def _fine(seconds: float) -> str:
-    """Like `duration`, but finer, since single subscriptions take little."""
-    return f"{seconds * 1000:.2g} ms" if seconds < 0.01 else duration(seconds)
+    """Like `format_duration`, but finer, since single subscriptions take little."""
+    return f"{seconds * 1000:.2g} ms" if seconds < 0.01 else format_duration(seconds)
 
 
 def _rejects(outcomes: Sequence[Outcome]) -> str:
     refused = [
-        (reason if reason is not None else _NOT_ON_RECORD, count) for reason, count in reasons(outcomes)
+        (reason if reason is not None else _NOT_ON_RECORD, count) for reason, count in count_reasons(outcomes)
     ]
     title, note = (
         "Rejects by reason",
@@ -297,7 +318,7 @@ def _rejects(outcomes: Sequence[Outcome]) -> str:
 
 def _failures(outcomes: Sequence[Outcome]) -> str:
     note = "Queries that had no answer on a message that all others got. The rejects have them one by one."
-    rows = [(query, f"{count:,}") for query, count in failed(outcomes)]
+    rows = [(query, f"{count:,}") for query, count in count_failures(outcomes)]
     return section("Failures", note, table(("subscription and reason", "messages"), rows, 1))
 
 

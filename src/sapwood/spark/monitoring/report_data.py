@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from sapwood.input_files import read_queries
-from sapwood.spark.io.storage import names_in, open_file
+from sapwood.spark.io.storage import list_names, open_file
 from sapwood.spark.monitoring.delivery_counts import MatchedSubscriptions
-from sapwood.spark.monitoring.totals import most_delivered, slowest
+from sapwood.spark.monitoring.totals import rank_slowest, rank_subscriptions
 from sapwood.spark.pipeline.batch import Outcome
-from sapwood.spark.pipeline.batch_log import parsed, together
+from sapwood.spark.pipeline.batch_log import merge_matched, parse_record
 from sapwood.spark.pipeline.config import ConfigError, PipelineConfig
 from sapwood.store import SubscriptionStore
 
@@ -52,14 +52,14 @@ class ReportData:
 def read_checkpoint(settings: PipelineConfig) -> ReportData:
     """What a checkpoint has on record, whether the pipeline runs or not; SettingsError if there is none."""
     folder = f"{settings.run.checkpoint}/sapwood"
-    planned = [int(name) for name in names_in(f"{folder}/planned") if name.isdigit()]
+    planned = [int(name) for name in list_names(f"{folder}/planned") if name.isdigit()]
     outcomes = [Outcome.from_record(record) for record in _records(f"{folder}/done")]
     if not planned and not outcomes:
         raise ConfigError(f"run.checkpoint: {settings.run.checkpoint} has no batch on record yet")
     outcomes.sort(key=lambda outcome: outcome.batch)
     newest = max(planned, default=-1)
     serving = newest if not outcomes or newest > outcomes[-1].batch else None
-    return collect_report_data(settings, outcomes, together(_records(f"{folder}/matched")), serving)
+    return collect_report_data(settings, outcomes, merge_matched(_records(f"{folder}/matched")), serving)
 
 
 def collect_report_data(
@@ -69,7 +69,7 @@ def collect_report_data(
     serving: int | None = None,
 ) -> ReportData:
     """A report's data, with what is known of the subscriptions that it names."""
-    named = {id for id, _ in (*slowest(outcomes), *most_delivered(outcomes))}
+    named = {id for id, _ in (*rank_slowest(outcomes), *rank_subscriptions(outcomes))}
     left_out = outcomes[-1].left_out if outcomes else {}
     queries: dict[str, str] = {}
     never: list[Listed] = []
@@ -87,10 +87,10 @@ def collect_report_data(
 
 def _records(folder: str) -> Iterator[dict[str, Any]]:
     """The JSON files of a folder; one that is removed meanwhile is passed over."""
-    for name in names_in(folder):
+    for name in list_names(folder):
         if name.isdigit():
             with suppress(FileNotFoundError), open_file(f"{folder}/{name}") as file:
-                yield parsed(file.read().decode("utf-8", "replace"), f"{folder}/{name}")
+                yield parse_record(file.read().decode("utf-8", "replace"), f"{folder}/{name}")
 
 
 def _subscriptions(settings: PipelineConfig) -> Iterable[Listed]:

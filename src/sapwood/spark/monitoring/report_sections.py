@@ -8,8 +8,13 @@ from math import ceil
 
 from sapwood.spark.monitoring.report_data import Unmatched
 from sapwood.spark.monitoring.report_html import nothing, open_table, section, table
-from sapwood.spark.monitoring.svg_charts import Bar, Column, bars, columns, shown
-from sapwood.spark.monitoring.totals import deliveries_by_subscriber, duration, latest_rejects, most_delivered
+from sapwood.spark.monitoring.svg_charts import Bar, Column, bars, clean_text, columns
+from sapwood.spark.monitoring.totals import (
+    format_duration,
+    list_latest_rejects,
+    rank_subscribers,
+    rank_subscriptions,
+)
 from sapwood.spark.pipeline.batch import Outcome
 
 _COLUMNS = 60
@@ -31,11 +36,11 @@ def latency(outcomes: Sequence[Outcome]) -> str:
     drawn = []
     for group in groups:
         slowest = max(group, key=lambda outcome: outcome.seconds)
-        hint = f"batch {slowest.batch}, finished {slowest.finished[:19]}: {duration(slowest.seconds)}"
+        hint = f"batch {slowest.batch}, finished {slowest.finished[:19]}: {format_duration(slowest.seconds)}"
         drawn.append(Column(_clock(group[0], outcomes), slowest.seconds * scale, hint))
     if size > 1:
         note += f" Of {size} batches in a row, the slowest is drawn."
-    rows = [(f"{o.batch}", o.finished[:19].replace("T", " "), duration(o.seconds)) for o in outcomes]
+    rows = [(f"{o.batch}", o.finished[:19].replace("T", " "), format_duration(o.seconds)) for o in outcomes]
     chart = columns(drawn, unit, "when it was finished, UTC")
     return section(title, note, chart + table(("batch", "finished (UTC)", "time"), rows))
 
@@ -55,7 +60,7 @@ def _clock(outcome: Outcome, outcomes: Sequence[Outcome]) -> str:
 
 def by_subscription(outcomes: Sequence[Outcome], queries: Mapping[str, str]) -> str:
     """The subscriptions with the most deliveries."""
-    counted = most_delivered(outcomes)
+    counted = rank_subscriptions(outcomes)
     title, note = "Deliveries by subscription", "The subscriptions that got the most."
     if not counted:
         return section(title, note, nothing("Nothing is on record that was delivered."))
@@ -68,7 +73,7 @@ def by_subscription(outcomes: Sequence[Outcome], queries: Mapping[str, str]) -> 
 
 def by_subscriber(outcomes: Sequence[Outcome]) -> str:
     """The subscribers with the most deliveries; nothing where none has a name."""
-    counted = deliveries_by_subscriber(outcomes)
+    counted = rank_subscribers(outcomes)
     if not any(name for name, _ in counted):
         return ""
     named = [(name or _NO_NAME, count) for name, count in counted]
@@ -100,7 +105,7 @@ def never_matched(found: Unmatched | None) -> str:
 
 def rejected(outcomes: Sequence[Outcome]) -> str:
     """The ids of the latest rejects; nothing if there are none."""
-    latest = latest_rejects(outcomes)
+    latest = list_latest_rejects(outcomes)
     if not latest:
         return ""
     total = sum(outcome.rejects for outcome in outcomes)
@@ -114,4 +119,4 @@ def shown_serving(batch: int | None) -> str:
     """Which batch is not done yet, in the page's head."""
     if batch is None:
         return ""
-    return f'<p class="faint">{shown(f"Batch {batch} is planned and not done yet.")}</p>'
+    return f'<p class="faint">{clean_text(f"Batch {batch} is planned and not done yet.")}</p>'

@@ -17,14 +17,14 @@ _LABELS = 16
 """Names along an axis that have room; a phone has it for every second one."""
 
 
-def shown(text: str) -> str:
+def clean_text(text: str) -> str:
     """A stranger's text, safe in a page: escaped, on one line, clipped, with nothing invisible in it."""
     flat = " ".join(text[: 4 * _TEXT].split())
     plain = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in flat)
     return escape(plain if len(plain) <= _TEXT else plain[:_TEXT] + "…")
 
 
-def compact(value: float) -> str:
+def format_compact(value: float) -> str:
     """A number for an axis: 950, 1.5k, 20k, 3M."""
     for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if value >= size:
@@ -64,17 +64,17 @@ def columns(given: Sequence[Column], unit: str, under: str = "", marks: Sequence
     ticks = round_ticks(max((column.value for column in given), default=0))
     top = ticks[-1]
     drawn = "".join(
-        f'<div title="{shown(column.hint)}">'
+        f'<div title="{clean_text(column.hint)}">'
         + (f'<i style="height:{column.value / top:.2%}"></i></div>' if column.value else "</div>")
         for column in given
     )
-    lines = "".join(_tick(tick / top, compact(tick)) for tick in ticks)
+    lines = "".join(_tick(tick / top, format_compact(tick)) for tick in ticks)
     marked = _marks([Mark(mark.place, "") for mark in marks], len(given))
     return (
-        f'<div class="plot"><span class="unit">{shown(unit)}</span>{lines}'
+        f'<div class="plot"><span class="unit">{clean_text(unit)}</span>{lines}'
         f'<div class="columns">{drawn}</div>{marked}</div>'
         f"{_axis([column.label for column in given])}"
-        + (f'<div class="under">{shown(under)}</div>' if under else "")
+        + (f'<div class="under">{clean_text(under)}</div>' if under else "")
     )
 
 
@@ -92,7 +92,7 @@ def steps(values: Sequence[int], unit: str, marks: Sequence[Mark] = ()) -> str:
     )
     lines = "".join(_tick(height(value), f"{value:,}") for value in sorted({low, high}))
     return (
-        f'<div class="plot small"><span class="unit">{shown(unit)}</span>{lines}'
+        f'<div class="plot small"><span class="unit">{clean_text(unit)}</span>{lines}'
         f'<svg viewBox="0 0 {len(values)} 100" preserveAspectRatio="none" aria-hidden="true">'
         f'<polyline points="{points}"/></svg>{_marks(marks, len(values))}</div>'
     )
@@ -103,9 +103,9 @@ def bars(given: Sequence[Bar], kind: str = "") -> str:
     longest = max((bar.value for bar in given), default=0) or 1
     rows = []
     for bar in given:
-        code = f"<code>{shown(bar.code)}</code>" if bar.code is not None else ""
+        code = f"<code>{clean_text(bar.code)}</code>" if bar.code is not None else ""
         rows.append(
-            f'<li><div class="what"><span>{shown(bar.label)}</span><span>{shown(bar.told)}</span></div>{code}'
+            f'<li><div class="what"><span>{clean_text(bar.label)}</span><span>{clean_text(bar.told)}</span></div>{code}'
             f'<div class="bar"><i style="width:{bar.value / longest:.2%}"></i></div></li>'
         )
     return f'<ul class="bars {kind}">{"".join(rows)}</ul>'
@@ -123,7 +123,7 @@ def round_ticks(highest: float) -> list[float]:
 
 
 def _tick(height: float, label: str) -> str:
-    return f'<div class="tick" style="bottom:{height:.2%}"><span>{shown(label)}</span></div>'
+    return f'<div class="tick" style="bottom:{height:.2%}"><span>{clean_text(label)}</span></div>'
 
 
 def _marks(marks: Sequence[Mark], places: int) -> str:
@@ -131,7 +131,7 @@ def _marks(marks: Sequence[Mark], places: int) -> str:
     every = ceil(len(marks) / _LABELS)
     return "".join(
         f'<div class="mark" style="left:{mark.place / places:.2%}">'
-        + (f"<span>{shown(mark.label)}</span>" if mark.label and i % every == 0 else "")
+        + (f"<span>{clean_text(mark.label)}</span>" if mark.label and i % every == 0 else "")
         + "</div>"
         for i, mark in enumerate(marks)
     )
@@ -140,7 +140,7 @@ def _marks(marks: Sequence[Mark], places: int) -> str:
 def _axis(labels: Sequence[str]) -> str:
     every = ceil(len(labels) / _LABELS) or 1
     names = "".join(
-        f'<span style="left:{(i + 0.5) / len(labels):.2%}">{shown(label)}</span>'
+        f'<span style="left:{(i + 0.5) / len(labels):.2%}">{clean_text(label)}</span>'
         for i, label in enumerate(labels)
         if i % every == 0
     )

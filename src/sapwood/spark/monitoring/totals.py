@@ -19,7 +19,7 @@ def per_second(count: int, seconds: float) -> float:
     return count / seconds if seconds > 0 else 0.0
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """A time as people say it: 85 ms, 2.4 s, 3 min 05 s."""
     if seconds < 1:
         return f"{seconds * 1000:.0f} ms"
@@ -30,7 +30,7 @@ def duration(seconds: float) -> str:
     return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {rest:02} s"
 
 
-class Tally:
+class Totals:
     """Adds up outcomes as they come."""
 
     def __init__(self, outcomes: Iterable[Outcome] = ()) -> None:
@@ -98,7 +98,7 @@ class Tally:
         }
 
 
-def histogram(outcomes: Iterable[Outcome]) -> list[tuple[str, int]]:
+def count_matches(outcomes: Iterable[Outcome]) -> list[tuple[str, int]]:
     """Messages by how many subscriptions they match: none, 1, 2–3, 4–7, … as far as there are any."""
     total: Counter[int] = Counter()
     for outcome in outcomes:
@@ -113,7 +113,7 @@ def _span(place: int) -> str:
     return f"{1 << (place - 1):,}–{(1 << place) - 1:,}"
 
 
-def reasons(outcomes: Iterable[Outcome]) -> list[tuple[str | None, int]]:
+def count_reasons(outcomes: Iterable[Outcome]) -> list[tuple[str | None, int]]:
     """Rejects by reason, most frequent first; under None, last, those whose reason is not on record."""
     known: Counter[str] = Counter()
     rejects = 0
@@ -125,7 +125,7 @@ def reasons(outcomes: Iterable[Outcome]) -> list[tuple[str | None, int]]:
     return [*told, (None, rest)] if rest > 0 else told
 
 
-def failed(outcomes: Iterable[Outcome], most: int = 20) -> list[tuple[str, int]]:
+def count_failures(outcomes: Iterable[Outcome], most: int = 20) -> list[tuple[str, int]]:
     """Subscriptions that had no answer, with the reason, by how many messages; most frequent first."""
     total: Counter[str] = Counter()
     for outcome in outcomes:
@@ -133,7 +133,7 @@ def failed(outcomes: Iterable[Outcome], most: int = 20) -> list[tuple[str, int]]
     return total.most_common(most)
 
 
-def slowest(outcomes: Iterable[Outcome], most: int = 12) -> list[tuple[str, float]]:
+def rank_slowest(outcomes: Iterable[Outcome], most: int = 12) -> list[tuple[str, float]]:
     """The subscriptions that took the most seconds of their own, slowest first."""
     total: dict[str, float] = {}
     for outcome in outcomes:
@@ -142,12 +142,12 @@ def slowest(outcomes: Iterable[Outcome], most: int = 12) -> list[tuple[str, floa
     return sorted(total.items(), key=lambda entry: (-entry[1], entry[0]))[:most]
 
 
-def most_delivered(outcomes: Iterable[Outcome], most: int = 12) -> list[tuple[str, int]]:
+def rank_subscriptions(outcomes: Iterable[Outcome], most: int = 12) -> list[tuple[str, int]]:
     """The subscriptions with the most deliveries, as far as they are on record, most first."""
     return _added_up((outcome.by_subscription for outcome in outcomes), most)
 
 
-def deliveries_by_subscriber(outcomes: Iterable[Outcome], most: int = 12) -> list[tuple[str, int]]:
+def rank_subscribers(outcomes: Iterable[Outcome], most: int = 12) -> list[tuple[str, int]]:
     """The subscribers with the most deliveries, most first; "" is for all that have no name."""
     return _added_up((outcome.by_subscriber for outcome in outcomes), most)
 
@@ -159,7 +159,7 @@ def _added_up(counts: Iterable[Mapping[str, int]], most: int) -> list[tuple[str,
     return sorted(total.items(), key=lambda entry: (-entry[1], entry[0]))[:most]
 
 
-def latest_rejects(outcomes: Sequence[Outcome], most: int = 50) -> list[tuple[int, str, str]]:
+def list_latest_rejects(outcomes: Sequence[Outcome], most: int = 50) -> list[tuple[int, str, str]]:
     """Batch, id and reason of rejects, of the newest batches first, as far as they are on record."""
     newest = (
         (outcome.batch, id, reason) for outcome in reversed(outcomes) for id, reason in outcome.rejected

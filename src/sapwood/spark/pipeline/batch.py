@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from sapwood.spark.dataframe_match import ANSWERS, BODIES, Shape, column, match_edition, pairs
 from sapwood.spark.distribution.index_snapshot import IndexSnapshot
-from sapwood.spark.io.delivery_columns import TEXT, SubscriberColumn, with_message, with_text
+from sapwood.spark.io.delivery_columns import TEXT, SubscriberColumn, add_text, fill_bodies
 from sapwood.spark.io.sinks import Sink
 from sapwood.spark.monitoring.delivery_counts import (
     MOST_SUBSCRIBERS,
@@ -86,7 +86,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Joined:
+class JoinOutput:
     """What joins add to a batch."""
 
     deliveries: DataFrame
@@ -96,24 +96,24 @@ class Joined:
     """messages that are too late for them, with `body` and why"""
 
 
-Matching = Callable[[DataFrame, IndexSnapshot], AbstractContextManager[DataFrame]]
+MatchFunction = Callable[[DataFrame, IndexSnapshot], AbstractContextManager[DataFrame]]
 """Messages with what they match, as `match_edition` has them with `profile`; to be read in time."""
 
 
 @contextmanager
-def by_broker(messages: DataFrame, edition: IndexSnapshot) -> Iterator[DataFrame]:
+def match_with_broker(messages: DataFrame, edition: IndexSnapshot) -> Iterator[DataFrame]:
     """Matches messages with a broker, which has all subscriptions."""
     yield match_edition(messages, edition, profile=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
+class BatchProcessor:
     """Serves batches into two sinks."""
 
     deliveries: Sink
     rejects: Sink
     shape: Shape = "pairs"
-    matching: Matching = by_broker
+    matching: MatchFunction = match_with_broker
     body: bool = False
     """whether filters get the message itself"""
     subscribers: SubscriberColumn = field(default_factory=SubscriberColumn)
@@ -125,7 +125,7 @@ class Server:
         edition: IndexSnapshot,
         subscriptions: int,
         batch: int,
-        joined: Joined | None = None,
+        joined: JoinOutput | None = None,
     ) -> Outcome:
         """Delivers a batch; serving it again with the same edition changes nothing in an exact sink."""
         started = perf_counter()
@@ -134,7 +134,7 @@ class Server:
                 joined, deliveries=joined.deliveries.withColumn("version", F.lit(edition.version))
             )
         if self.body:
-            messages = with_text(messages)
+            messages = add_text(messages)
         with self.matching(messages, edition) as matched:
             counted, told = self._written(matched, edition.version, batch, joined)
         return Outcome(
@@ -153,7 +153,7 @@ class Server:
         )
 
     def _written(
-        self, matched: DataFrame, version: int, batch: int, joined: Joined | None
+        self, matched: DataFrame, version: int, batch: int, joined: JoinOutput | None
     ) -> tuple[dict[str, int], dict[str, Any]]:
         """Writes deliveries and rejects: the counts, and what else is told of them in an outcome."""
         # Both sinks read it, and it can be large: a third of 500,000 subscriptions may match one message.
@@ -182,7 +182,7 @@ class Server:
             matched.unpersist()
         return counted, told
 
-    def _most_delivered(self, matched: DataFrame, joined: Joined | None, count: int) -> dict[str, Any]:
+    def _most_delivered(self, matched: DataFrame, joined: JoinOutput | None, count: int) -> dict[str, Any]:
         """Who got deliveries of a batch."""
         if not count:
             return {}
@@ -194,7 +194,7 @@ class Server:
             "by_subscriber": most_frequent(self.subscribers.counted(counts), MOST_SUBSCRIBERS),
         }
 
-    def _deliver(self, matched: DataFrame, batch: int, joined: Joined | None = None) -> dict[str, int]:
+    def _deliver(self, matched: DataFrame, batch: int, joined: JoinOutput | None = None) -> dict[str, int]:
         """Writes the deliveries, and counts everything on the way."""
         counts = _counts() if joined is None else [*_counts(), F.count(LATENESS).alias("late")]
         counting = _Counting(matched, counts, self.deliveries.passes_over)
@@ -222,7 +222,7 @@ class Server:
 
     def _finished(self, deliveries: DataFrame) -> DataFrame:
         """Deliveries with all their columns."""
-        return self.subscribers.add_to(with_message(deliveries) if self.body else deliveries)
+        return self.subscribers.add_to(fill_bodies(deliveries) if self.body else deliveries)
 
 
 class _Counting:
@@ -273,7 +273,7 @@ def _kept(matched: DataFrame) -> list[Column]:
     return [column(name) for name in matched.columns if name not in (*ANSWERS, LATENESS, TEXT)]
 
 
-def _failures(matched: DataFrame, joined: Joined | None) -> DataFrame:
+def _failures(matched: DataFrame, joined: JoinOutput | None) -> DataFrame:
     """Subscriptions that have no answer on a message, as rejects; without the body, which is not refused."""
     kept = _kept(matched)
     failures = matched.select(*kept, F.explode("undecided").alias("failure")).select(

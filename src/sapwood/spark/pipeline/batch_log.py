@@ -36,7 +36,7 @@ class CheckpointError(SapwoodError):
     """A file of a checkpoint that is damaged: says which, and what to do."""
 
 
-def parsed(text: str, path: str) -> dict[str, Any]:
+def parse_record(text: str, path: str) -> dict[str, Any]:
     """The JSON object in a file of a checkpoint; CheckpointError if it is damaged."""
     try:
         found = json.loads(text)
@@ -65,7 +65,7 @@ class Folder:
     def load(self, name: str) -> dict[str, Any] | None:
         """The JSON object in a file, or None if there is no such file; CheckpointError if it is damaged."""
         text = self.read(name)
-        return None if text is None else parsed(text, str(self._at(name).toString()))
+        return None if text is None else parse_record(text, str(self._at(name).toString()))
 
     def read(self, name: str) -> str | None:
         """The file's text, or None if there is no such file."""
@@ -136,7 +136,7 @@ class BatchLog:
 
     def matched(self) -> MatchedSubscriptions:
         """The subscriptions that have matched so far."""
-        return together(self._matched.load(name) for name in self._matched.names())
+        return merge_matched(self._matched.load(name) for name in self._matched.names())
 
     def add_matched(self, batch: int, matched: MatchedSubscriptions) -> None:
         """Puts on record which subscriptions have matched for the first time."""
@@ -165,7 +165,7 @@ class BatchLog:
         return self._planned.load(str(max(batches))) if batches else None
 
 
-def together(records: Iterable[dict[str, Any] | None]) -> MatchedSubscriptions:
+def merge_matched(records: Iterable[dict[str, Any] | None]) -> MatchedSubscriptions:
     """What several files of `matched` say."""
     known = [record for record in records if record is not None]
     ids = {id for record in known for id in record["ids"]}

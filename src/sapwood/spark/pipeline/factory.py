@@ -16,14 +16,14 @@ from sapwood.spark.distribution.pipeline_subscriptions import (
     joins_in_store,
 )
 from sapwood.spark.joins.join_plan import check_protobuf
-from sapwood.spark.pipeline.batch import Matching, by_broker
+from sapwood.spark.pipeline.batch import MatchFunction, match_with_broker
 from sapwood.spark.pipeline.batch_log import BatchLog
 from sapwood.spark.pipeline.config import ConfigError, JoinConfig, PipelineConfig, RelationalConfig
 
 _ANOTHER = "give it a new checkpoint, in which it begins anew"
 
 
-def chosen(
+def open_subscriptions(
     settings: PipelineConfig, ledger: BatchLog, compiled: Broker | None = None
 ) -> tuple[Subscribed, JoinConfig | None]:
     """The subscriptions, and how messages are joined if they are; SettingsError if that cannot be. Those of a
@@ -49,10 +49,10 @@ def chosen(
     return population, joins
 
 
-def matching_by(settings: PipelineConfig, population: Subscribed, folder: str) -> Matching:
+def select_matcher(settings: PipelineConfig, population: Subscribed, folder: str) -> MatchFunction:
     """What matches messages with the subscriptions; `folder` is for what it leaves there meanwhile."""
     if settings.engine != "relational":
-        return by_broker
+        return match_with_broker
     from sapwood.spark.relational.table_subscriptions import TabledPopulation
 
     assert isinstance(population, TabledPopulation)

@@ -29,18 +29,18 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from sapwood.broker import Broker
 from sapwood.spark.distribution.checkpoint_transport import Post
-from sapwood.spark.io.formats import qualified
+from sapwood.spark.io.formats import qualify_path
 from sapwood.spark.io.sinks import Sink
 from sapwood.spark.io.source import Source, Sources
-from sapwood.spark.io.unread_files import overlooked, unread_in_stream, unread_in_table
+from sapwood.spark.io.unread_files import find_skipped_files, find_unread_in_stream, find_unread_in_table
 from sapwood.spark.joins.feedback import Onward
 from sapwood.spark.joins.join_plan import JoiningStream, check_times, configured, rows_kept
 from sapwood.spark.monitoring.delivery_counts import MatchedSubscriptions
-from sapwood.spark.pipeline.batch import Outcome, Server
+from sapwood.spark.pipeline.batch import BatchProcessor, Outcome
 from sapwood.spark.pipeline.batch_log import BatchLog
 from sapwood.spark.pipeline.checkpoint_lock import lock_checkpoint
 from sapwood.spark.pipeline.config import BATCH, PipelineConfig, local_path
-from sapwood.spark.pipeline.factory import chosen, matching_by
+from sapwood.spark.pipeline.factory import open_subscriptions, select_matcher
 
 _log = logging.getLogger(__name__)
 _PAUSE = 0.2
@@ -73,13 +73,13 @@ class Pipeline:
         self._on_ready = on_ready
         self._source = _sources(settings)
         self._ledger = BatchLog(spark, f"{settings.run.checkpoint}/sapwood")
-        self._population, joins = chosen(settings, self._ledger, compiled)
-        own = qualified(spark, f"{settings.run.checkpoint}/sapwood")
-        self._server = Server(
+        self._population, joins = open_subscriptions(settings, self._ledger, compiled)
+        own = qualify_path(spark, f"{settings.run.checkpoint}/sapwood")
+        self._server = BatchProcessor(
             _sink(settings, "deliveries"),
             _sink(settings, "rejects"),
             settings.deliveries.shape,
-            matching_by(settings, self._population, own),
+            select_matcher(settings, self._population, own),
             settings.deliveries.body,
             matched=self._ledger.matched(),
         )
@@ -128,7 +128,7 @@ class Pipeline:
             folder = local_path(source.path) if source.path is not None and source.format == "files" else None
             if folder is not None and folder.is_dir():
                 log = checkpoint / "spark/sources" / str(number) if checkpoint is not None else None
-                for what in overlooked(folder, log):
+                for what in find_skipped_files(folder, log):
                     _log.warning("%s", what)
 
     def stop(self) -> None:
@@ -248,7 +248,11 @@ class Pipeline:
     def _with_unread(self, messages: DataFrame, batch: DataFrame) -> DataFrame:
         """The messages, and as rejects the files of the batch that Spark passes over."""
         streaming = self._settings.run.trigger != BATCH
-        found = unread_in_stream(self._spark, self._settings.name) if streaming else unread_in_table(batch)
+        found = (
+            find_unread_in_stream(self._spark, self._settings.name)
+            if streaming
+            else find_unread_in_table(batch)
+        )
         return self._source.with_unread(messages, found) if any(found) else messages
 
     def _keep_again(self, batch: DataFrame, number: int) -> None:

@@ -17,7 +17,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from sapwood.relational.executor import RESIDUAL_QUERIES, BatchTooLarge, match_rules
 from sapwood.relational.relational_matcher import RelationalMatcher
 from sapwood.relational.shredder import VALUE, ShreddedBatch
-from sapwood.spark.io.storage import make_empty, open_new, remove_folder
+from sapwood.spark.io.storage import clear_folder, open_output, remove_folder
 from sapwood.spark.relational.residual_stage import Decide, decided
 from sapwood.spark.relational.result_combiner import CombinedMatches
 from sapwood.spark.relational.shredded_batch import BLOCK, Heard
@@ -46,16 +46,16 @@ class OnDuckDB:
         self._matcher = matcher
         self._folder = folder
         self._at_once = _AT_ONCE
-        make_empty(folder)
+        clear_folder(folder)
 
     @contextmanager
     def found(self, heard: Heard, messages: DataFrame) -> Iterator[CombinedMatches]:
         """What a batch matches; `messages` has the bodies, by `msg`."""
         batch = f"{self._folder}/{uuid4().hex}"
-        make_empty(batch)
+        clear_folder(batch)
         try:
             undecided: list[pa.Table] = []
-            with open_new(f"{batch}/pairs.parquet") as file, pq.ParquetWriter(file, _PAIRS) as writer:
+            with open_output(f"{batch}/pairs.parquet") as file, pq.ParquetWriter(file, _PAIRS) as writer:
                 for portion in _portions(heard.blocks):
                     undecided += self._match(heard, messages, portion, writer)
             spark = messages.sparkSession

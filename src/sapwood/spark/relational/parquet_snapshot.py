@@ -34,7 +34,7 @@ from sapwood.relational.storage.table_snapshot import (
     subscription_delta,
     subscriptions_sql,
 )
-from sapwood.spark.io.storage import make_folder, names_in, open_file, open_new, remove_folder
+from sapwood.spark.io.storage import list_names, make_folder, open_file, open_output, remove_folder
 
 _NOTE = "copied"
 _ROWS = 1 << 17
@@ -106,7 +106,7 @@ class Copies:
     def _noted(self) -> _Base | None:
         """The base of an earlier run, if it is complete and of these tables."""
         name = self._note()
-        if name is None or "marks" not in names_in(f"{self._folder}/{name}"):
+        if name is None or "marks" not in list_names(f"{self._folder}/{name}"):
             return None
         with open_file(f"{self._folder}/{name}/marks") as file:
             return _Base(name, TableVersions.read(file.read().decode()))
@@ -117,7 +117,7 @@ class Copies:
 
     def _clean(self) -> None:
         used = {each.name for each in (self._base, self._since) if each is not None}
-        for name in names_in(self._folder):
+        for name in list_names(self._folder):
             if name not in used and name.startswith(("base-", "since-")):
                 remove_folder(f"{self._folder}/{name}")
 
@@ -131,7 +131,7 @@ class Copies:
         for stretch in now.stretches or [0]:
             rows = connection.stream(subscriptions_sql(stretch), _ROWS)
             self._write(name, SUBSCRIPTION.name, SUBSCRIPTION.schema, rows, stretch)
-        with open_new(f"{self._folder}/{name}/marks") as file:
+        with open_output(f"{self._folder}/{name}/marks") as file:
             file.write(str(now).encode())
         with self._tables.changing():
             self._tables.set_meta({_NOTE: name})
@@ -162,6 +162,6 @@ class Copies:
         """Writes a file, which may have no rows: Spark wants something to read."""
         folder = f"{self._folder}/{copy}/{table}"
         make_folder(folder)
-        with open_new(f"{folder}/{number}.parquet") as file, pq.ParquetWriter(file, schema) as writer:
+        with open_output(f"{folder}/{number}.parquet") as file, pq.ParquetWriter(file, schema) as writer:
             for batch in rows:
                 writer.write_batch(batch)
