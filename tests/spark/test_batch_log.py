@@ -20,13 +20,13 @@ DAMAGED = ["", "  \n", '{"version": 1', "[1]", "\0\0\0\0", "[" * 100_000]
 
 @pytest.mark.parametrize("text", DAMAGED)
 def test_a_damaged_record_is_named_with_what_to_do(spark: SparkSession, tmp_path: Path, text: str) -> None:
-    ledger = BatchLog(spark, str(tmp_path))
+    batch_log = BatchLog(spark, str(tmp_path))
     reads: list[tuple[str, str, Callable[[], object]]] = [
-        ("planned/3", "remove it", lambda: ledger.plan(3, {"version": 1})),
-        ("planned/3", "remove it", ledger.last_planned),
-        ("done/3", "remove it", lambda: ledger.outcome(3)),
-        ("done/3", "remove it", ledger.outcomes),
-        ("state/joins", "joins.buckets", ledger.joins),
+        ("planned/3", "remove it", lambda: batch_log.plan(3, {"version": 1})),
+        ("planned/3", "remove it", batch_log.last_planned),
+        ("done/3", "remove it", lambda: batch_log.outcome(3)),
+        ("done/3", "remove it", batch_log.outcomes),
+        ("state/joins", "joins.buckets", batch_log.join_layout),
     ]
     for name, remedy, read in reads:
         (tmp_path / name).write_text(text)

@@ -233,11 +233,14 @@ def test_a_wrong_trigger_is_told_what_triggers_there_are(tmp_path: Path, trigger
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        (GOOD.replace("store =", "file = 'q'\nstore ="), "subscriptions: 'store' and 'file' are both given"),
+        (
+            GOOD.replace("store =", "file = 'q'\nstore ="),
+            "subscriptions: 'store' and 'file' exclude each other",
+        ),
         (GOOD.replace('store = "subscriptions.db"', ""), "subscriptions: either 'store' or 'file' is needed"),
         (
             GOOD.replace("store =", "namespaces = {p = 'urn:p'}\nstore ="),
-            "subscriptions: 'namespaces' are kept in the store",
+            "subscriptions: 'namespaces' belong to the store",
         ),
         (with_source('path = "in"\nid = "a"'), "source: 'id' is for other formats than files"),
         (with_source('path = "in"\nschema = "a INT"'), "source: 'schema' is for other formats than files"),

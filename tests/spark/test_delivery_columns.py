@@ -140,7 +140,7 @@ def test_subscribers_are_counted_and_the_most_frequent_is_not_joined(spark: Spar
     assert found.columns == ["subscription", "subscriber", "n"]
     expected = {"a": "one", "b": "one", "c": "two", "d": None}
     assert {row["subscription"]: row["subscriber"] for row in found.collect()} == expected
-    assert named.counted({"a": 3, "b": 4, "c": 2, "d": 1}) == {"one": 7, "two": 2, "": 1}
+    assert named.count({"a": 3, "b": 4, "c": 2, "d": 1}) == {"one": 7, "two": 2, "": 1}
 
 
 def test_messages_as_text() -> None:

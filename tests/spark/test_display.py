@@ -13,7 +13,7 @@ from rich.console import Console
 
 from sapwood.spark.monitoring.display import JsonLines, LiveDisplay, PlainLines, sparkline, summary_table
 from sapwood.spark.monitoring.totals import Totals, format_duration
-from sapwood.spark.pipeline.signals import SignalHandler
+from sapwood.spark.pipeline.signals import PipelineSignals
 from tests.support.outcomes import outcome
 
 
@@ -186,7 +186,7 @@ class Seen:
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
 def test_the_first_signal_stops_gently(number: signal.Signals, code: int) -> None:
     seen, before = Seen(), signal.getsignal(number)
-    with SignalHandler(seen.stop, seen.tell, seen.leave) as interrupts:
+    with PipelineSignals(seen.stop, seen.tell, seen.leave) as interrupts:
         assert interrupts.exit_code == 0
         os.kill(os.getpid(), number)
     assert seen == Seen(1, 0, "stopping after the current batch; again to stop at once\n")
@@ -199,7 +199,7 @@ def test_a_second_ctrl_c_ends_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     ended: list[int] = []
     monkeypatch.setattr(os, "_exit", ended.append)
     seen = Seen()
-    with SignalHandler(seen.stop, seen.tell, seen.leave):
+    with PipelineSignals(seen.stop, seen.tell, seen.leave):
         os.kill(os.getpid(), signal.SIGTERM)
         os.kill(os.getpid(), signal.SIGTERM)
         assert not ended

@@ -45,8 +45,10 @@ STEPS: dict[str, Callable[[int], Any]] = {
     "delivered, but not rejected": lambda n: after(
         BatchProcessor, "_deliver", lambda matched, batch: batch, n
     ),
-    "served, but not on record": lambda n: after(BatchProcessor, "serve", lambda *arguments: arguments[3], n),
-    "on record, but not noted by Spark": lambda n: after(BatchLog, "done", lambda batch, outcome: batch, n),
+    "served, but not on record": lambda n: after(
+        BatchProcessor, "process", lambda *arguments: arguments[3], n
+    ),
+    "on record, but not noted by Spark": lambda n: after(BatchLog, "commit", lambda batch, outcome: batch, n),
 }
 
 
@@ -151,8 +153,8 @@ def test_what_a_sink_has_already_is_counted_all_the_same(spark: SparkSession) ->
     broker.subscribe("a", "//a")
     population = SubscriptionSource(broker)
     messages = spark.createDataFrame([("1", "<a/>"), ("2", "<b/>")], "message_id STRING, body STRING")
-    server = BatchProcessor(Sink("delta", "deliveries"), Sink("delta", "rejects"))
+    processor = BatchProcessor(Sink("delta", "deliveries"), Sink("delta", "rejects"))
     with mock.patch.object(Sink, "write", lambda self, rows, batch: None):  # as Delta does, then
-        outcome = server.serve(messages, population.issue(spark.sparkContext), 1, 0)
+        outcome = processor.process(messages, population.issue(spark.sparkContext), 1, 0)
     assert (outcome.messages, outcome.deliveries, outcome.rejects) == (2, 1, 0)
     population.close()

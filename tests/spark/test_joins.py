@@ -95,9 +95,9 @@ def files_of(told: Told) -> set[str]:
 # -- wherever it ends and goes on ----------------------------------------------------------------------------
 
 STEPS: dict[str, Callable[[int], Any]] = {
-    "served, and no more": lambda n: after(BatchProcessor, "serve", lambda *arguments: arguments[3], n),
+    "served, and no more": lambda n: after(BatchProcessor, "process", lambda *arguments: arguments[3], n),
     "served, but not on record": lambda n: after(Onward, "write", lambda going, batch: batch, n),
-    "on record, but not noted by Spark": lambda n: after(BatchLog, "done", lambda batch, outcome: batch, n),
+    "on record, but not noted by Spark": lambda n: after(BatchLog, "commit", lambda batch, outcome: batch, n),
 }
 
 

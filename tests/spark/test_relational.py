@@ -174,7 +174,7 @@ def test_a_pipeline_with_spark_sql(
 
 def test_a_pipeline_with_duckdb_that_crashes(tmp_path: Path, spark: SparkSession) -> None:
     stream = streaming(tmp_path / "stream", "duckdb")
-    with after(BatchProcessor, "serve", lambda *arguments: arguments[3], 0), pytest.raises(Crash):
+    with after(BatchProcessor, "process", lambda *arguments: arguments[3], 0), pytest.raises(Crash):
         run(spark, stream)
     change(stream)  # which the first batch must not see
     stream.publish_these(MESSAGES + NEW)

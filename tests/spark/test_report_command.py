@@ -119,18 +119,18 @@ def test_a_report_from_a_checkpoint_while_it_runs_and_after(
 
 
 def test_subscriptions_that_have_matched_are_kept_in_few_files(spark: SparkSession, tmp_path: Path) -> None:
-    ledger = BatchLog(spark, str(tmp_path))
-    matched = ledger.matched()
+    batch_log = BatchLog(spark, str(tmp_path))
+    matched = batch_log.matched()
     assert (matched.ids, matched.since) == (set(), None)
     for batch in range(5, 205):
         matched.add([f"s{batch}", "again"])
-        ledger.add_matched(batch, matched)
+        batch_log.commit_matched(batch, matched)
         matched.add([f"s{batch}"])
-        ledger.add_matched(batch, matched)  # nothing is new
-        assert ledger.matched().ids == matched.ids if batch % 50 == 0 else True
+        batch_log.commit_matched(batch, matched)  # nothing is new
+        assert batch_log.matched().ids == matched.ids if batch % 50 == 0 else True
     files = [path for path in (tmp_path / "matched").iterdir() if path.name.isdigit()]
     assert len(files) <= 64
-    found = ledger.matched()
+    found = batch_log.matched()
     assert (found.ids, found.since) == (matched.ids, 5)
 
 

@@ -206,10 +206,10 @@ def test_many_bad_queries_are_counted(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("master", "told"),
     [
-        ("nonsense://", "is none that Spark knows; there are local,"),
-        ("local[0]", "is none that Spark knows"),
-        ("local[two]", "is none that Spark knows"),
-        ("spark://", "is none that Spark knows"),
+        ("nonsense://", "is not a master of Spark; use local,"),
+        ("local[0]", "is not a master of Spark"),
+        ("local[two]", "is not a master of Spark"),
+        ("spark://", "is not a master of Spark"),
         ("spark://host", "a host and a port are expected"),
         ("spark://127.0.0.1:1", "spark://127.0.0.1:1 cannot be reached (127.0.0.1:1: Connection refused)"),
         ("spark://127.0.0.1:1,localhost:1", "cannot be reached (127.0.0.1:1: Connection refused; localhost"),

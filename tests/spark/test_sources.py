@@ -29,7 +29,7 @@ Messages = dict[str, tuple[bytes | None, str | None]]
 @pytest.fixture
 def split(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     """Has files split after so many bytes."""
-    return lambda parcel: monkeypatch.setattr("sapwood.spark.io.formats.PARCEL", parcel)
+    return lambda chunk: monkeypatch.setattr("sapwood.spark.io.formats.CHUNK_BYTES", chunk)
 
 
 def collected(frame: DataFrame) -> Messages:
@@ -113,16 +113,16 @@ def test_a_folder_is_read_as_in_one_process(spark: SparkSession, tmp_path: Path,
     assert read(spark, Path(str(folder) + "/")).items() >= found.items()
 
 
-@pytest.mark.parametrize("parcel", [1, 7, 50])
+@pytest.mark.parametrize("chunk", [1, 7, 50])
 def test_lines_are_whole_wherever_a_file_is_split(
-    spark: SparkSession, tmp_path: Path, parcel: int, split: Callable[[int], None]
+    spark: SparkSession, tmp_path: Path, chunk: int, split: Callable[[int], None]
 ) -> None:
     lines = [b"<a/>", b"", b"<b>%b</b>" % (b"x" * 60), b" ", b"<c/>", b"<d>\xc3\xbc</d>", b"<e/>"]
     write(tmp_path / "lf.xmll", b"\n".join(lines))
     write(tmp_path / "crlf.xmll", b"\r\n".join(lines) + b"\r\n")
     write(tmp_path / "packed.xmll.gz", b"\n".join(lines) + b"\n")
     whole = read(spark, tmp_path)
-    split(parcel)
+    split(chunk)
     assert read(spark, tmp_path) == whole
     assert sorted(bodies(whole)) == in_one_process(tmp_path)
 
@@ -296,11 +296,11 @@ def scanned(element: str, data: bytes) -> Messages:
     }
 
 
-@pytest.mark.parametrize("parcel", [1, 300, 1 << 20])
+@pytest.mark.parametrize("chunk", [1, 300, 1 << 20])
 def test_records_are_whole_wherever_a_file_is_split(
-    spark: SparkSession, tmp_path: Path, parcel: int, split: Callable[[int], None]
+    spark: SparkSession, tmp_path: Path, chunk: int, split: Callable[[int], None]
 ) -> None:
-    split(parcel)
+    split(chunk)
     path = write(tmp_path / "dump.xml", _RECORDS)
     expected = scanned("r", _RECORDS)
     assert len(expected) == 59
@@ -382,11 +382,11 @@ def test_a_huge_record_among_small_ones(
 _TAILS = [b"<r>cut off", b"<r><r>inner</r>", b"<r><![CDATA[</r>", b"<r a='1"]
 
 
-@pytest.mark.parametrize("parcel", [20, 1 << 20])
+@pytest.mark.parametrize("chunk", [20, 1 << 20])
 def test_a_file_that_ends_within_a_record_delivers_all_before(
-    spark: SparkSession, tmp_path: Path, parcel: int, split: Callable[[int], None]
+    spark: SparkSession, tmp_path: Path, chunk: int, split: Callable[[int], None]
 ) -> None:
-    split(parcel)
+    split(chunk)
     records = [b"<r>%d</r>" % n for n in range(10)]
     whole = b"<d>" + b"".join(records)
     for number, tail in enumerate(_TAILS):

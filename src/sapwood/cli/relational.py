@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from sapwood.cli.common.console import write_line
-from sapwood.cli.common.interruption import gently_interrupted
+from sapwood.cli.common.interruption import Interruption
 from sapwood.cli.common.relational_options import (
     MemoryOption,
     PlanOption,
@@ -53,7 +53,7 @@ def load(
     start = time.monotonic()
     with duckdb_needed("sapwood relational load"), opened_store(store) as source:
         file = tables_of(store, tables)
-        with gently_interrupted() as interruption, opened(file, plan, memory) as matcher:
+        with Interruption() as interruption, opened(file, plan, memory) as matcher:
             version, refused = bring_up_to_date(matcher, source, interruption)
             count = len(matcher)
         tell_left_out(source)
@@ -73,7 +73,7 @@ def gc(
     """Drop what no subscription uses any more, and file the others by the plan that seems best by now."""
     with (
         duckdb_needed("sapwood relational gc"),
-        gently_interrupted(),
+        Interruption(),
         reopened(tables_of(store, tables), memory) as matcher,
     ):
         before = matcher.plan

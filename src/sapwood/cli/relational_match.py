@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from sapwood import Limits, MessageError, QueryError
 from sapwood.cli.common.console import counting, fail, report
-from sapwood.cli.common.interruption import Interruption, gently_interrupted
+from sapwood.cli.common.interruption import Interruption
 from sapwood.cli.common.query_warnings import Suspicions
 from sapwood.cli.common.relational_options import (
     BATCH,
@@ -57,7 +57,7 @@ def relational_answers(
 ) -> Iterator[tuple[int, Answers]]:
     """How many queries of a file, or else of a store, were refused, and what answers messages."""
     with duckdb_needed("sapwood match --engine relational"), ExitStack() as stack:
-        interruption = stack.enter_context(gently_interrupted())
+        interruption = stack.enter_context(Interruption())
         if store is not None:
             file = tables_of(store, setting.tables)
             with opened_store(store) as source:

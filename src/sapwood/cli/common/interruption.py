@@ -1,33 +1,33 @@
-"""Ctrl-C where work is done in transactions: it waits until one is finished; a second one does not."""
+"""Ctrl-C in commands that work in transactions: it takes effect after the current one."""
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from threading import current_thread, main_thread
 from types import FrameType
 
 from sapwood.cli.common import console
+from sapwood.signal_handler import SignalHandler
 
-_ENDED_BY_CTRL_C = 130
 
-
-class Interruption:
-    """Whether Ctrl-C has come, and when it may end the command.
+class Interruption(SignalHandler):
+    """Raises KeyboardInterrupt after Ctrl-C, but only where the command allows it.
 
     A database that is interrupted anywhere has to be made to give its transaction up, and does not always.
-    So Ctrl-C raises KeyboardInterrupt only where the command says that it may.
     """
 
     def __init__(self) -> None:
-        self._came = False
+        super().__init__()
         self._allowed = False
 
+    def __exit__(self, kind: object = None, *rest: object) -> None:
+        super().__exit__(kind, *rest)
+        if kind is None:
+            self.check()
+
     def check(self) -> None:
-        """Ends the command now if Ctrl-C has come."""
-        if self._came:
+        """Raise KeyboardInterrupt if Ctrl-C was pressed."""
+        if self.received is not None:
             raise KeyboardInterrupt
 
     @contextmanager
@@ -41,26 +41,15 @@ class Interruption:
             self._allowed = False
 
     def receive(self, number: int, frame: FrameType | None) -> None:
-        """What the signal does."""
+        """Handle a signal, at once where that is allowed."""
         if self._allowed:
             raise KeyboardInterrupt
-        if self._came:
-            console.errors.show_cursor(True)
-            os._exit(_ENDED_BY_CTRL_C)  # as after a crash, what is committed is there
-        self._came = True
+        super().receive(number, frame)
+
+    def on_first(self) -> None:
+        """Tell that the command ends after the current transaction."""
         console.errors.print("stopping as soon as what is under way is done; again to stop at once")
 
-
-@contextmanager
-def gently_interrupted() -> Iterator[Interruption]:
-    """While it is entered, Ctrl-C ends the command where it may, or else at the end of the block."""
-    interruption = Interruption()
-    if current_thread() is not main_thread():  # others get no signals
-        yield interruption
-        return
-    former = signal.signal(signal.SIGINT, interruption.receive)
-    try:
-        yield interruption
-    finally:
-        signal.signal(signal.SIGINT, former)
-    interruption.check()
+    def on_second(self) -> None:
+        """Restore the cursor, which a progress display hides."""
+        console.errors.show_cursor(True)

@@ -89,7 +89,7 @@ class JoiningStream:
         _quieten(spark)
         frames = []
         for source in self.sources.each:
-            messages = source.timed(source.messages(source.open(spark, streaming=True)))
+            messages = source.add_time(source.messages(source.open(spark, streaming=True)))
             if PROBLEM not in messages.columns:
                 messages = messages.withColumn(PROBLEM, F.lit(None).cast("string"))
             frames.append(messages)
@@ -107,14 +107,14 @@ class JoiningStream:
     def _known_of_published(self) -> tuple[str | None, ...]:
         """The columns of messages that those which queries publish have a value for; None for others."""
         known = {"message_id"}
-        if any(source.settings.stream is not None for source in self.sources.each):
+        if any(source.config.stream is not None for source in self.sources.each):
             known.add("stream")
         stamps = {field.name for field in self._columns if field.dataType == TimestampType()}
         known |= stamps & {"published_at"}
         return tuple([name if name in known else None for name in self._columns.names])
 
     def _rows(self, number: int, messages: DataFrame) -> DataFrame:
-        given = self.sources.each[number].settings
+        given = self.sources.each[number].config
         read = Read(self.posted, given.stream or "", given.time, self.settings.buckets)
         # mapInArrow takes a name with a dot for a path, so it gets numbers
         numbered = messages.toDF(*(f"_{place}" for place in range(len(messages.columns))))

@@ -87,9 +87,7 @@ def in_tables(others: Subscribed, settings: PipelineConfig) -> TabledPopulation:
     """The subscriptions of a pipeline, with its filters in tables."""
     how = settings.relational or RelationalConfig()
     settings.tables.parent.mkdir(parents=True, exist_ok=True)
-    matcher = RelationalMatcher(
-        settings.tables, limits=settings.matcher_limits(), plan=how.plan, memory=how.memory
-    )
+    matcher = RelationalMatcher(settings.tables, limits=settings.matcher_limits(), **how.matcher_options())
     try:
         given = settings.subscriptions
         filters: _Filters
