@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from sapwood.errors import SapwoodError
+
 STDIN = "-"
 QUERY_FILES = {".xpath": "xpath", ".xq": "for-where-return", ".xscl": "xscl"}
 """how the names of files end that hold one query, and its language"""
@@ -39,7 +41,7 @@ class NamedMessage:
     body: bytes
 
 
-class FileError(ValueError):
+class FileError(SapwoodError, ValueError):
     """A file that does not hold what it should; says which, where and what was expected."""
 
 

@@ -9,7 +9,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from sapwood.cli.run import summarize_error
+from sapwood.cli.common.run_log import summarize_error
 from sapwood.spark.pipeline.batch_log import BatchLog, CheckpointError
 from sapwood.spark.pipeline.config import read_config
 from sapwood.spark.pipeline.pipeline import Pipeline

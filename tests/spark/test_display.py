@@ -19,7 +19,7 @@ from tests.support.outcomes import outcome
 
 @dataclass
 class Running:
-    serving: int | None = None
+    current_batch: int | None = None
 
 
 def terminal() -> tuple[Console, io.StringIO]:
@@ -78,11 +78,11 @@ def test_the_live_display_tells_what_happens_now_and_what_happened() -> None:
         display.batch(outcome(5, seconds=1.0))
         display.batch(outcome(6, version=2, subscriptions=12))
         console.print(display._render())
-        pipeline.serving = None
+        pipeline.current_batch = None
         console.print(display._render())
     text = written.getvalue()
     assert "news [1]" in text
-    assert "batch 7 being served for" in text
+    assert "batch 7 running for" in text
     assert "waiting for" in text
     assert "200/s in the last batch, 133/s on average" in text
     assert "500 ms last, 750 ms on average, 1.0 s for 95 of 100" in text
@@ -100,7 +100,7 @@ def test_the_live_display_begins_before_there_is_anything_to_tell() -> None:
 def test_leaving_twice_is_leaving_once() -> None:
     console, _ = terminal()
     with LiveDisplay(console, "news") as display:
-        display.leave()
+        display.close()
 
 
 def test_plain_lines() -> None:
@@ -109,7 +109,7 @@ def test_plain_lines() -> None:
         display.batch(outcome(3))
         display.batch(outcome(4, rejects=0))
     assert written.getvalue().splitlines() == [
-        "batch 3: 100 messages, 250 deliveries, 2 refused in 0.5 s, version 1",
+        "batch 3: 100 messages, 250 deliveries, 2 rejects in 0.5 s, version 1",
         "batch 4: 100 messages, 250 deliveries in 0.5 s, version 1",
     ]
 
@@ -122,10 +122,10 @@ def test_failures_of_single_queries_are_shown() -> None:
     console, written = terminal()
     with PlainLines(console) as lines:
         lines.batch(outcome(0, failures=1_234))
-    assert "1,234 answers missing" in written.getvalue()
+    assert "1,234 failures" in written.getvalue()
     console, written = terminal()
     console.print(summary_table(Totals([outcome(0, failures=1_234)])))
-    assert "1,234 answers of single queries are missing" in written.getvalue()
+    assert "1,234 of single queries" in written.getvalue()
 
 
 @pytest.mark.parametrize("display", [LiveDisplay, PlainLines])

@@ -17,7 +17,8 @@ import pytest
 
 from sapwood import Broker, Limits, SapwoodError
 from sapwood.cli import main
-from sapwood.cli.run import default_log, summarize_error
+from sapwood.cli.common.run_log import summarize_error
+from sapwood.cli.run import default_log
 from sapwood.spark.distribution.pipeline_subscriptions import FixedPopulation, compile_file
 from sapwood.spark.pipeline.checkpoint_lock import lock_checkpoint
 from sapwood.spark.pipeline.config import ConfigError
@@ -327,7 +328,7 @@ def test_ctrl_c_finishes_the_batch_and_the_next_run_goes_on(folder: Path, java: 
     assert 1 <= done < FILES
     assert lines[-1]["summary"]["batches"] == done
     assert "stopping after the current batch; again to stop at once" in err
-    assert f"stopped after batch {done - 1}; run it again to go on from there" in err
+    assert f"stopped after batch {done - 1}; run it again to continue from there" in err
     assert "Traceback" not in err
 
     describe(folder, "available-now")
@@ -363,7 +364,7 @@ def test_a_stream_says_when_it_is_ready(folder: Path, java: None) -> None:
     with start(folder) as process:
         assert process.stdout is not None and process.stderr is not None
         told = iter(process.stderr.readline, "")
-        assert f"what it prints goes to {folder}/logs/noise.txt" in next(told)
+        assert f"its log is {folder}/logs/noise.txt" in next(told)
         assert any(line == f"waiting for messages in {folder / 'inbox'}\n" for line in told)
         for batch in range(2):
             (folder / "inbox" / f".{batch}").write_text("<a/>")

@@ -10,7 +10,8 @@ from rich.console import Console
 
 from sapwood.cli.common.console import errors
 from sapwood.cli.common.relational_options import duckdb_needed
-from sapwood.cli.run import report_spark_errors, require_spark
+from sapwood.cli.common.run_log import log_to_file, report_errors
+from sapwood.cli.run import require_spark
 
 if TYPE_CHECKING:
     from sapwood.bench.report import Report
@@ -145,6 +146,7 @@ def demo(
     """Run a whole pipeline on made-up news: 10,000 subscriptions that change meanwhile; about a minute."""
     with require_spark("sapwood demo"):
         from sapwood.demo import run
-    with report_spark_errors(out / "spark.log"):
+    log = out / "spark.log"
+    with log_to_file(log), report_errors(log):
         code = run(Console(), out)
     raise typer.Exit(code)

@@ -35,7 +35,7 @@ from sapwood.spark.monitoring.report_data import read_checkpoint
 from sapwood.spark.pipeline.batch import Outcome
 from sapwood.spark.pipeline.config import read_config
 from sapwood.spark.pipeline.pipeline import Pipeline
-from sapwood.spark.pipeline.signals import SignalHandler
+from sapwood.spark.pipeline.signals import PipelineSignals
 from sapwood.spark.spark_session import session
 from sapwood.store import SubscriptionStore
 
@@ -109,10 +109,10 @@ def _serve(spark: SparkSession, settings_file: Path, display: Display) -> tuple[
                 display.note(f"after batch {outcome.batch}: {changes.make()}")
 
         pipeline = Pipeline(spark, settings, served)
-        with display, SignalHandler(pipeline.stop, display.note, display.leave) as interrupts:
+        with display, PipelineSignals(pipeline.stop, display.note, display.close) as signals:
             display.tick(pipeline)
             pipeline.run(lambda: display.tick(pipeline))
-    return outcomes, interrupts.exit_code
+    return outcomes, signals.exit_code
 
 
 def _finish(console: Console, display: Display, out: Path, outcomes: list[Outcome], sample: int) -> int:

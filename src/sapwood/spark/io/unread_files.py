@@ -1,9 +1,9 @@
 """Finds files of a source that Spark silently skips, so that each becomes a reject or a warning.
 
-Spark's file source drops empty files, and files that are gone since they were listed, from a micro-batch. Both
-are found in the plan of the batch, and become rejects. Files that are never part of a batch are a warning when
-a run starts: names that Spark takes for hidden, other endings, and files that were changed after they were
-processed.
+Spark's file source drops empty files, and files that are gone since they were listed, from a micro-batch.
+Both are found in the plan of the batch, and become rejects. Files that are never part of a batch are a
+warning when a run starts: names that Spark takes for hidden, other endings, and files that were changed after
+a batch had read them.
 """
 
 from __future__ import annotations
@@ -98,8 +98,7 @@ def _path(status: Any) -> str:
 
 
 def find_skipped_files(folder: Path, source_log: Path | None) -> list[str]:
-    """Return a warning for each kind of file in a folder that is not read; `source_log` is Spark's, of earlier
-    runs."""
+    """Return a warning for each kind of unread file in a folder; `source_log` is Spark's, of earlier runs."""
     hidden: list[str] = []
     others: list[str] = []
     changed: list[str] = []
