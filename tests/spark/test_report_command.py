@@ -104,7 +104,7 @@ def test_a_report_from_a_checkpoint_while_it_runs_and_after(
     assert reason
     assert data.unmatched is not None
     assert [each.id for each in data.unmatched.some] == ["later", "never"]
-    assert (data.unmatched.count, data.unmatched.since, data.serving) == (2, 0, None)
+    assert (data.unmatched.count, data.unmatched.since, data.pending) == (2, 0, None)
 
     put(tmp_path, "3", "<a><c/></a>")
     pipeline = Pipeline(spark, settings)  # which knows what has matched in the run before

@@ -165,7 +165,7 @@ class LiveDisplay(Display):
             if last.kept is not None:
                 rows.add_row("join state", f"{last.kept:,} rows before the last batch")
             if last.left_out:
-                rows.add_row("not served", Text(f"{len(last.left_out):,} subscriptions", "yellow"))
+                rows.add_row("excluded", Text(f"{len(last.left_out):,} subscriptions", "yellow"))
             rows.add_row("messages/s", _format_throughput(list(totals.recent)[-self._sparkline_width() :]))
         title = f"[bold green]sapwood[/] {escape(self._name)}"
         return Panel(Group(rows), title=title, title_align="left", border_style="green", padding=(0, 1))
@@ -225,6 +225,6 @@ def summary_table(totals: Totals) -> Table:
             f" {format_duration(totals.latency_95)} for 95 of 100",
         )
     if totals.last is not None and totals.last.left_out:
-        table.add_row("not served", f"[yellow]{escape(', '.join(totals.last.left_out))}[/]")
+        table.add_row("excluded", f"[yellow]{escape(', '.join(totals.last.left_out))}[/]")
     table.add_row("time in batches", format_duration(totals.seconds))
     return table

@@ -68,7 +68,7 @@ class Outcome:
     kept: int | None = None
     """rows in the join state before the batch; None without joins, or where Spark does not report it"""
     left_out: dict[str, str] = field(default_factory=dict)
-    """subscriptions that cannot be compiled, each with the reason"""
+    """subscriptions that are excluded from matching, each with the reason"""
     joined: int = 0
     """deliveries of joins, which `deliveries` includes"""
     matched: int = 0

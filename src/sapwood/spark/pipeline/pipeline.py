@@ -45,7 +45,7 @@ from sapwood.spark.pipeline.factory import open_subscriptions, select_matcher
 _log = logging.getLogger(__name__)
 _POLL_SECONDS = 0.2
 _LOGGED_EXCLUSIONS = 20
-"""Subscriptions that cannot be served, of which the outcome of a batch names so many."""
+"""The excluded subscriptions that the outcome of a batch names."""
 Listener = Callable[[Outcome], None]
 
 
