@@ -78,7 +78,7 @@ def test_a_report_from_a_checkpoint_while_it_runs_and_after(
     make(tmp_path)
     monkeypatch.chdir(tmp_path)
     assert command(monkeypatch, "pipeline.toml") == 2
-    assert "has no batch on record yet" in " ".join(capsys.readouterr().err.split())
+    assert "has no batch in its log yet" in " ".join(capsys.readouterr().err.split())
     put(tmp_path, "1", "<a><b>1</b></a>", "<a>", "<a><b>3</b></a>")
     put(tmp_path, "2", "<a><b>1</b></a>", "<a><b>2</b></a>")
     settings = read_config(tmp_path / "pipeline.toml")
