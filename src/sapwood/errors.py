@@ -6,7 +6,8 @@ SapwoodError
 │   └── LateMessage     one that comes later than joins are ready to wait
 ├── PackError       bytes that are no packed matcher, or another version's
 ├── RecordError     a file whose records cannot be told apart
-├── SettingsError   a pipeline file that cannot be run
+├── ConfigError     a pipeline that cannot run as configured
+├── SourceError     a source of which Spark would read nothing
 ├── CheckpointError a file of a checkpoint that is damaged
 ├── StoreError      a store that cannot be reached, or cannot do what it is asked to
 ├── TablesError     a file of tables that cannot be opened, or cannot do what it is asked to

@@ -7,7 +7,13 @@ from pathlib import Path
 import pytest
 
 from sapwood import Limits
-from sapwood.spark.pipeline.config import ConfigError, PipelineConfig, parse_config, read_config
+from sapwood.spark.pipeline.config import (
+    ConfigError,
+    PipelineConfig,
+    RelationalConfig,
+    parse_config,
+    read_config,
+)
 
 GOOD = """
 name = "orders"
@@ -325,3 +331,29 @@ def test_folders_that_are_in_each_others_way_elsewhere(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "checkpoint")
     assert "is also run.checkpoint" in problems(tmp_path, GOOD.replace('"deliveries"', '"link"'))
     read(tmp_path, GOOD.replace('"deliveries"', '"checkpoint-2"'))
+
+
+# -- sizes -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("size", "expected"),
+    [("1000", 1_000), ('"64MB"', 64_000_000), ('"1.5 GiB"', 3 << 29), ('"10kib"', 10_240)],
+)
+def test_sizes_are_bytes_or_have_a_unit(tmp_path: Path, size: str, expected: int) -> None:
+    given = read(tmp_path, with_source(f'path = "in"\nbytes_per_batch = {size}'))
+    assert given.source.bytes_per_batch == expected
+
+
+@pytest.mark.parametrize("size", ["0", "-1", '"much"', '"5 apples"', '"0MB"'])
+def test_sizes_that_are_none_are_named(tmp_path: Path, size: str) -> None:
+    found = problems(tmp_path, with_source(f'path = "in"\nbytes_per_batch = {size}'))
+    assert "source.bytes_per_batch: " in found
+    if "apples" in size:
+        assert "a size such as '512MB' or '2GB' is expected, not '5 apples'" in found
+
+
+def test_the_relational_engine_has_its_own_default_memory() -> None:
+    assert RelationalConfig().matcher_options() == {"plan": None}
+    given = RelationalConfig.model_validate({"memory": "1.5GB", "plan": "shared"})
+    assert given.matcher_options() == {"plan": "shared", "memory": "1500000KB"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import signal
@@ -17,7 +18,7 @@ import pytest
 
 from sapwood import Broker, Limits, SapwoodError
 from sapwood.cli import main
-from sapwood.cli.common.run_log import summarize_error
+from sapwood.cli.common.run_log import Verbosity, log_to_file, log_to_notes, report_errors, summarize_error
 from sapwood.cli.run import default_log
 from sapwood.spark.distribution.pipeline_subscriptions import FixedPopulation, compile_file
 from sapwood.spark.pipeline.checkpoint_lock import lock_checkpoint
@@ -287,6 +288,67 @@ def test_errors_of_spark_come_down_to_a_line() -> None:
     assert summarize_error(RuntimeError()) == "RuntimeError"
 
 
+# -- the log, and bugs ---------------------------------------------------------------------------------
+
+
+def test_a_bug_is_called_a_bug_with_its_traceback_in_the_log(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "logs" / "run.log"
+    with pytest.raises(SystemExit) as ended, log_to_file(log), report_errors(log):
+        raise ValueError("a [bold] mistake")
+    assert ended.value.code == 1
+    told = " ".join(capsys.readouterr().err.split())
+    assert "internal error: ValueError: a [bold] mistake this is a bug in Sapwood" in told
+    assert f"the traceback in {log}" in told
+    text = log.read_text()
+    assert "CRITICAL" in text
+    assert "Traceback (most recent call last)" in text
+    assert "raise ValueError" in text
+
+
+def test_errors_of_users_and_of_the_machine_are_no_bugs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "run.log"
+    with pytest.raises(ConfigError), log_to_file(log), report_errors(log):
+        raise ConfigError("a key")
+    assert log.read_text() == ""
+    with pytest.raises(SystemExit) as ended, log_to_file(log), report_errors(log):
+        raise OSError(28, "No space left on device")
+    assert ended.value.code == 2
+    told = " ".join(capsys.readouterr().err.split())
+    assert f"No space left on device; more is in {log}" in told
+    assert "bug" not in told
+    assert "Traceback" in log.read_text()
+    (tmp_path / "file").touch()
+    with pytest.raises(SystemExit), log_to_file(tmp_path / "file" / "run.log"):
+        pytest.fail("there is no such folder")
+    assert "run.log cannot be written" in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize(
+    ("count", "shown", "logged"),
+    [(0, ["warning"], "IW"), (1, ["info", "warning"], "IW"), (2, ["debug", "info", "warning"], "DIW")],
+)
+def test_verbose_shows_more_and_the_log_has_it_anyway(
+    tmp_path: Path, count: int, shown: list[str], logged: str
+) -> None:
+    notes: list[str] = []
+    logger = logging.getLogger("sapwood.spark.pipeline.pipeline")
+    before = logging.getLogger("sapwood").level
+    verbosity = Verbosity(count)
+    with log_to_file(tmp_path / "run.log", verbosity), log_to_notes(notes.append, verbosity):
+        for level in (logging.DEBUG, logging.INFO, logging.WARNING):
+            logger.log(level, logging.getLevelName(level).lower())
+    logger.warning("after the run")
+    assert notes == shown
+    lines = (tmp_path / "run.log").read_text().splitlines()
+    assert "".join(line.split()[2][0] for line in lines) == logged
+    assert logging.getLogger("sapwood").level == before
+    assert Verbosity(7) is Verbosity.DETAILS
+
+
 # -- a stream ------------------------------------------------------------------------------------------
 
 
@@ -332,7 +394,7 @@ def test_ctrl_c_finishes_the_batch_and_the_next_run_goes_on(folder: Path, java: 
     assert "Traceback" not in err
 
     describe(folder, "available-now")
-    with start(folder, "--json", "--report", "reports/page.html", "--log", "noise.txt") as process:
+    with start(folder, "--json", "-v", "--report", "reports/page.html", "--log", "noise.txt") as process:
         out, err = process.communicate(timeout=300)
     assert process.returncode == 0, err
     rest = [json.loads(line) for line in out.splitlines()]
@@ -348,8 +410,10 @@ def test_ctrl_c_finishes_the_batch_and_the_next_run_goes_on(folder: Path, java: 
     page = (folder / "reports" / "page.html").read_text("utf-8")
     assert f"Batches 0 to {done + len(batches) - 1}" in page  # of the run before, too
     assert "//c[count(d) = 1]" in page
-    assert (folder / "noise.txt").stat().st_size > 0
-    assert (folder / "checkpoint" / "spark.log").exists()
+    logged = f"batch {done} committed: {batches[0]['messages']} messages, "
+    assert logged in err
+    assert f"INFO sapwood.spark.pipeline.pipeline: {logged}" in (folder / "noise.txt").read_text()
+    assert "batch 0 committed" in (folder / "checkpoint" / "spark.log").read_text()
 
 
 def test_a_stream_says_when_it_is_ready(folder: Path, java: None) -> None:

@@ -39,8 +39,6 @@ from sapwood.spark.pipeline.signals import PipelineSignals
 from sapwood.spark.spark_session import session
 from sapwood.store import SubscriptionStore
 
-_FOLDERS = ("inbox", "deliveries", "rejects", "checkpoint")
-_FILES = ("subscriptions.db", "pipeline.toml", "report.html", "spark.log")
 _CHANGES = 2
 """The number of times that the subscriptions change."""
 
@@ -50,9 +48,11 @@ class Size:
     """The size of the generated workload."""
 
     files: int = 12
+    """files in the inbox"""
     messages: int = 500
-    """in each file"""
+    """messages in each file"""
     subscriptions: int = 10_000
+    """subscriptions in the store at the start"""
     sample: int = 100
     """messages whose deliveries are verified against a broker in this process"""
 
@@ -88,9 +88,9 @@ def run(console: Console, out: Path, size: Size | None = None) -> int:
 def _clean(out: Path) -> None:
     """Remove the files of an earlier demo, and nothing else that may be in the folder."""
     out.mkdir(parents=True, exist_ok=True)
-    for name in _FOLDERS:
+    for name in ("inbox", "deliveries", "rejects", "checkpoint"):
         shutil.rmtree(out / name, ignore_errors=True)
-    for name in _FILES:
+    for name in ("subscriptions.db", "pipeline.toml", "report.html", "spark.log"):
         (out / name).unlink(missing_ok=True)
 
 

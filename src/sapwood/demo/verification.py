@@ -21,8 +21,8 @@ def find_differences(
     """Return the number of messages in the sample, and the ids of those whose deliveries are wrong.
 
     The messages of a file are processed in one batch, hence with one version of the subscriptions. Those of
-    the `first` and the `last` version are verified, since each version has to be compiled from scratch. A file
-    without deliveries is taken for one of the first version: that is wrong unless none of its messages match.
+    the `first` and the `last` version are verified, since each version has to be compiled from scratch. A
+    file without deliveries is taken for one of the first version, which is wrong if a message matches.
     """
     deliveries = ds.dataset(out / "deliveries", format="parquet")
     versions = _versions(deliveries)

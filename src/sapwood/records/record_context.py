@@ -80,9 +80,9 @@ class Scope:
         self._names.append(name)
         self._outer.append(self.namespaces)
         self._count[name] = self._count.get(name, 0) + 1
-        made = {**self._defaults.get(name, {}), **parse_declarations(data, name_end)}
-        if made:
-            in_scope = {**self.namespaces, **made}
+        declared = {**self._defaults.get(name, {}), **parse_declarations(data, name_end)}
+        if declared:
+            in_scope = {**self.namespaces, **declared}
             self.namespaces = {name: value for name, value in in_scope.items() if len(value) > len('""')}
 
     def close(self, name: bytes) -> None:

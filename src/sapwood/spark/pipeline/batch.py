@@ -9,6 +9,7 @@ The counts are observed while Spark writes the deliveries, so that the rows are 
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -45,6 +46,7 @@ _LOGGED_ROWS = 20
 """Reasons, rejects and slow subscriptions of a batch that its outcome holds."""
 _LOGGED_CHARACTERS = 300
 """Characters of an id or a reason that the outcome holds."""
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +54,21 @@ class Outcome:
     """The result of a micro-batch, as the batch log has it; its fields are keys of the JSON there."""
 
     batch: int
+    """number of the batch, from 0"""
     version: int
+    """version of the subscriptions"""
     subscriptions: int
+    """number of subscriptions in that version"""
     messages: int
+    """number of messages, including rejects"""
     deliveries: int
+    """number of deliveries, including those of joins"""
     rejects: int
+    """messages that are malformed, over a limit, or too late for joins"""
     seconds: float
+    """time from the first message read to the last delivery written"""
     finished: str
+    """ISO 8601 time of the last delivery, in UTC"""
     matches: list[int] = field(default_factory=list)
     """messages by number of matches: none, 1, 2–3, 4–7, …"""
     reasons: dict[str, int] = field(default_factory=dict)
@@ -184,6 +194,7 @@ class BatchProcessor:
                 failed = _count_reasons(failures, counts["failures"], by_query)
                 rejects = rejects.unionByName(failures)
             if counts["rejects"] or counts["failures"]:
+                _log.info("batch %s: rejects %s, failures of queries %s", batch, reasons, failed)
                 self.rejects.write(rejects, batch)
             details = {
                 "reasons": reasons,
@@ -294,9 +305,9 @@ def _message_columns(matched: DataFrame) -> list[Column]:
 
 def _select_failures(matched: DataFrame, joined: JoinOutput | None) -> DataFrame:
     """Select failures of single subscriptions, as rejects; without a body, since the message is accepted."""
-    kept = _message_columns(matched)
-    failures = matched.select(*kept, F.explode("undecided").alias("failure")).select(
-        *kept, F.concat_ws(": ", "failure.kind", "failure.reason").alias("reason"), "failure.subscription"
+    columns = _message_columns(matched)
+    failures = matched.select(*columns, F.explode("undecided").alias("failure")).select(
+        *columns, F.concat_ws(": ", "failure.kind", "failure.reason").alias("reason"), "failure.subscription"
     )
     if joined is not None:
         failed = joined.deliveries.filter(F.col(FAILURE).isNotNull()).drop("body", "messages")

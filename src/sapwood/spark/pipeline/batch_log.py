@@ -71,12 +71,12 @@ class BatchLog:
 
     def plan(self, batch: int, plan: dict[str, Any]) -> dict[str, Any]:
         """Return the plan of a batch: the one in the log, or else the given one, which is written to it."""
-        made = _load(self._planned, str(batch))
-        if made is None:
+        planned = _load(self._planned, str(batch))
+        if planned is None:
             self._planned.write(str(batch), json.dumps(plan))
             return plan
-        _log.info("batch %s was planned before: %s", batch, made)
-        return made
+        _log.info("batch %s was planned before: %s", batch, planned)
+        return planned
 
     def outcome(self, batch: int) -> dict[str, Any] | None:
         """Return the outcome of a batch, or None if it is not committed."""
