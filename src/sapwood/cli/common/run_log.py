@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import IntEnum
+from logging.handlers import WatchedFileHandler
 from pathlib import Path
 
 from sapwood.cli.common.console import fail, report
@@ -45,7 +46,7 @@ def log_to_file(path: Path, verbosity: Verbosity = Verbosity.WARNINGS) -> Iterat
     """Append the log records of Sapwood to a file, to which Spark's output goes, too."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handler = logging.FileHandler(path, encoding="utf-8")
+        handler = WatchedFileHandler(path, encoding="utf-8")  # which follows a rotation
     except OSError as error:
         fail(f"the log {path} cannot be written: {error.strerror}")
     handler.setFormatter(logging.Formatter(_FORMAT))
