@@ -45,6 +45,7 @@ def run(
             "--verbose",
             "-v",
             count=True,
+            show_default=False,
             help="Log each batch on the terminal, too; -vv: details.",
         ),
     ] = 0,
