@@ -245,19 +245,19 @@ class Pipeline:
 
     def _process_single(self, batch: DataFrame, number: int, version: int) -> Outcome:
         """Match the messages of a batch, each on its own."""
-        edition = self._subscriptions.edition(self._spark.sparkContext, version)
+        snapshot = self._subscriptions.edition(self._spark.sparkContext, version)
         messages = self._add_unread(self._source.messages(batch), batch)
-        return self._processor.process(messages, edition, len(self._subscriptions), number)
+        return self._processor.process(messages, snapshot, len(self._subscriptions), number)
 
     def _process_with_joins(self, batch: DataFrame, number: int, version: int) -> Outcome:
         """Match the messages of a batch, and join them with those in the state."""
         assert self._joining is not None
-        edition = self._subscriptions.edition(self._post, version)
-        self._post.put(number, edition)
+        snapshot = self._subscriptions.edition(self._post, version)
+        self._post.put(number, snapshot)
         kept = rows_kept(self._query)
-        with self._joining.serving(batch, edition, number) as (messages, joined):
+        with self._joining.serving(batch, snapshot, number) as (messages, joined):
             messages = self._add_unread(messages, batch)
-            outcome = self._processor.process(messages, edition, len(self._subscriptions), number, joined)
+            outcome = self._processor.process(messages, snapshot, len(self._subscriptions), number, joined)
         return replace(outcome, kept=kept)
 
     def _add_unread(self, messages: DataFrame, batch: DataFrame) -> DataFrame:
@@ -268,7 +268,10 @@ class Pipeline:
             if streaming
             else find_unread_in_table(batch)
         )
-        return self._source.add_unread(messages, found) if any(found) else messages
+        if not any(found):
+            return messages
+        _log.info("%s files of the batch are empty or gone, and become rejects", sum(map(len, found)))
+        return self._source.add_unread(messages, found)
 
     def _update_join_state(self, batch: DataFrame, number: int) -> None:
         """Run the plan of a batch that is committed, for the state that it updates."""
