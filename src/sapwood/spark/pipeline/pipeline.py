@@ -270,7 +270,7 @@ class Pipeline:
         )
         if not any(found):
             return messages
-        _log.info("%s files of the batch are empty or gone, and become rejects", sum(map(len, found)))
+        _log.info("%s files of the batch are empty or gone", sum(map(len, found)))
         return self._source.add_unread(messages, found)
 
     def _update_join_state(self, batch: DataFrame, number: int) -> None:
