@@ -147,7 +147,7 @@ def test_a_file_that_is_gone_when_its_batch_is_served_is_a_reject(
     for name in ("kept", "lost"):
         put(spark, inbox, name, ending, 0)
     with (
-        mock.patch.object(Pipeline, "_serve", side_effect=KeyError("power")),
+        mock.patch.object(Pipeline, "_process", side_effect=KeyError("power")),
         pytest.raises(KeyError, match="power"),
     ):
         run(spark, tmp_path)
