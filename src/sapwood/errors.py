@@ -10,6 +10,7 @@ SapwoodError
 ├── RecordError      a file whose records cannot be separated
 ├── PackError        bytes that are not a packed matcher, or of another version
 ├── ConfigError      a pipeline file that cannot be run
+├── SourceError      a source of which Spark would read nothing
 ├── CheckpointError  a checkpoint that is damaged, or of another version
 ├── StoreError       a store that cannot be reached, or an operation that it refuses
 ├── TablesError      a file of tables that cannot be opened, or an operation that it refuses

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sapwood.cli.common.interruption import handle_interrupts
+from sapwood.cli.common.interruption import InterruptHandler
 from sapwood.cli.common.relational_options import MEMORY, PlanName
 from sapwood.cli.relational_match import decode_id, encode_id
 from sapwood.relational import Plan, RelationalMatcher
@@ -215,16 +215,16 @@ def test_ctrl_c_finishes_the_chunk(sapwood: Sapwood, monkeypatch: pytest.MonkeyP
 
 
 def test_ctrl_c_while_nothing_is_under_way() -> None:
-    with pytest.raises(KeyboardInterrupt), handle_interrupts() as interruption:
+    with pytest.raises(KeyboardInterrupt), InterruptHandler() as interruption:
         with interruption.allowed():
             os.kill(os.getpid(), signal.SIGINT)
         pytest.fail("it was allowed")
-    with pytest.raises(KeyboardInterrupt), handle_interrupts() as interruption:
+    with pytest.raises(KeyboardInterrupt), InterruptHandler() as interruption:
         os.kill(os.getpid(), signal.SIGINT)
         with interruption.allowed():
             pytest.fail("it had come before")
     done = False
-    with pytest.raises(KeyboardInterrupt), handle_interrupts():
+    with pytest.raises(KeyboardInterrupt), InterruptHandler():
         os.kill(os.getpid(), signal.SIGINT)
         done = True
     assert done

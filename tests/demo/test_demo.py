@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.console import Console
 
 from sapwood import demo
-from sapwood.demo.verification import differences
+from sapwood.demo.verification import find_differences
 from sapwood.store import SubscriptionStore
 
 
@@ -19,11 +19,11 @@ def test_the_demo_delivers_changes_checks_and_reports(tmp_path: Path) -> None:
     console = Console(record=True, width=120)
     assert demo.run(console, tmp_path, demo.Size(files=6, messages=8, subscriptions=300, sample=20)) == 0
     text = console.export_text()
-    assert "Made up 48 messages in 6 files and 300 subscriptions." in text
-    assert "20 subscriptions added, 20 replaced, 10 removed; version 3 serves the next batch" in text
+    assert "Generated 48 messages in 6 files and 300 subscriptions." in text
+    assert "20 subscriptions added, 20 replaced, 10 removed; the next batch uses version 3" in text
     assert "versions 1 to 3" in text
-    assert "messages went to exactly those subscriptions" in text
-    assert text.index("takes one to two minutes") < text.index("Made up")
+    assert "messages are exactly those of a broker in one process" in text
+    assert text.index("takes one to two minutes") < text.index("Generated")
     speed = re.search(
         r"Without Spark: (\d+) messages × (\d+) filters in one process: ([\d,]+) messages", text
     )
@@ -40,7 +40,7 @@ def test_the_demo_delivers_changes_checks_and_reports(tmp_path: Path) -> None:
 
 def _notices_a_wrong_delivery(out: Path) -> None:
     with SubscriptionStore(str(out / "subscriptions.db")) as store:
-        assert differences(out, store, 20, 1, 3)[1] == []
+        assert find_differences(out, store, 20, 1, 3)[1] == []
         for batch in (out / "deliveries").iterdir():
             max(batch.glob("*.parquet"), key=lambda file: file.stat().st_size).unlink()
-        assert differences(out, store, 20, 1, 3)[1] != []
+        assert find_differences(out, store, 20, 1, 3)[1] != []

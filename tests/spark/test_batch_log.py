@@ -9,7 +9,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from sapwood.cli.run import first_words
+from sapwood.cli.common.run_log import summarize_error
 from sapwood.spark.pipeline.batch_log import BatchLog, CheckpointError
 from sapwood.spark.pipeline.config import read_config
 from sapwood.spark.pipeline.pipeline import Pipeline
@@ -20,13 +20,13 @@ DAMAGED = ["", "  \n", '{"version": 1', "[1]", "\0\0\0\0", "[" * 100_000]
 
 @pytest.mark.parametrize("text", DAMAGED)
 def test_a_damaged_record_is_named_with_what_to_do(spark: SparkSession, tmp_path: Path, text: str) -> None:
-    ledger = BatchLog(spark, str(tmp_path))
+    batch_log = BatchLog(spark, str(tmp_path))
     reads: list[tuple[str, str, Callable[[], object]]] = [
-        ("planned/3", "remove it", lambda: ledger.plan(3, {"version": 1})),
-        ("planned/3", "remove it", ledger.last_planned),
-        ("done/3", "remove it", lambda: ledger.outcome(3)),
-        ("done/3", "remove it", ledger.outcomes),
-        ("state/joins", "joins.buckets", ledger.joins),
+        ("planned/3", "remove it", lambda: batch_log.plan(3, {"version": 1})),
+        ("planned/3", "remove it", batch_log.last_planned),
+        ("done/3", "remove it", lambda: batch_log.outcome(3)),
+        ("done/3", "remove it", batch_log.outcomes),
+        ("state/joins", "joins.buckets", batch_log.join_layout),
     ]
     for name, remedy, read in reads:
         (tmp_path / name).write_text(text)
@@ -61,4 +61,4 @@ def test_a_pipeline_says_so_and_goes_on_once_that_is_done(spark: SparkSession, t
     with pytest.raises(PySparkException) as caught:  # Spark's own files, Spark names itself
         run()
     assert "offsets/0" in str(caught.value)
-    assert "\n" not in first_words(caught.value)
+    assert "\n" not in summarize_error(caught.value)

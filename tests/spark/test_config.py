@@ -7,7 +7,13 @@ from pathlib import Path
 import pytest
 
 from sapwood import Limits
-from sapwood.spark.pipeline.config import ConfigError, PipelineConfig, parse_config, read_config
+from sapwood.spark.pipeline.config import (
+    ConfigError,
+    PipelineConfig,
+    RelationalConfig,
+    parse_config,
+    read_config,
+)
 
 GOOD = """
 name = "orders"
@@ -233,11 +239,14 @@ def test_a_wrong_trigger_is_told_what_triggers_there_are(tmp_path: Path, trigger
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        (GOOD.replace("store =", "file = 'q'\nstore ="), "subscriptions: 'store' and 'file' are both given"),
+        (
+            GOOD.replace("store =", "file = 'q'\nstore ="),
+            "subscriptions: 'store' and 'file' exclude each other",
+        ),
         (GOOD.replace('store = "subscriptions.db"', ""), "subscriptions: either 'store' or 'file' is needed"),
         (
             GOOD.replace("store =", "namespaces = {p = 'urn:p'}\nstore ="),
-            "subscriptions: 'namespaces' are kept in the store",
+            "subscriptions: 'namespaces' belong to the store",
         ),
         (with_source('path = "in"\nid = "a"'), "source: 'id' is for other formats than files"),
         (with_source('path = "in"\nschema = "a INT"'), "source: 'schema' is for other formats than files"),
@@ -322,3 +331,29 @@ def test_folders_that_are_in_each_others_way_elsewhere(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "checkpoint")
     assert "is also run.checkpoint" in problems(tmp_path, GOOD.replace('"deliveries"', '"link"'))
     read(tmp_path, GOOD.replace('"deliveries"', '"checkpoint-2"'))
+
+
+# -- sizes -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("size", "expected"),
+    [("1000", 1_000), ('"64MB"', 64_000_000), ('"1.5 GiB"', 3 << 29), ('"10kib"', 10_240)],
+)
+def test_sizes_are_bytes_or_have_a_unit(tmp_path: Path, size: str, expected: int) -> None:
+    given = read(tmp_path, with_source(f'path = "in"\nbytes_per_batch = {size}'))
+    assert given.source.bytes_per_batch == expected
+
+
+@pytest.mark.parametrize("size", ["0", "-1", '"much"', '"5 apples"', '"0MB"'])
+def test_sizes_that_are_none_are_named(tmp_path: Path, size: str) -> None:
+    found = problems(tmp_path, with_source(f'path = "in"\nbytes_per_batch = {size}'))
+    assert "source.bytes_per_batch: " in found
+    if "apples" in size:
+        assert "a size such as '512MB' or '2GB' is expected, not '5 apples'" in found
+
+
+def test_the_relational_engine_has_its_own_default_memory() -> None:
+    assert RelationalConfig().matcher_options() == {"plan": None}
+    given = RelationalConfig.model_validate({"memory": "1.5GB", "plan": "shared"})
+    assert given.matcher_options() == {"plan": "shared", "memory": "1500000KB"}

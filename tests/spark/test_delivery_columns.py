@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import Row, SparkSession
 
-from sapwood.spark.io.delivery_columns import SubscriberColumn, text_of
+from sapwood.spark.io.delivery_columns import SubscriberColumn, decode_text
 from sapwood.spark.pipeline.config import ConfigError, parse_config
 from sapwood.spark.pipeline.pipeline import Pipeline
 from sapwood.store import NewSubscription, SubscriptionStore
@@ -140,15 +140,15 @@ def test_subscribers_are_counted_and_the_most_frequent_is_not_joined(spark: Spar
     assert found.columns == ["subscription", "subscriber", "n"]
     expected = {"a": "one", "b": "one", "c": "two", "d": None}
     assert {row["subscription"]: row["subscriber"] for row in found.collect()} == expected
-    assert named.counted({"a": 3, "b": 4, "c": 2, "d": 1}) == {"one": 7, "two": 2, "": 1}
+    assert named.count({"a": 3, "b": 4, "c": 2, "d": 1}) == {"one": 7, "two": 2, "": 1}
 
 
 def test_messages_as_text() -> None:
-    assert text_of(None) is None
-    assert text_of("<?xml version='1.0' encoding='latin-1'?>\n<a/>") == "<a/>"
-    assert text_of(b"\xef\xbb\xbf<a/>") == "<a/>"
-    assert text_of(b"<?xml-stylesheet href='x'?><a/>") == "<?xml-stylesheet href='x'?><a/>"
-    assert text_of(b"<a>\xff</a>") is None
+    assert decode_text(None) is None
+    assert decode_text("<?xml version='1.0' encoding='latin-1'?>\n<a/>") == "<a/>"
+    assert decode_text(b"\xef\xbb\xbf<a/>") == "<a/>"
+    assert decode_text(b"<?xml-stylesheet href='x'?><a/>") == "<?xml-stylesheet href='x'?><a/>"
+    assert decode_text(b"<a>\xff</a>") is None
 
 
 @pytest.mark.parametrize(

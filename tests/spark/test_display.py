@@ -12,14 +12,14 @@ import pytest
 from rich.console import Console
 
 from sapwood.spark.monitoring.display import JsonLines, LiveDisplay, PlainLines, sparkline, summary_table
-from sapwood.spark.monitoring.totals import Tally, duration
-from sapwood.spark.pipeline.signals import SignalHandler
+from sapwood.spark.monitoring.totals import Totals, format_duration
+from sapwood.spark.pipeline.signals import PipelineSignals
 from tests.support.outcomes import outcome
 
 
 @dataclass
 class Running:
-    serving: int | None = None
+    current_batch: int | None = None
 
 
 def terminal() -> tuple[Console, io.StringIO]:
@@ -78,11 +78,11 @@ def test_the_live_display_tells_what_happens_now_and_what_happened() -> None:
         display.batch(outcome(5, seconds=1.0))
         display.batch(outcome(6, version=2, subscriptions=12))
         console.print(display._render())
-        pipeline.serving = None
+        pipeline.current_batch = None
         console.print(display._render())
     text = written.getvalue()
     assert "news [1]" in text
-    assert "batch 7 being served for" in text
+    assert "batch 7 running for" in text
     assert "waiting for" in text
     assert "200/s in the last batch, 133/s on average" in text
     assert "500 ms last, 750 ms on average, 1.0 s for 95 of 100" in text
@@ -100,7 +100,7 @@ def test_the_live_display_begins_before_there_is_anything_to_tell() -> None:
 def test_leaving_twice_is_leaving_once() -> None:
     console, _ = terminal()
     with LiveDisplay(console, "news") as display:
-        display.leave()
+        display.close()
 
 
 def test_plain_lines() -> None:
@@ -109,7 +109,7 @@ def test_plain_lines() -> None:
         display.batch(outcome(3))
         display.batch(outcome(4, rejects=0))
     assert written.getvalue().splitlines() == [
-        "batch 3: 100 messages, 250 deliveries, 2 refused in 0.5 s, version 1",
+        "batch 3: 100 messages, 250 deliveries, 2 rejects in 0.5 s, version 1",
         "batch 4: 100 messages, 250 deliveries in 0.5 s, version 1",
     ]
 
@@ -122,10 +122,10 @@ def test_failures_of_single_queries_are_shown() -> None:
     console, written = terminal()
     with PlainLines(console) as lines:
         lines.batch(outcome(0, failures=1_234))
-    assert "1,234 answers missing" in written.getvalue()
+    assert "1,234 failures" in written.getvalue()
     console, written = terminal()
-    console.print(summary_table(Tally([outcome(0, failures=1_234)])))
-    assert "1,234 answers of single queries are missing" in written.getvalue()
+    console.print(summary_table(Totals([outcome(0, failures=1_234)])))
+    assert "1,234 of single queries" in written.getvalue()
 
 
 @pytest.mark.parametrize("display", [LiveDisplay, PlainLines])
@@ -140,7 +140,7 @@ def test_the_table_at_the_end(display: type[LiveDisplay] | type[PlainLines]) -> 
 
 def test_the_table_of_nothing() -> None:
     console, written = terminal()
-    console.print(summary_table(Tally()))
+    console.print(summary_table(Totals()))
     assert "none" in written.getvalue()
 
 
@@ -155,11 +155,11 @@ def test_sparklines() -> None:
     [(0, "0 ms"), (0.0854, "85 ms"), (2.44, "2.4 s"), (185, "3 min 05 s"), (7_260, "2 h 01 min")],
 )
 def test_durations(seconds: float, told: str) -> None:
-    assert duration(seconds) == told
+    assert format_duration(seconds) == told
 
 
 def test_the_95th_percentile_is_a_latency_that_occurred() -> None:
-    tally = Tally(outcome(n, seconds=float(n)) for n in range(1, 101))
+    tally = Totals(outcome(n, seconds=float(n)) for n in range(1, 101))
     assert tally.latency_95 == 95
     assert tally.latency == 50.5
 
@@ -186,7 +186,7 @@ class Seen:
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
 def test_the_first_signal_stops_gently(number: signal.Signals, code: int) -> None:
     seen, before = Seen(), signal.getsignal(number)
-    with SignalHandler(seen.stop, seen.tell, seen.leave) as interrupts:
+    with PipelineSignals(seen.stop, seen.tell, seen.leave) as interrupts:
         assert interrupts.exit_code == 0
         os.kill(os.getpid(), number)
     assert seen == Seen(1, 0, "stopping after the current batch; again to stop at once\n")
@@ -199,7 +199,7 @@ def test_a_second_ctrl_c_ends_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     ended: list[int] = []
     monkeypatch.setattr(os, "_exit", ended.append)
     seen = Seen()
-    with SignalHandler(seen.stop, seen.tell, seen.leave):
+    with PipelineSignals(seen.stop, seen.tell, seen.leave):
         os.kill(os.getpid(), signal.SIGTERM)
         os.kill(os.getpid(), signal.SIGTERM)
         assert not ended

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from sapwood import Broker
 from sapwood.spark.distribution.index_snapshot import SubscriptionSource
 from sapwood.spark.io.sinks import Sink
-from sapwood.spark.pipeline.batch import Outcome, Server
+from sapwood.spark.pipeline.batch import BatchProcessor, Outcome
 from sapwood.spark.pipeline.batch_log import BatchLog
 from sapwood.spark.pipeline.config import read_config
 from sapwood.spark.pipeline.pipeline import Pipeline
@@ -42,9 +42,13 @@ def _while_delivering(batch: int) -> Any:
 STEPS: dict[str, Callable[[int], Any]] = {
     "planned": lambda n: after(BatchLog, "plan", lambda batch, plan: batch, n),
     "half delivered": _while_delivering,
-    "delivered, but not rejected": lambda n: after(Server, "_deliver", lambda matched, batch: batch, n),
-    "served, but not on record": lambda n: after(Server, "serve", lambda *arguments: arguments[3], n),
-    "on record, but not noted by Spark": lambda n: after(BatchLog, "done", lambda batch, outcome: batch, n),
+    "delivered, but not rejected": lambda n: after(
+        BatchProcessor, "_deliver", lambda matched, batch: batch, n
+    ),
+    "served, but not on record": lambda n: after(
+        BatchProcessor, "process", lambda *arguments: arguments[3], n
+    ),
+    "on record, but not noted by Spark": lambda n: after(BatchLog, "commit", lambda batch, outcome: batch, n),
 }
 
 
@@ -149,8 +153,8 @@ def test_what_a_sink_has_already_is_counted_all_the_same(spark: SparkSession) ->
     broker.subscribe("a", "//a")
     population = SubscriptionSource(broker)
     messages = spark.createDataFrame([("1", "<a/>"), ("2", "<b/>")], "message_id STRING, body STRING")
-    server = Server(Sink("delta", "deliveries"), Sink("delta", "rejects"))
+    processor = BatchProcessor(Sink("delta", "deliveries"), Sink("delta", "rejects"))
     with mock.patch.object(Sink, "write", lambda self, rows, batch: None):  # as Delta does, then
-        outcome = server.serve(messages, population.issue(spark.sparkContext), 1, 0)
+        outcome = processor.process(messages, population.issue(spark.sparkContext), 1, 0)
     assert (outcome.messages, outcome.deliveries, outcome.rejects) == (2, 1, 0)
     population.close()

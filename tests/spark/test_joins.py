@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from sapwood.spark import match
 from sapwood.spark.joins import join_plan
 from sapwood.spark.joins.feedback import Onward
-from sapwood.spark.pipeline.batch import Outcome, Server
+from sapwood.spark.pipeline.batch import BatchProcessor, Outcome
 from sapwood.spark.pipeline.batch_log import BatchLog
 from sapwood.spark.pipeline.config import ConfigError, parse_config, read_config
 from sapwood.spark.pipeline.pipeline import Pipeline
@@ -95,9 +95,9 @@ def files_of(told: Told) -> set[str]:
 # -- wherever it ends and goes on ----------------------------------------------------------------------------
 
 STEPS: dict[str, Callable[[int], Any]] = {
-    "served, and no more": lambda n: after(Server, "serve", lambda *arguments: arguments[3], n),
+    "served, and no more": lambda n: after(BatchProcessor, "process", lambda *arguments: arguments[3], n),
     "served, but not on record": lambda n: after(Onward, "write", lambda going, batch: batch, n),
-    "on record, but not noted by Spark": lambda n: after(BatchLog, "done", lambda batch, outcome: batch, n),
+    "on record, but not noted by Spark": lambda n: after(BatchLog, "commit", lambda batch, outcome: batch, n),
 }
 
 

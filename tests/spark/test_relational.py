@@ -13,7 +13,7 @@ from sapwood.relational import Plan, RelationalMatcher
 from sapwood.relational.storage import table_snapshot
 from sapwood.relational.storage.store_sync import read_sync_state
 from sapwood.relational.storage.table_snapshot import SnapshotTable
-from sapwood.spark.pipeline.batch import Outcome, Server
+from sapwood.spark.pipeline.batch import BatchProcessor, Outcome
 from sapwood.spark.pipeline.config import read_config
 from sapwood.spark.pipeline.pipeline import Pipeline
 from sapwood.spark.relational.parquet_snapshot import ParquetSnapshot
@@ -177,7 +177,7 @@ def test_a_pipeline_with_spark_sql(
 
 def test_a_pipeline_with_duckdb_that_crashes(tmp_path: Path, spark: SparkSession) -> None:
     stream = streaming(tmp_path / "stream", "duckdb")
-    with after(Server, "serve", lambda *arguments: arguments[3], 0), pytest.raises(Crash):
+    with after(BatchProcessor, "process", lambda *arguments: arguments[3], 0), pytest.raises(Crash):
         run(spark, stream)
     change(stream)  # which the first batch must not see
     stream.publish_these(MESSAGES + NEW)

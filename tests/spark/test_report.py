@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from lxml import html
 
-from sapwood.spark.monitoring.report import write_report
+from sapwood.spark.monitoring.chart_layout import format_compact, round_ticks
+from sapwood.spark.monitoring.report import template_environment, write_report
 from sapwood.spark.monitoring.report_data import Listed, ReportData, Unmatched
-from sapwood.spark.monitoring.svg_charts import compact, round_ticks, shown
-from sapwood.spark.monitoring.totals import histogram, reasons, slowest
+from sapwood.spark.monitoring.totals import count_matches, count_reasons, rank_slowest
 from sapwood.spark.pipeline.batch import Outcome
 from tests.support.outcomes import outcome
 
@@ -81,12 +81,12 @@ def test_who_gets_deliveries_and_what_is_refused(tmp_path: Path) -> None:
     assert "of 4 rejects" in latest
     assert "1.xml@0 mismatched tag 1 1.xml@9 mismatched tag 1 0.xml@0" in latest
     many = report(tmp_path, [outcome(0, matched=5_000)])
-    assert "the least that they got" in section_of(many, "Deliveries by subscription")
-    assert "the least that they got" not in page
+    assert "lower bounds" in section_of(many, "Deliveries by subscription")
+    assert "lower bounds" not in page
     nobody = report(tmp_path, [outcome(0, by_subscriber={"": 9}, by_subscription={}, rejected=[])])
     assert section_of(nobody, "Deliveries by subscriber") == ""
     assert section_of(nobody, "Latest rejects") == ""
-    assert "Nothing is on record" in section_of(nobody, "Deliveries by subscription")
+    assert "The batch log has no deliveries" in section_of(nobody, "Deliveries by subscription")
 
 
 def test_latency_is_drawn_over_time(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_subscriptions_that_never_matched_are_listed(tmp_path: Path) -> None:
     some = [Listed("s1", "desk", "//nothing"), Listed("s2", "", "//never")]
 
     def told(unmatched: Unmatched | None) -> str:
-        write_report(file, "news", ReportData([outcome(0)], {}, unmatched, serving=1))
+        write_report(file, "news", ReportData([outcome(0)], {}, unmatched, pending=1))
         return section_of(file.read_text("utf-8"), "Never matched")
 
     assert "No message has matched these: 700 active subscriptions. The first 2 are" in told(
@@ -115,7 +115,7 @@ def test_subscriptions_that_never_matched_are_listed(tmp_path: Path) -> None:
     assert "since batch 40: 2 active" in told(Unmatched(2, 40, some))
     assert "Every active subscription has matched a message since batch 3." in told(Unmatched(0, 3))
     assert told(None) == ""
-    assert "Batch 1 is planned and not done yet." in file.read_text("utf-8")
+    assert "Batch 1 is planned and not committed yet." in file.read_text("utf-8")
 
 
 def test_nothing_is_fetched_and_nothing_runs(tmp_path: Path) -> None:
@@ -138,6 +138,9 @@ def test_the_texts_of_strangers_are_escaped_and_clipped(tmp_path: Path) -> None:
         by_subscriber={HOSTILE: 3},
         rejected=[[HOSTILE, HOSTILE]],
         left_out={HOSTILE: HOSTILE},
+        failures=1,
+        failed={HOSTILE: 1},
+        finished=HOSTILE,
     )
     file = tmp_path / "report.html"
     some = [Listed(HOSTILE, HOSTILE, HOSTILE)]
@@ -150,14 +153,27 @@ def test_the_texts_of_strangers_are_escaped_and_clipped(tmp_path: Path) -> None:
     assert not parsed(text).xpath("//script")
 
 
-def test_quotes_do_not_end_an_attribute() -> None:
-    assert '"' not in shown('" onmouseover="alert(1)')
+def test_quotes_do_not_end_an_attribute(tmp_path: Path) -> None:
+    quote = '" onmouseover="alert(1)'
+    tooltips = parsed(report(tmp_path, [outcome(0, finished=quote)])).xpath("//@title")
+    assert any('finished " onmouseover="al' in tooltip for tooltip in tooltips)
+    written = template_environment().from_string('<i title="{{ hint }}"></i>').render(hint=quote)
+    assert written.count('"') == 2
+    assert dict(parsed(written).attrib) == {"title": quote}
+
+
+def test_every_value_of_a_template_is_cleaned() -> None:
+    written = template_environment().from_string("{{ text }}").render(text=HOSTILE)
+    assert written.startswith(
+        "&lt;script&gt;alert(&#39;1&#39;)&lt;/script&gt;&#34;&#39;&amp;\ufffd\ufffd\ufffdx"
+    )
+    assert len(parsed(f"<p>{written}</p>").text) == 401
 
 
 def test_no_batch(tmp_path: Path) -> None:
     text = words(report(tmp_path, []))
-    assert "No batch has been served yet." in text
-    assert "No message was refused." in text
+    assert "No batch has been committed yet." in text
+    assert "No message was rejected." in text
     assert "No subscription took time of its own." in text
 
 
@@ -167,7 +183,7 @@ def test_one_batch_in_which_nothing_happened(tmp_path: Path) -> None:
     )
     text = words(report(tmp_path, [quiet]))
     assert "Batch 0, finished 2026-01-05 10:00 UTC" in text
-    assert "All batches were served with the same subscriptions." in text
+    assert "All batches used the same version of the subscriptions." in text
     assert "No message has been matched yet." in text
 
 
@@ -194,19 +210,19 @@ def test_batches_are_shown_in_order(tmp_path: Path) -> None:
 
 
 def test_reasons_that_are_not_on_record_are_counted() -> None:
-    assert reasons([outcome(0, rejects=5), outcome(1)]) == [("mismatched tag", 4), (None, 3)]
-    assert reasons([outcome(0, rejects=0, reasons={})]) == []
+    assert count_reasons([outcome(0, rejects=5), outcome(1)]) == [("mismatched tag", 4), (None, 3)]
+    assert count_reasons([outcome(0, rejects=0, reasons={})]) == []
 
 
 def test_matches_are_counted_by_powers_of_two() -> None:
-    assert histogram([outcome(0), outcome(1)]) == [("none", 16), ("1", 0), ("2–3", 120), ("4–7", 60)]
-    assert histogram([]) == []
+    assert count_matches([outcome(0), outcome(1)]) == [("none", 16), ("1", 0), ("2–3", 120), ("4–7", 60)]
+    assert count_matches([]) == []
 
 
 def test_slow_subscriptions_are_added_up_over_batches() -> None:
     both = [outcome(0), outcome(1, slow={"slow-2": 3.0})]
-    assert slowest(both) == [("slow-2", 3.002), ("slow-1", 0.125)]
-    assert slowest(both, most=1) == [("slow-2", 3.002)]
+    assert rank_slowest(both) == [("slow-2", 3.002), ("slow-1", 0.125)]
+    assert rank_slowest(both, most=1) == [("slow-2", 3.002)]
 
 
 @pytest.mark.parametrize("highest", [0, 0.3, 1, 3, 4, 7, 10, 99, 100, 101, 12_345, 1e9])
@@ -215,5 +231,5 @@ def test_ticks_are_round_and_reach_the_top(highest: float) -> None:
     assert ticks[0] == 0
     assert ticks[-1] >= highest
     assert 2 <= len(ticks) <= 5
-    assert all(re.fullmatch(r"\d+(\.\d+)?[kMG]?", compact(tick)) for tick in ticks)
-    assert len({compact(tick) for tick in ticks}) == len(ticks)
+    assert all(re.fullmatch(r"\d+(\.\d+)?[kMG]?", format_compact(tick)) for tick in ticks)
+    assert len({format_compact(tick) for tick in ticks}) == len(ticks)

@@ -78,7 +78,7 @@ def test_a_report_from_a_checkpoint_while_it_runs_and_after(
     make(tmp_path)
     monkeypatch.chdir(tmp_path)
     assert command(monkeypatch, "pipeline.toml") == 2
-    assert "has no batch on record yet" in " ".join(capsys.readouterr().err.split())
+    assert "has no batch in its log yet" in " ".join(capsys.readouterr().err.split())
     put(tmp_path, "1", "<a><b>1</b></a>", "<a>", "<a><b>3</b></a>")
     put(tmp_path, "2", "<a><b>1</b></a>", "<a><b>2</b></a>")
     settings = read_config(tmp_path / "pipeline.toml")
@@ -104,7 +104,7 @@ def test_a_report_from_a_checkpoint_while_it_runs_and_after(
     assert reason
     assert data.unmatched is not None
     assert [each.id for each in data.unmatched.some] == ["later", "never"]
-    assert (data.unmatched.count, data.unmatched.since, data.serving) == (2, 0, None)
+    assert (data.unmatched.count, data.unmatched.since, data.pending) == (2, 0, None)
 
     put(tmp_path, "3", "<a><c/></a>")
     pipeline = Pipeline(spark, settings)  # which knows what has matched in the run before
@@ -119,18 +119,18 @@ def test_a_report_from_a_checkpoint_while_it_runs_and_after(
 
 
 def test_subscriptions_that_have_matched_are_kept_in_few_files(spark: SparkSession, tmp_path: Path) -> None:
-    ledger = BatchLog(spark, str(tmp_path))
-    matched = ledger.matched()
+    batch_log = BatchLog(spark, str(tmp_path))
+    matched = batch_log.matched()
     assert (matched.ids, matched.since) == (set(), None)
     for batch in range(5, 205):
         matched.add([f"s{batch}", "again"])
-        ledger.add_matched(batch, matched)
+        batch_log.commit_matched(batch, matched)
         matched.add([f"s{batch}"])
-        ledger.add_matched(batch, matched)  # nothing is new
-        assert ledger.matched().ids == matched.ids if batch % 50 == 0 else True
+        batch_log.commit_matched(batch, matched)  # nothing is new
+        assert batch_log.matched().ids == matched.ids if batch % 50 == 0 else True
     files = [path for path in (tmp_path / "matched").iterdir() if path.name.isdigit()]
     assert len(files) <= 64
-    found = ledger.matched()
+    found = batch_log.matched()
     assert (found.ids, found.since) == (matched.ids, 5)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import signal
@@ -17,7 +18,8 @@ import pytest
 
 from sapwood import Broker, Limits, SapwoodError
 from sapwood.cli import main
-from sapwood.cli.run import first_words, log_beside
+from sapwood.cli.common.run_log import Verbosity, log_to_file, log_to_notes, report_errors, summarize_error
+from sapwood.cli.run import default_log
 from sapwood.spark.distribution.pipeline_subscriptions import FixedPopulation, compile_file
 from sapwood.spark.pipeline.checkpoint_lock import lock_checkpoint
 from sapwood.spark.pipeline.config import ConfigError
@@ -206,10 +208,10 @@ def test_many_bad_queries_are_counted(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("master", "told"),
     [
-        ("nonsense://", "is none that Spark knows; there are local,"),
-        ("local[0]", "is none that Spark knows"),
-        ("local[two]", "is none that Spark knows"),
-        ("spark://", "is none that Spark knows"),
+        ("nonsense://", "is not a master of Spark; use local,"),
+        ("local[0]", "is not a master of Spark"),
+        ("local[two]", "is not a master of Spark"),
+        ("spark://", "is not a master of Spark"),
         ("spark://host", "a host and a port are expected"),
         ("spark://127.0.0.1:1", "spark://127.0.0.1:1 cannot be reached (127.0.0.1:1: Connection refused)"),
         ("spark://127.0.0.1:1,localhost:1", "cannot be reached (127.0.0.1:1: Connection refused; localhost"),
@@ -250,8 +252,8 @@ def test_a_checkpoint_that_another_run_is_using(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     program = (
-        "import sys, time; from sapwood.spark.pipeline.checkpoint_lock import locked\n"
-        "with locked(sys.argv[1]):\n    print('locked', flush=True); time.sleep(600)"
+        "import sys, time; from sapwood.spark.pipeline.checkpoint_lock import lock_checkpoint\n"
+        "with lock_checkpoint(sys.argv[1]):\n    print('locked', flush=True); time.sleep(600)"
     )
     command = [sys.executable, "-c", program, str(folder / "checkpoint")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
@@ -270,20 +272,81 @@ def test_a_checkpoint_that_another_run_is_using(
 
 
 def test_the_log_is_beside_a_local_checkpoint() -> None:
-    assert log_beside("/data/checkpoint") == Path("/data/checkpoint/spark.log")
-    assert log_beside("file:///data/checkpoint") == Path("/data/checkpoint/spark.log")
-    assert log_beside("s3a://bucket/checkpoint") == Path("sapwood-spark.log")
+    assert default_log("/data/checkpoint") == Path("/data/checkpoint/spark.log")
+    assert default_log("file:///data/checkpoint") == Path("/data/checkpoint/spark.log")
+    assert default_log("s3a://bucket/checkpoint") == Path("sapwood-spark.log")
 
 
 def test_errors_of_spark_come_down_to_a_line() -> None:
     java = "[PATH_NOT_FOUND] Path does not exist: file:/x.;\n\tat org.apache.spark.Some.method\n"
-    assert first_words(RuntimeError(java)) == "[PATH_NOT_FOUND] Path does not exist: file:/x"
+    assert summarize_error(RuntimeError(java)) == "[PATH_NOT_FOUND] Path does not exist: file:/x"
     python = (
         "Job aborted\nTraceback (most recent call last):\n"
         '  File "worker.py", line 1, in main\n    f()\nOSError: full\n\n\tat org.apache.Some'
     )
-    assert first_words(RuntimeError(python)) == "OSError: full"
-    assert first_words(RuntimeError()) == "RuntimeError"
+    assert summarize_error(RuntimeError(python)) == "OSError: full"
+    assert summarize_error(RuntimeError()) == "RuntimeError"
+
+
+# -- the log, and bugs ---------------------------------------------------------------------------------
+
+
+def test_a_bug_is_called_a_bug_with_its_traceback_in_the_log(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "logs" / "run.log"
+    with pytest.raises(SystemExit) as ended, log_to_file(log), report_errors(log):
+        raise ValueError("a [bold] mistake")
+    assert ended.value.code == 1
+    told = " ".join(capsys.readouterr().err.split())
+    assert "internal error: ValueError: a [bold] mistake this is a bug in Sapwood" in told
+    assert f"the traceback in {log}" in told
+    text = log.read_text()
+    assert "CRITICAL" in text
+    assert "Traceback (most recent call last)" in text
+    assert "raise ValueError" in text
+
+
+def test_errors_of_users_and_of_the_machine_are_no_bugs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "run.log"
+    with pytest.raises(ConfigError), log_to_file(log), report_errors(log):
+        raise ConfigError("a key")
+    assert log.read_text() == ""
+    with pytest.raises(SystemExit) as ended, log_to_file(log), report_errors(log):
+        raise OSError(28, "No space left on device")
+    assert ended.value.code == 2
+    told = " ".join(capsys.readouterr().err.split())
+    assert f"No space left on device; more is in {log}" in told
+    assert "bug" not in told
+    assert "Traceback" in log.read_text()
+    (tmp_path / "file").touch()
+    with pytest.raises(SystemExit), log_to_file(tmp_path / "file" / "run.log"):
+        pytest.fail("there is no such folder")
+    assert "run.log cannot be written" in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize(
+    ("count", "shown", "logged"),
+    [(0, ["warning"], "IW"), (1, ["info", "warning"], "IW"), (2, ["debug", "info", "warning"], "DIW")],
+)
+def test_verbose_shows_more_and_the_log_has_it_anyway(
+    tmp_path: Path, count: int, shown: list[str], logged: str
+) -> None:
+    notes: list[str] = []
+    logger = logging.getLogger("sapwood.spark.pipeline.pipeline")
+    before = logging.getLogger("sapwood").level
+    verbosity = Verbosity(count)
+    with log_to_file(tmp_path / "run.log", verbosity), log_to_notes(notes.append, verbosity):
+        for level in (logging.DEBUG, logging.INFO, logging.WARNING):
+            logger.log(level, logging.getLevelName(level).lower())
+    logger.warning("after the run")
+    assert notes == shown
+    lines = (tmp_path / "run.log").read_text().splitlines()
+    assert "".join(line.split()[2][0] for line in lines) == logged
+    assert logging.getLogger("sapwood").level == before
+    assert Verbosity(7) is Verbosity.DETAILS
 
 
 # -- a stream ------------------------------------------------------------------------------------------
@@ -327,11 +390,11 @@ def test_ctrl_c_finishes_the_batch_and_the_next_run_goes_on(folder: Path, java: 
     assert 1 <= done < FILES
     assert lines[-1]["summary"]["batches"] == done
     assert "stopping after the current batch; again to stop at once" in err
-    assert f"stopped after batch {done - 1}; run it again to go on from there" in err
+    assert f"stopped after batch {done - 1}; run it again to continue from there" in err
     assert "Traceback" not in err
 
     describe(folder, "available-now")
-    with start(folder, "--json", "--report", "reports/page.html", "--log", "noise.txt") as process:
+    with start(folder, "--json", "-v", "--report", "reports/page.html", "--log", "noise.txt") as process:
         out, err = process.communicate(timeout=300)
     assert process.returncode == 0, err
     rest = [json.loads(line) for line in out.splitlines()]
@@ -347,8 +410,10 @@ def test_ctrl_c_finishes_the_batch_and_the_next_run_goes_on(folder: Path, java: 
     page = (folder / "reports" / "page.html").read_text("utf-8")
     assert f"Batches 0 to {done + len(batches) - 1}" in page  # of the run before, too
     assert "//c[count(d) = 1]" in page
-    assert (folder / "noise.txt").stat().st_size > 0
-    assert (folder / "checkpoint" / "spark.log").exists()
+    logged = f"batch {done} committed: {batches[0]['messages']} messages, "
+    assert logged in err
+    assert f"INFO sapwood.spark.pipeline.pipeline: {logged}" in (folder / "noise.txt").read_text()
+    assert "batch 0 committed" in (folder / "checkpoint" / "spark.log").read_text()
 
 
 def test_a_stream_says_when_it_is_ready(folder: Path, java: None) -> None:
@@ -363,7 +428,7 @@ def test_a_stream_says_when_it_is_ready(folder: Path, java: None) -> None:
     with start(folder) as process:
         assert process.stdout is not None and process.stderr is not None
         told = iter(process.stderr.readline, "")
-        assert f"what it prints goes to {folder}/logs/noise.txt" in next(told)
+        assert f"its log is {folder}/logs/noise.txt" in next(told)
         assert any(line == f"waiting for messages in {folder / 'inbox'}\n" for line in told)
         for batch in range(2):
             (folder / "inbox" / f".{batch}").write_text("<a/>")

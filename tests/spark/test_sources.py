@@ -19,7 +19,7 @@ from sapwood.errors import RecordError
 from sapwood.input_files import read_messages as read_in_one_process
 from sapwood.records import RecordScanner, message
 from sapwood.spark import match, read_messages
-from sapwood.spark.io.formats import columns_as_messages, messages_in, open_format
+from sapwood.spark.io.formats import open_format, read_files, select_messages
 from sapwood.workload import MessageGenerator, load_dtd
 
 Messages = dict[str, tuple[bytes | None, str | None]]
@@ -29,7 +29,7 @@ Messages = dict[str, tuple[bytes | None, str | None]]
 @pytest.fixture
 def split(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     """Has files split after so many bytes."""
-    return lambda parcel: monkeypatch.setattr("sapwood.spark.io.formats.PARCEL", parcel)
+    return lambda chunk: monkeypatch.setattr("sapwood.spark.io.formats.CHUNK_BYTES", chunk)
 
 
 def collected(frame: DataFrame) -> Messages:
@@ -113,16 +113,16 @@ def test_a_folder_is_read_as_in_one_process(spark: SparkSession, tmp_path: Path,
     assert read(spark, Path(str(folder) + "/")).items() >= found.items()
 
 
-@pytest.mark.parametrize("parcel", [1, 7, 50])
+@pytest.mark.parametrize("chunk", [1, 7, 50])
 def test_lines_are_whole_wherever_a_file_is_split(
-    spark: SparkSession, tmp_path: Path, parcel: int, split: Callable[[int], None]
+    spark: SparkSession, tmp_path: Path, chunk: int, split: Callable[[int], None]
 ) -> None:
     lines = [b"<a/>", b"", b"<b>%b</b>" % (b"x" * 60), b" ", b"<c/>", b"<d>\xc3\xbc</d>", b"<e/>"]
     write(tmp_path / "lf.xmll", b"\n".join(lines))
     write(tmp_path / "crlf.xmll", b"\r\n".join(lines) + b"\r\n")
     write(tmp_path / "packed.xmll.gz", b"\n".join(lines) + b"\n")
     whole = read(spark, tmp_path)
-    split(parcel)
+    split(chunk)
     assert read(spark, tmp_path) == whole
     assert sorted(bodies(whole)) == in_one_process(tmp_path)
 
@@ -239,7 +239,7 @@ def test_a_file_that_is_gone_or_unreadable_is_rejected_alone(
     other.write_bytes(b"<r/>")
     bad.write_bytes(packed[:4_000] + bytes(1_000) + packed[5_000:])
     files = listed(spark, good, folder, *gone, cut, other, bad)
-    found = collected(messages_in(files, str(tmp_path), record=record))
+    found = collected(read_files(files, str(tmp_path), record=record))
     names = {id.split("@")[0] for id, (_, problem) in found.items() if problem is not None}
     assert names == {
         "folder.xml",
@@ -250,7 +250,7 @@ def test_a_file_that_is_gone_or_unreadable_is_rejected_alone(
     }
     assert [body for body, problem in found.values() if problem is None] == [b"<r/>"]
     assert all(body is None or problem is not None or body == b"<r/>" for body, problem in found.values())
-    refused = match(messages_in(files, str(tmp_path), record=record), {"all": "/*"}, shape="messages").filter(
+    refused = match(read_files(files, str(tmp_path), record=record), {"all": "/*"}, shape="messages").filter(
         "error is not null"
     )
     reasons = {row["message_id"]: row["error"]["reason"] for row in refused.collect()}
@@ -296,11 +296,11 @@ def scanned(element: str, data: bytes) -> Messages:
     }
 
 
-@pytest.mark.parametrize("parcel", [1, 300, 1 << 20])
+@pytest.mark.parametrize("chunk", [1, 300, 1 << 20])
 def test_records_are_whole_wherever_a_file_is_split(
-    spark: SparkSession, tmp_path: Path, parcel: int, split: Callable[[int], None]
+    spark: SparkSession, tmp_path: Path, chunk: int, split: Callable[[int], None]
 ) -> None:
-    split(parcel)
+    split(chunk)
     path = write(tmp_path / "dump.xml", _RECORDS)
     expected = scanned("r", _RECORDS)
     assert len(expected) == 59
@@ -382,11 +382,11 @@ def test_a_huge_record_among_small_ones(
 _TAILS = [b"<r>cut off", b"<r><r>inner</r>", b"<r><![CDATA[</r>", b"<r a='1"]
 
 
-@pytest.mark.parametrize("parcel", [20, 1 << 20])
+@pytest.mark.parametrize("chunk", [20, 1 << 20])
 def test_a_file_that_ends_within_a_record_delivers_all_before(
-    spark: SparkSession, tmp_path: Path, parcel: int, split: Callable[[int], None]
+    spark: SparkSession, tmp_path: Path, chunk: int, split: Callable[[int], None]
 ) -> None:
-    split(parcel)
+    split(chunk)
     records = [b"<r>%d</r>" % n for n in range(10)]
     whole = b"<d>" + b"".join(records)
     for number, tail in enumerate(_TAILS):
@@ -454,7 +454,7 @@ _ROWS = [{"key": {"n": n}, "text": f"<a n='{n}'/>", "at": f"2024-01-0{n} 12:00:0
 def test_messages_from_json_lines(spark: SparkSession, tmp_path: Path) -> None:
     write(tmp_path / "rows.json", "\n".join(map(json.dumps, _ROWS)).encode())
     frame = open_format(spark, "json", str(tmp_path), {})
-    messages = columns_as_messages(
+    messages = select_messages(
         frame, body="text", id="concat('m', key.n)", published_at="to_timestamp(at)", keep=("key.n",)
     )
     assert messages.columns == ["message_id", "body", "published_at", "n"]
@@ -469,7 +469,7 @@ def test_messages_from_parquet(spark: SparkSession, tmp_path: Path, streaming: b
     spark.createDataFrame(rows, "n int, raw binary").write.parquet(str(tmp_path / "in"))
     frame = open_format(spark, "parquet", str(tmp_path / "in"), {}, streaming=streaming)
     assert frame.isStreaming == streaming
-    messages = columns_as_messages(frame, body="raw", id="n")
+    messages = select_messages(frame, body="raw", id="n")
     matched = match(messages, {"few": "/a[@n < 3]"})
     assert matched.columns == ["message_id", "subscription", "body"]
     if streaming:
@@ -483,7 +483,7 @@ def test_messages_from_parquet(spark: SparkSession, tmp_path: Path, streaming: b
 def test_messages_from_kafka_are_called_by_where_they_are(spark: SparkSession) -> None:
     rows = [("orders", 3, 77, b"<a/>", datetime(2024, 1, 1)), ("orders", 3, 78, b"<", datetime(2024, 1, 2))]
     schema = "topic string, partition int, offset long, value binary, timestamp timestamp"
-    messages = columns_as_messages(spark.createDataFrame(rows, schema), body="body", id=None, format="kafka")
+    messages = select_messages(spark.createDataFrame(rows, schema), body="body", id=None, format="kafka")
     found = match(messages, {"a": "/a"}, shape="messages").collect()
     assert sorted(row["message_id"] for row in found) == ["orders/3/77", "orders/3/78"]
     assert found[0]["published_at"] == datetime(2024, 1, 1)

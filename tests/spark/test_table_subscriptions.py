@@ -289,8 +289,8 @@ def test_where_tables_are(tmp_path: Path) -> None:
             {"engine": "automaton", "relational": {}},
             "'relational': this table is for engine = \"relational\"",
         ),
-        ({"run": {"checkpoint": "hdfs:/c"}}, "'relational.tables' is missing: the tables are in a file of"),
-        ({"relational": {"tables": "s3a://b/t"}}, "'relational.tables': a file of this machine is expected"),
+        ({"run": {"checkpoint": "hdfs:/c"}}, "'relational.tables' is missing: the tables need a local file"),
+        ({"relational": {"tables": "s3a://b/t"}}, "'relational.tables': a local file is expected"),
     ],
 )
 def test_what_is_wrong_is_named(wrong: dict[str, Any], said: str) -> None:

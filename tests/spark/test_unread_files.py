@@ -15,7 +15,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sapwood.spark import read_messages
-from sapwood.spark.io.unread_files import EMPTY, GONE, overlooked
+from sapwood.spark.io.unread_files import EMPTY, GONE, find_skipped_files
 from sapwood.spark.pipeline.batch import Outcome
 from sapwood.spark.pipeline.config import read_config
 from sapwood.spark.pipeline.pipeline import Pipeline
@@ -147,7 +147,7 @@ def test_a_file_that_is_gone_when_its_batch_is_served_is_a_reject(
     for name in ("kept", "lost"):
         put(spark, inbox, name, ending, 0)
     with (
-        mock.patch.object(Pipeline, "_serve", side_effect=KeyError("power")),
+        mock.patch.object(Pipeline, "_process", side_effect=KeyError("power")),
         pytest.raises(KeyError, match="power"),
     ):
         run(spark, tmp_path)
@@ -201,8 +201,11 @@ def test_files_that_will_not_be_read_are_told_when_a_run_begins(
     with caplog.at_level(logging.WARNING, "sapwood"):
         run(spark, tmp_path)
     told = "\n".join(caplog.messages)
-    assert "_below/x.xml, _hidden.xml are of a name, or in a folder, that begins with _ or ." in told
-    assert "NEWS.XML, news.zip are of another ending than .xml, .xmll" in told
+    assert (
+        "_below/x.xml, _hidden.xml are not read by Spark: the name, or that of a folder, begins with _ or ."
+        in told
+    )
+    assert "NEWS.XML, news.zip are not read: the name does not end in .xml, .xmll" in told
     assert "good.xml" not in told
     assert ".unfinished" not in told
     caplog.clear()
@@ -211,7 +214,7 @@ def test_files_that_will_not_be_read_are_told_when_a_run_begins(
     os.utime(inbox / "good.xml", (time.time() + 10, time.time() + 10))
     with caplog.at_level(logging.WARNING, "sapwood"):
         assert len(run(spark, tmp_path)) == 1  # it is not served again
-    assert "good.xml is changed after it was served, and not read again" in "\n".join(caplog.messages)
+    assert "good.xml is not read again: changed after a batch had read it" in "\n".join(caplog.messages)
 
 
 def test_files_served_are_known_from_logs_that_spark_has_compacted(tmp_path: Path) -> None:
@@ -227,8 +230,8 @@ def test_files_served_are_known_from_logs_that_spark_has_compacted(tmp_path: Pat
     later = entry | {"path": entry["path"].replace("a.xml", "b.xml"), "timestamp": 1_000_000}  # type: ignore[attr-defined]
     (log / "10").write_text("v1\n" + json.dumps(later))
     (log / ".10.crc").write_bytes(b"\xff")
-    (told,) = overlooked(inbox, log)
-    assert told.startswith(f"{inbox}: a.xml is changed after it was served")
+    (told,) = find_skipped_files(inbox, log)
+    assert told.startswith(f"{inbox}: a.xml is not read again: changed")
 
 
 def test_a_hidden_file_that_is_named_is_refused(spark: SparkSession, tmp_path: Path) -> None:

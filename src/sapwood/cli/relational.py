@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from sapwood.cli.common.console import write_line
-from sapwood.cli.common.interruption import handle_interrupts
+from sapwood.cli.common.interruption import InterruptHandler
 from sapwood.cli.common.relational_options import (
     MemoryOption,
     PlanOption,
@@ -53,7 +53,7 @@ def load(
     start = time.monotonic()
     with require_duckdb("sapwood relational load"), open_store(store) as source:
         file = tables_path(store, tables)
-        with handle_interrupts() as interruption, open_tables(file, plan, memory) as matcher:
+        with InterruptHandler() as interruption, open_tables(file, plan, memory) as matcher:
             version, refused = synchronize_tables(matcher, source, interruption)
             count = len(matcher)
         report_skipped(source)
@@ -75,7 +75,7 @@ def gc(
     """Delete what no subscription uses any more, and reorganise the rest by the plan that is best now."""
     with (
         require_duckdb("sapwood relational gc"),
-        handle_interrupts(),
+        InterruptHandler(),
         reopen_tables(tables_path(store, tables), memory) as matcher,
     ):
         before = matcher.plan

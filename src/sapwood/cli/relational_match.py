@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from sapwood import Limits, MessageError, QueryError
 from sapwood.cli.common.console import fail, make_progress, report
-from sapwood.cli.common.interruption import InterruptHandler, handle_interrupts
+from sapwood.cli.common.interruption import InterruptHandler
 from sapwood.cli.common.query_warnings import QueryWarnings
 from sapwood.cli.common.relational_options import (
     BATCH,
@@ -59,7 +59,7 @@ def load_relational(
     messages.
     """
     with require_duckdb("sapwood match --engine relational"), ExitStack() as stack:
-        interruption = stack.enter_context(handle_interrupts())
+        interruption = stack.enter_context(InterruptHandler())
         if store is not None:
             file = tables_path(store, setting.tables)
             with open_store(store) as source:

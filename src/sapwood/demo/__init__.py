@@ -1,13 +1,13 @@
-"""A first look: a whole pipeline on Spark, with messages and subscriptions that are made up.
+"""The demo: a whole pipeline on Spark, with generated messages and subscriptions.
 
-Everything is put into one folder, to look at and to run again:
+All its files are in one folder, to be inspected and run again:
 
     inbox/             news messages, one a line, some of them broken
     subscriptions.db   the store, whose subscriptions change while the pipeline runs
-    pipeline.toml      what is read, for whom, and where it goes
-    deliveries/        which message goes to whom, in Parquet
-    rejects/           what was refused, and why
-    report.html        charts of all this
+    pipeline.toml      the configuration of the pipeline
+    deliveries/        the deliveries, in Parquet
+    rejects/           the rejects with their reasons
+    report.html        the report, with charts
 """
 
 from __future__ import annotations
@@ -23,61 +23,61 @@ from rich.markup import escape
 from sapwood.demo.demo_workload import (
     NAME,
     SubscriptionChurn,
+    write_config,
     write_inbox,
-    write_settings,
     write_subscriptions,
 )
-from sapwood.demo.matcher_speed import measure
-from sapwood.demo.verification import differences
+from sapwood.demo.matcher_speed import measure_matcher
+from sapwood.demo.verification import find_differences
 from sapwood.spark.monitoring.display import Display, LiveDisplay, PlainLines
 from sapwood.spark.monitoring.report import write_report
 from sapwood.spark.monitoring.report_data import read_checkpoint
 from sapwood.spark.pipeline.batch import Outcome
 from sapwood.spark.pipeline.config import read_config
 from sapwood.spark.pipeline.pipeline import Pipeline
-from sapwood.spark.pipeline.signals import SignalHandler
+from sapwood.spark.pipeline.signals import PipelineSignals
 from sapwood.spark.spark_session import session
 from sapwood.store import SubscriptionStore
 
-_OURS = ("inbox", "deliveries", "rejects", "checkpoint")
-_OUR_FILES = ("subscriptions.db", "pipeline.toml", "report.html", "spark.log")
 _CHANGES = 2
-"""How often the subscriptions change."""
+"""The number of times that the subscriptions change."""
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How much is made up."""
+    """The size of the generated workload."""
 
     files: int = 12
+    """files in the inbox"""
     messages: int = 500
-    """in each file"""
+    """messages in each file"""
     subscriptions: int = 10_000
+    """subscriptions in the store at the start"""
     sample: int = 100
-    """messages whose deliveries are compared with those of a broker in this process"""
+    """messages whose deliveries are verified against a broker in this process"""
 
 
 def run(console: Console, out: Path, size: Size | None = None) -> int:
-    """Runs the demo; the exit code is 0, or 130 after Ctrl-C, or 1 if an answer was wrong."""
+    """Run the demo; return the exit code: 0, 130 after Ctrl-C, or 1 if a delivery is wrong."""
     size = size or Size()
     _clean(out)
     console.print(
         "A pipeline from beginning to end. This takes one to two minutes on two cores.", highlight=False
     )
-    with console.status("making up messages and subscriptions"):
-        made = write_inbox(out / "inbox", size.files, size.messages)
-        kept = write_subscriptions(out / "subscriptions.db", size.subscriptions)
-        settings_file = write_settings(out)
+    with console.status("generating messages and subscriptions"):
+        messages = write_inbox(out / "inbox", size.files, size.messages)
+        subscriptions = write_subscriptions(out / "subscriptions.db", size.subscriptions)
+        config_file = write_config(out)
     console.print(
-        f"Made up {made:,} messages in {size.files} files and {kept:,} subscriptions."
-        f"\nStarting Spark on two cores; what it prints goes to {escape(str(out / 'spark.log'))}",
+        f"Generated {messages:,} messages in {size.files} files and {subscriptions:,} subscriptions."
+        f"\nStarting Spark on two cores; its log is {escape(str(out / 'spark.log'))}",
         highlight=False,
     )
     running = SparkSession.getActiveSession()
     spark = running or session("local[2]", name=NAME, log=out / "spark.log")
     try:
         display = LiveDisplay(console, NAME) if console.is_terminal else PlainLines(console)
-        outcomes, code = _serve(spark, settings_file, display)
+        outcomes, code = _run_pipeline(spark, config_file, display)
         wrong = _finish(console, display, out, outcomes, 0 if code else size.sample)
         return code or int(wrong > 0)
     finally:
@@ -86,39 +86,39 @@ def run(console: Console, out: Path, size: Size | None = None) -> int:
 
 
 def _clean(out: Path) -> None:
-    """Removes what an earlier demo has left, and nothing else that may be in the folder."""
+    """Remove the files of an earlier demo, and nothing else that may be in the folder."""
     out.mkdir(parents=True, exist_ok=True)
-    for name in _OURS:
+    for name in ("inbox", "deliveries", "rejects", "checkpoint"):
         shutil.rmtree(out / name, ignore_errors=True)
-    for name in _OUR_FILES:
+    for name in ("subscriptions.db", "pipeline.toml", "report.html", "spark.log"):
         (out / name).unlink(missing_ok=True)
 
 
-def _serve(spark: SparkSession, settings_file: Path, display: Display) -> tuple[list[Outcome], int]:
-    """Serves all messages, while the subscriptions change now and then."""
-    settings = read_config(settings_file)
-    assert settings.subscriptions.store is not None
+def _run_pipeline(spark: SparkSession, config_file: Path, display: Display) -> tuple[list[Outcome], int]:
+    """Process all messages, while the subscriptions change; return the outcomes and the exit code."""
+    config = read_config(config_file)
+    assert config.subscriptions.store is not None
     outcomes: list[Outcome] = []
-    with SubscriptionStore(settings.subscriptions.store) as store:
-        changes = SubscriptionChurn(store)
+    with SubscriptionStore(config.subscriptions.store) as store:
+        churn = SubscriptionChurn(store)
 
-        def served(outcome: Outcome) -> None:
+        def on_batch(outcome: Outcome) -> None:
             outcomes.append(outcome)
             display.batch(outcome)
-            if len(outcomes) % 2 == 0 and changes.made < _CHANGES:  # before Spark goes on to the next batch
-                display.note(f"after batch {outcome.batch}: {changes.make()}")
+            if len(outcomes) % 2 == 0 and churn.changes < _CHANGES:  # before Spark starts the next batch
+                display.note(f"after batch {outcome.batch}: {churn.apply()}")
 
-        pipeline = Pipeline(spark, settings, served)
-        with display, SignalHandler(pipeline.stop, display.note, display.leave) as interrupts:
+        pipeline = Pipeline(spark, config, on_batch)
+        with display, PipelineSignals(pipeline.stop, display.note, display.close) as signals:
             display.tick(pipeline)
             pipeline.run(lambda: display.tick(pipeline))
-    return outcomes, interrupts.exit_code
+    return outcomes, signals.exit_code
 
 
 def _finish(console: Console, display: Display, out: Path, outcomes: list[Outcome], sample: int) -> int:
-    """Shows what came of it; the number of answers that are wrong in a sample, which is 0 after Ctrl-C."""
+    """Show the totals, verify a sample, write the report; return the number of messages that are wrong."""
     display.summary(outcomes)
-    checked, wrong = _check(console, out, outcomes, sample) if sample and outcomes else (0, [])
+    checked, wrong = _verify(console, out, outcomes, sample) if sample and outcomes else (0, [])
     report = out / "report.html"
     if outcomes:
         write_report(report, NAME, read_checkpoint(read_config(out / "pipeline.toml")))
@@ -126,43 +126,42 @@ def _finish(console: Console, display: Display, out: Path, outcomes: list[Outcom
         console.print(f"[bold red]different from a broker in one process:[/] {escape(', '.join(wrong))}")
     elif checked:
         console.print(
-            f"[green]Checked:[/] {checked:,} messages went to exactly those subscriptions that a broker in"
-            " one process finds, with what was made for each.",
+            f"[green]Verified:[/] the deliveries of {checked:,} messages are exactly those of a broker in one"
+            " process, with the same bodies.",
             highlight=False,
         )
     if checked:
-        _tell_speed(console, out, outcomes[0].version)
-    _what_next(console, out, report)
+        _print_speed(console, out, outcomes[0].version)
+    _print_next_steps(console, out, report)
     return len(wrong)
 
 
-def _tell_speed(console: Console, out: Path, version: int) -> None:
+def _print_speed(console: Console, out: Path, version: int) -> None:
     with (
         SubscriptionStore(str(out / "subscriptions.db")) as store,
-        console.status("measuring the matcher alone, in one process"),
+        console.status("measuring the matcher in one process"),
     ):
-        speed = measure(store, version, out / "inbox")
+        speed = measure_matcher(store, version, out / "inbox")
     console.print(f"[green]Without Spark:[/] {escape(str(speed))}.", highlight=False)
 
 
-def _check(console: Console, out: Path, outcomes: list[Outcome], sample: int) -> tuple[int, list[str]]:
+def _verify(console: Console, out: Path, outcomes: list[Outcome], sample: int) -> tuple[int, list[str]]:
     with (
         SubscriptionStore(str(out / "subscriptions.db")) as store,
-        console.status(f"comparing the deliveries of {sample} messages with those of one process"),
+        console.status(f"verifying the deliveries of {sample} messages against one process"),
     ):
-        return differences(out, store, sample, outcomes[0].version, outcomes[-1].version)
+        return find_differences(out, store, sample, outcomes[0].version, outcomes[-1].version)
 
 
-def _what_next(console: Console, out: Path, report: Path) -> None:
+def _print_next_steps(console: Console, out: Path, report: Path) -> None:
     first = next(iter(sorted((out / "inbox").iterdir())))
     lines = {
-        "charts": str(report),
+        "report": str(report),
         "deliveries": f"{out / 'deliveries'}, in Parquet: message_id, subscription, body, version",
-        "refused": f"{out / 'rejects'}, with reason, line and column",
-        "the pipeline": f"{out / 'pipeline.toml'}",
-        "again, with news": f"cp {first} {out / 'inbox' / 'more.xmll'}"
-        f" && sapwood run {out / 'pipeline.toml'}",
+        "rejects": f"{out / 'rejects'}, with reason, line and column",
+        "configuration": f"{out / 'pipeline.toml'}",
+        "run it again": f"cp {first} {out / 'inbox' / 'more.xmll'} && sapwood run {out / 'pipeline.toml'}",
     }
-    console.print("\n[bold]What to look at next[/]")
+    console.print("\n[bold]Next steps[/]")
     for what, where in lines.items():
         console.print(f"  [dim]{what:18}[/]{escape(where)}", highlight=False, soft_wrap=True)

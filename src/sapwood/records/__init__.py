@@ -1,20 +1,19 @@
-"""The records of one huge XML file, each found exactly and made a message of its own.
+"""Splits one huge XML file into records, each of which becomes a message.
 
     with open("dblp.xml", "rb") as file:
         for record in RecordScanner("article", file):
-            ...                       # where it is; read it, and put message(record.context, body) together
+            ...  # read the bytes from record.start to record.end: message(record.context, body)
 
-One process scans and others read: `ranges` makes parcels of neighbouring records, which can be pickled, and
-`Range.messages` reads one from the file.
+One process scans and others read: `ranges` groups neighbouring records into ranges, which can be pickled, and
+`Range.messages` reads one range from the file.
 
-A record is an outermost element whose name, as written with its prefix, is the one asked for; one inside
-another belongs to it. What a record needs from outside itself goes with it: the XML declaration, the document
-type with its entities, and the namespaces that its ancestors declare. What an ancestor says with `xml:lang`,
-`xml:space` or `xml:base` does not. A record that only an entity's expansion would make is not in the file,
-and not found.
+A record is an outermost element of the given name, as written with its prefix; one inside another is part of
+it. Its context becomes part of the message: the XML declaration, the document type with its entities, and the
+namespaces that its ancestors declare, but not their `xml:lang`, `xml:space` or `xml:base`. A record that only
+exists in the expansion of an entity is not found.
 
-The file is taken to be well-formed. If it is not, records are found as long as it is clear where they are;
-otherwise a RecordError says where it ceased to be. A file may hold several documents, one after the other.
+The file is assumed to be well-formed. If it is not, records are found as long as their bounds are clear;
+otherwise a RecordError names the position. A file may hold several documents, one after the other.
 """
 
 from sapwood.records.record_context import Context, message

@@ -1,4 +1,4 @@
-"""A part of a file that moves forward over it."""
+"""A sliding window over a file that is read forward."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import BinaryIO
 from sapwood.errors import RecordError
 
 LONGEST_MARKUP = 16 * 1024 * 1024
-"""A tag or document type must fit in memory; one that is longer fits into no message either."""
+"""The longest tag or document type in bytes, which has to fit in memory; a longer one fits in no message."""
 
 
 class Window:
-    """Some bytes of a file, and a place in them before which nothing is needed any more."""
+    """Consecutive bytes of a file, and a position in them, before which the bytes may be dropped."""
 
     __slots__ = ("_base", "_file", "_step", "data", "pos")
 
@@ -24,15 +24,16 @@ class Window:
 
     @property
     def offset(self) -> int:
-        """Of the place, in the file."""
+        """The offset of the position in the file."""
         return self._base + self.pos
 
-    def offset_of(self, place: int) -> int:
-        return self._base + place
+    def offset_of(self, index: int) -> int:
+        """Return the offset in the file of an index in `data`."""
+        return self._base + index
 
     def more(self) -> bool:
-        """Drops what is before the place and reads on; False, and nothing changes, at the end of the file."""
-        # As much again as is kept: what is looked at anew each time adds up to no more than twice its length.
+        """Drop the bytes before the position and read more; return False, and change nothing, at the end."""
+        # As much again as remains: the bytes that are searched again add up to at most twice their number.
         read = self._file.read(max(self._step, len(self.data) - self.pos))
         if not read:
             return False
@@ -42,22 +43,22 @@ class Window:
         return True
 
     def more_of(self, what: str) -> bool:
-        """Reads on to have a piece of markup in whole, unless there is too much of it."""
+        """Read more of a piece of markup; raise RecordError if it is too long."""
         if len(self.data) - self.pos > LONGEST_MARKUP:
             hint = "is a quote or a bracket missing?"
             raise RecordError(f"{what} of more than {LONGEST_MARKUP:,} bytes", self.offset, hint)
         return self.more()
 
     def ahead(self, count: int) -> bytes:
-        """So many of the next bytes, or fewer at the end of the file."""
+        """Return the next `count` bytes, or fewer at the end of the file."""
         while len(self.data) - self.pos < count and self.more():
             pass
         return self.data[self.pos : self.pos + count]
 
     def skip_to(self, wanted: bytes) -> bool:
-        """Goes to the next such bytes; if there are none, to the end of the file, and answers False."""
+        """Move to the next occurrence; return False, at the end of the file, if there is none."""
         while (found := self.data.find(wanted, self.pos)) < 0:
-            # Its first bytes may be here already.
+            # Its first bytes may be in the window already.
             self.pos = max(self.pos, len(self.data) - len(wanted) + 1)
             if not self.more():
                 self.pos = len(self.data)
@@ -66,7 +67,7 @@ class Window:
         return True
 
     def skip_past(self, wanted: bytes) -> bool:
-        """Goes to where the next such bytes end, or to the end of the file, and answers False."""
+        """Move behind the next occurrence; return False, at the end of the file, if there is none."""
         found = self.skip_to(wanted)
         if found:
             self.pos += len(wanted)

@@ -1,6 +1,6 @@
-"""How markup looks in bytes, for encodings in which ASCII is ASCII.
+"""Regular expressions for markup in bytes, for encodings that extend ASCII.
 
-All patterns are linear in what they read: their loops never give back what they took.
+All patterns take linear time: their loops are possessive, so that they never backtrack.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ import re
 SPACE = rb"[ \t\r\n]"
 NAME = rb"[A-Za-z_:\x80-\xff][^ \t\r\n<>/=\"']*+"
 _REST = rb"""[^<>"']*+(?:"[^"<]*+"[^<>"']*+|'[^'<]*+'[^<>"']*+)*+"""
-"""of a tag after its name: values may contain `>`, but in XML no `<`"""
+"""a tag after its name: values may contain `>`, but in XML no `<`"""
 
 TAG_START = re.compile(rb"</?" + NAME)
 BROKEN_TAG = re.compile(rb"<" + _REST + rb"""(?:<|"[^"<]*+<|'[^'<]*+<)""")
-"""a tag within which another begins"""
+"""a tag in which another begins"""
 
 ATTRIBUTE = re.compile(
     rb"([^ \t\r\n<>/=\"']++)" + SPACE + rb"*+=" + SPACE + rb"*+" + rb"""("[^"]*+"|'[^']*+')"""
@@ -31,23 +31,23 @@ DOCTYPE = re.compile(
     rb"(<!DOCTYPE" + SPACE + rb"++)[^ \t\r\n\[>]++"
     rb"((?:[^\[>\"']++" + _LITERAL + rb")*+(?:" + _SUBSET + rb")?+>)"
 )
-"""with its internal subset, where brackets in literals, comments and instructions mean nothing; the groups
-are what is before and after the name of the root"""
+"""with its internal subset, in which brackets in literals, comments and instructions do not count; the groups
+are the bytes before and after the name of the root"""
 
 OUTSIDE_RECORD, OUTSIDE_OPEN, OUTSIDE_CLOSE = 1, 2, 3
 
 
-def outside(name: bytes) -> re.Pattern[bytes]:
-    """Text and then one whole tag; the last group says which: the record's start, another start, an end."""
+def compile_outside(name: bytes) -> re.Pattern[bytes]:
+    """Return a pattern of text and one whole tag, in the group of a record's start, a start or an end."""
     record = re.escape(name) + rb"(?=[ \t\r\n/>])"
     return re.compile(rb"[^<]*+<(?:(" + record + rb")|(" + NAME + rb")|/(" + NAME + rb"))" + _REST + b">")
 
 
-def inside(name: bytes) -> re.Pattern[bytes]:
-    """All that matters within a record: what hides markup, and tags of the record's own name."""
+def compile_inside(name: bytes) -> re.Pattern[bytes]:
+    """Return a pattern of what affects the end of a record: comments and the like, and tags of its name."""
     return re.compile(rb"<(?:!--|!\[CDATA\[|\?|/?" + re.escape(name) + rb"(?=[ \t\r\n/>]))")
 
 
-def start_of(name: bytes) -> re.Pattern[bytes]:
-    """The start of a start tag of that name, whole or not."""
+def compile_start(name: bytes) -> re.Pattern[bytes]:
+    """Return a pattern of the beginning of a start tag, which may be truncated."""
     return re.compile(rb"<" + re.escape(name) + rb"(?=[ \t\r\n/>])")

@@ -1,4 +1,4 @@
-"""Neighbouring records in parcels: one process scans, others read."""
+"""Ranges of neighbouring records, which one process finds and others read."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from sapwood.records.record_scanner import Record
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Range:
-    """Records that need the same around them, near enough to each other to be read at once."""
+    """Records with the same context, close enough to each other to be read at once."""
 
     context: Context
     starts: NDArray[np.int64]
     ends: NDArray[np.int64]
     complete: bool
-    """False: the file ends within the last one"""
+    """False if the file ends within the last record"""
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -35,7 +35,7 @@ class Range:
         return int(self.ends[-1])
 
     def messages(self, file: BinaryIO) -> Iterator[bytes]:
-        """Its records as messages, read from a file that can seek; fewer if the file has become shorter."""
+        """Read the records as messages from a seekable file; fewer if the file has become shorter."""
         first = self.start
         file.seek(first)
         data = file.read(self.end - first)
@@ -47,9 +47,9 @@ class Range:
 def ranges(
     records: Iterable[Record], max_bytes: int = 8 << 20, max_records: int = 100_000
 ) -> Iterator[Range]:
-    """All the records in order, parcelled; one of more than `max_bytes` has a range of its own.
+    """Group the records, in order, into ranges; one of more than `max_bytes` has a range of its own.
 
-    The bytes are those from the range's start to its end, with what lies between its records.
+    The bytes of a range are all from its start to its end, including those between its records.
     """
     starts: list[int] = []
     ends: list[int] = []
@@ -58,17 +58,17 @@ def ranges(
     for start, end, needed, complete in records:
         if end > limit or needed is not context or len(starts) == max_records:
             if starts and context is not None:
-                yield _range(context, starts, ends, True)
+                yield _build_range(context, starts, ends, True)
             starts, ends, context = [], [], needed
             limit = start + max_bytes
         starts.append(start)
         ends.append(end)
         if not complete:
-            yield _range(needed, starts, ends, False)
+            yield _build_range(needed, starts, ends, False)
             return
     if starts and context is not None:
-        yield _range(context, starts, ends, True)
+        yield _build_range(context, starts, ends, True)
 
 
-def _range(context: Context, starts: list[int], ends: list[int], complete: bool) -> Range:
+def _build_range(context: Context, starts: list[int], ends: list[int], complete: bool) -> Range:
     return Range(context, np.array(starts, np.int64), np.array(ends, np.int64), complete)

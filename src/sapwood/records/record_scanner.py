@@ -1,4 +1,4 @@
-"""One pass over a file that finds where its records are."""
+"""A scanner that finds the records of a file in one pass."""
 
 from __future__ import annotations
 
@@ -16,43 +16,43 @@ from sapwood.records.markup import (
     OUTSIDE_CLOSE,
     OUTSIDE_RECORD,
     TAG_START,
-    inside,
-    outside,
-    start_of,
+    compile_inside,
+    compile_outside,
+    compile_start,
 )
-from sapwood.records.plain_records import RecordMarks
+from sapwood.records.plain_records import PlainRecordIndex
 from sapwood.records.prolog import Declarations, check_width, declared_encoding, default_declarations
 from sapwood.records.record_context import Context, Scope
 
-_MARK = b"\xef\xbb\xbf"
-_NO_NAME = re.compile(r"[\s!-,/;-@\[-^`{-~]|^[-.0-9]")
-_DEEPEST = 10_000  # open elements outside a record
-_NEAR = 8192  # bytes in which an element outside a record must end to be passed over in one go
-_CONTEXTS = 1000  # that are kept in order to share them
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_INVALID_NAME = re.compile(r"[\s!-,/;-@\[-^`{-~]|^[-.0-9]")
+_MAX_DEPTH = 10_000  # open elements outside a record
+_LOOKAHEAD = 8192  # bytes in which an element outside a record must end to be skipped as a whole
+_INTERNED_CONTEXTS = 1000
 _SLASH = ord("/")
 
 
 class Record(NamedTuple):
-    """Where a record is: `file[start:end]` is all of it, from `<` to `>`."""
+    """The position of a record: `file[start:end]` is all of it, from `<` to `>`."""
 
     start: int
     end: int
     context: Context
-    """what must be put around it"""
+    """the declarations that it needs as a message"""
     complete: bool
-    """False: the file ends within it"""
+    """False if the file ends within it"""
 
 
 class RecordScanner:
     """Iterates once over the records of a binary file, in order, reading forward only.
 
-    Keeps no more than a few times `buffer` bytes, or one tag or document type if that is longer; how long a
-    record, comment or section is does not matter. Raises a RecordError where it is not clear, or no longer
-    clear, where records are. A record that the file ends in is the last one, and not complete.
+    It holds no more than a few times `buffer` bytes, or one tag or document type if that is longer, however
+    long records and comments are. It raises a RecordError where the bounds of records become unclear. If the
+    file ends within a record, that is the last one, and not complete.
     """
 
     def __init__(self, element: str, file: BinaryIO, *, buffer: int = 1 << 20) -> None:
-        if not element or _NO_NAME.search(element):
+        if not element or _INVALID_NAME.search(element):
             hint = "write it as the file does, with its prefix if it has one: article, atom:entry"
             raise RecordError(f"{element!r} is not the name of an element", hint=hint)
         if buffer < 1:
@@ -60,9 +60,9 @@ class RecordScanner:
         self._element = element
         self._window = Window(file, buffer)
         self._interned: dict[Context, Context] = {}
-        self._mark = self._declaration = self._doctype = b""
+        self._byte_order_mark = self._declaration = self._doctype = b""
         self._encoding = "utf-8"
-        self._marked = b"", b""  # the window's bytes and the name that `_marks` is about
+        self._indexed = b"", b""  # the bytes of the window and the name for which `_index` is valid
         self._start_document()
         self._records = self._scan()
 
@@ -72,19 +72,19 @@ class RecordScanner:
     def _scan(self) -> Iterator[Record]:
         window = self._window
         check_width(window.ahead(4))
-        if window.data.startswith(_MARK):
-            window.pos = len(_MARK)
-            self._mark = _MARK
+        if window.data.startswith(_BYTE_ORDER_MARK):
+            window.pos = len(_BYTE_ORDER_MARK)
+            self._byte_order_mark = _BYTE_ORDER_MARK
         while True:
             tag = self._outside.match(window.data, window.pos)
             if tag is None:
-                if self._pass_other():
+                if self._skip_other():
                     continue
                 break
             if tag.lastindex == OUTSIDE_RECORD:
                 window.pos = tag.start(1) - 1
                 single = window.data[tag.end() - 2] == _SLASH
-                run = None if single else self._marks_here().run(window.pos)
+                run = None if single else self._current_index().find_run(window.pos)
                 if run is None:
                     yield self._record(tag)
                 else:
@@ -92,7 +92,7 @@ class RecordScanner:
                     starts, ends = run
                     window.pos = ends[-1]
                     if base:
-                        starts, ends = [base + place for place in starts], [base + place for place in ends]
+                        starts, ends = [base + start for start in starts], [base + end for end in ends]
                     yield from map(Record._make, zip(starts, ends, repeat(context), repeat(True)))
             elif tag.lastindex == OUTSIDE_CLOSE:
                 self._scope.close(tag[OUTSIDE_CLOSE])
@@ -105,23 +105,27 @@ class RecordScanner:
     # -- outside of records ----------------------------------------------------------------------------
 
     def _open(self, tag: re.Match[bytes]) -> None:
-        """A start tag that is not a record's: enters the element, or passes over all of it."""
+        """Enter the element of a start tag that is not a record's, or skip all of it."""
         window = self._window
         data, end, name = window.data, tag.end(), tag[2]
         window.pos = end
         if data[end - 2] == _SLASH:
             return
-        close = data.find(b"</%b>" % name, end, end + _NEAR)
-        if close >= 0 and data.find(b"<" + name, end, close) < 0 and self._marks_here().none_in(end, close):
+        close = data.find(b"</%b>" % name, end, end + _LOOKAHEAD)
+        if (
+            close >= 0
+            and data.find(b"<" + name, end, close) < 0
+            and self._current_index().has_none(end, close)
+        ):
             window.pos = close + len(name) + 3
             return
-        if len(self._scope) == _DEEPEST:
-            hint = f"look for an element that contains them, such as {name.decode('utf-8', 'replace')!r}"
-            raise RecordError(f"elements are nested more than {_DEEPEST:,} deep", window.offset, hint)
+        if len(self._scope) == _MAX_DEPTH:
+            hint = f"choose an element that contains them, such as {name.decode('utf-8', 'replace')!r}"
+            raise RecordError(f"elements are nested more than {_MAX_DEPTH:,} deep", window.offset, hint)
         self._scope.open(name, data, tag.end(2))
 
-    def _pass_other(self) -> bool:
-        """Passes text and what is not a whole tag, or has the window hold the tag; False: the file ends."""
+    def _skip_other(self) -> bool:
+        """Skip anything but a tag, or read a tag into the window; return False at the end of the file."""
         window = self._window
         if not window.skip_to(b"<"):
             return False
@@ -135,12 +139,12 @@ class RecordScanner:
                 window.pos += len(opening)
                 return window.skip_past(closing)
         if TAG_START.match(head):
-            return self._hold_tag()
+            return self._read_tag()
         window.pos += 1  # a stray `<`
         return True
 
-    def _hold_tag(self) -> bool:
-        """Reads on until the tag at the window's place is there in whole; False: the file ends in it."""
+    def _read_tag(self) -> bool:
+        """Read until the window has the whole tag at its position; return False if the file ends in it."""
         window = self._window
         while not self._outside.match(window.data, window.pos):
             if BROKEN_TAG.match(window.data, window.pos):
@@ -153,7 +157,7 @@ class RecordScanner:
     # -- the beginning of a document -------------------------------------------------------------------
 
     def _read_declaration(self) -> bool:
-        """An XML declaration: it begins a document, whatever the one before has left open."""
+        """Read an XML declaration, which begins a document, whatever elements are open."""
         window = self._window
         while (end := window.data.find(b"?>", window.pos)) < 0:
             if not window.more_of("an XML declaration"):
@@ -166,68 +170,71 @@ class RecordScanner:
         return True
 
     def _read_doctype(self) -> bool:
+        """Read a document type."""
         window = self._window
         while not (found := DOCTYPE.match(window.data, window.pos)):
             if not window.more_of("a document type"):
                 return False
-        # Named after the record, the root of its message.
+        # The document type names the root of the message, which is the record.
         self._doctype = found[1] + self._name + found[2]
         window.pos = found.end()
         self._start_document()
         return True
 
     def _start_document(self) -> None:
+        """Reset the scanner to the beginning of a document."""
         try:
             self._name = self._element.encode(self._encoding)
         except UnicodeEncodeError:
             reason = f"the name {self._element!r} cannot be written in {self._encoding}"
             raise RecordError(reason, self._window.offset) from None
-        self._outside, self._inside = outside(self._name), inside(self._name)
-        self._start = start_of(self._name)
+        self._outside, self._inside = compile_outside(self._name), compile_inside(self._name)
+        self._start = compile_start(self._name)
         defaults = default_declarations(self._doctype, self._encoding)
         self._own: Declarations = defaults.get(self._name, {})
         self._scope = Scope(defaults)
-        self._in_use: tuple[Declarations, Context] | None = None
+        self._last_context: tuple[Declarations, Context] | None = None
 
     def _context(self) -> Context:
-        """What a record here needs."""
+        """Return the context of a record at the position."""
         namespaces = self._scope.namespaces
-        if self._in_use is not None and self._in_use[0] is namespaces:
-            return self._in_use[1]
-        # What the document type declares on the record by default, it will declare in the message, too.
+        if self._last_context is not None and self._last_context[0] is namespaces:
+            return self._last_context[1]
+        # A default declaration of the document type on the record holds in the message, too.
         needed = tuple(sorted(pair for pair in namespaces.items() if pair[0] not in self._own))
-        context = Context(self._mark + self._declaration + self._doctype, self._name, needed)
-        if len(self._interned) == _CONTEXTS:
+        context = Context(self._byte_order_mark + self._declaration + self._doctype, self._name, needed)
+        if len(self._interned) == _INTERNED_CONTEXTS:
             self._interned.clear()
         context = self._interned.setdefault(context, context)
-        self._in_use = namespaces, context
+        self._last_context = namespaces, context
         return context
 
     # -- records ---------------------------------------------------------------------------------------
 
-    def _marks_here(self) -> RecordMarks:
-        data, name = self._marked
+    def _current_index(self) -> PlainRecordIndex:
+        """Return the index of plain records in the window."""
+        data, name = self._indexed
         if data is not self._window.data or name != self._name:
-            self._marked = self._window.data, self._name
-            self._marks = RecordMarks(*self._marked)
-        return self._marks
+            self._indexed = self._window.data, self._name
+            self._index = PlainRecordIndex(*self._indexed)
+        return self._index
 
     def _record(self, tag: re.Match[bytes]) -> Record:
-        """The record that begins with this tag, gone through with care."""
+        """Return the record that begins with this tag, after parsing it to its end."""
         window = self._window
         start = window.offset
         window.pos = tag.end()
-        complete = window.data[tag.end() - 2] == _SLASH or self._pass_record()
+        complete = window.data[tag.end() - 2] == _SLASH or self._skip_record()
         return Record(start, window.offset, self._context(), complete)
 
-    def _pass_record(self) -> bool:
-        """Goes from a record's start tag to the end of the record; False: to the end of the file."""
+    def _skip_record(self) -> bool:
+        """Move from a record's start tag to its end; return False if the file ends before it."""
         window = self._window
         depth = 1
         while depth:
             found = self._inside.search(window.data, window.pos)
             if found is None:
-                # The last bytes may be the beginning of what is looked for.
+                # The last bytes may be the beginning of a match.
                 window.pos = max(window.pos, len(window.data) - max(len(self._name) + 2, len(b"<![CDATA[")))
                 whole = window.more()
             else:
@@ -244,7 +251,7 @@ class RecordScanner:
                     depth -= 1
                 else:
                     window.pos = found.start()
-                    whole = self._hold_tag()
+                    whole = self._read_tag()
                     tag = self._outside.match(window.data, window.pos)
                     if tag:
                         window.pos = tag.end()

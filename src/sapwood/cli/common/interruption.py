@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from threading import current_thread, main_thread
 from types import FrameType
 
 from sapwood.cli.common import console
+from sapwood.signal_handler import SignalHandler
 
-_ENDED_BY_CTRL_C = 130
 
+class InterruptHandler(SignalHandler):
+    """Raises KeyboardInterrupt after Ctrl-C, but only where the command allows it.
 
-class InterruptHandler:
-    """The state of Ctrl-C, and the places at which it may end the command.
-
-    A database call that is interrupted in the middle may leave its transaction open, so Ctrl-C raises
-    KeyboardInterrupt only where the command allows it.
+    A database call that is interrupted in the middle may leave its transaction open.
     """
 
     def __init__(self) -> None:
-        self._came = False
+        super().__init__()
         self._allowed = False
+
+    def __exit__(self, kind: object = None, *rest: object) -> None:
+        super().__exit__(kind, *rest)
+        if kind is None:
+            self.check()
 
     def check(self) -> None:
         """Raise KeyboardInterrupt if Ctrl-C was pressed."""
-        if self._came:
+        if self.received is not None:
             raise KeyboardInterrupt
 
     @contextmanager
@@ -41,28 +41,15 @@ class InterruptHandler:
             self._allowed = False
 
     def receive(self, number: int, frame: FrameType | None) -> None:
-        """Handle SIGINT."""
+        """Handle a signal, at once where that is allowed."""
         if self._allowed:
             raise KeyboardInterrupt
-        if self._came:
-            console.errors.show_cursor(True)
-            os._exit(_ENDED_BY_CTRL_C)  # as after a crash, what is committed is there
-        self._came = True
+        super().receive(number, frame)
+
+    def on_first(self) -> None:
+        """Tell that the command ends after the current transaction."""
         console.errors.print("stopping as soon as what is under way is done; again to stop at once")
 
-
-@contextmanager
-def handle_interrupts() -> Iterator[InterruptHandler]:
-    """Handle Ctrl-C within the block: it ends the command where that is allowed, or at the end of the
-    block.
-    """
-    interruption = InterruptHandler()
-    if current_thread() is not main_thread():  # others get no signals
-        yield interruption
-        return
-    former = signal.signal(signal.SIGINT, interruption.receive)
-    try:
-        yield interruption
-    finally:
-        signal.signal(signal.SIGINT, former)
-    interruption.check()
+    def on_second(self) -> None:
+        """Restore the cursor, which a progress display hides."""
+        console.errors.show_cursor(True)

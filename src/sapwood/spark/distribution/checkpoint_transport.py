@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from uuid import uuid4
 
 from sapwood.spark.distribution.index_snapshot import IndexSnapshot
-from sapwood.spark.io.storage import make_empty, open_file, open_new, remove_file
+from sapwood.spark.io.storage import clear_folder, open_file, open_output, remove_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,20 +39,20 @@ class Post:
     def __init__(self, folder: str) -> None:
         """Takes the folder over; what an earlier run has left in it is gone."""
         self.folder = folder
-        make_empty(folder)
+        clear_folder(folder)
         self._last: str | None = None
 
     def broadcast(self, value: bytes) -> PostedBase:
         """Lets workers get at bytes."""
         base = PostedBase(f"{self.folder}/base-{uuid4().hex}")
-        with open_new(base.path) as file:
+        with open_output(base.path) as file:
             file.write(value)
         return base
 
     def put(self, batch: int, edition: IndexSnapshot) -> None:
         """Lets the tasks of a batch know their edition."""
         path = f"{self.folder}/{batch}"
-        with open_new(path) as file:
+        with open_output(path) as file:
             pickle.dump(edition, file, pickle.HIGHEST_PROTOCOL)
         if self._last is not None and self._last != path:
             remove_file(self._last)

@@ -1,4 +1,4 @@
-"""Columns of deliveries beside what matching finds: the subscriber, and for filters the message itself."""
+"""Columns that are added to deliveries: the subscriber, and for filters the message itself."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from sapwood.errors import MessageError
 from sapwood.spark.dataframe_match import column
 
 TEXT = "_message"
-"""A column with the message as text, for those who get it as it is."""
+"""The column with the message as text, the body of filters' deliveries."""
 _ID, _NAME = "_sapwood_id", "_sapwood_subscriber"
 _DECLARATION = re.compile(r"\s*<\?xml\s[^>]*\?>")
 
 
 class SubscriberColumn:
-    """Who is behind each subscription, as far as a name was given.
+    """The names of subscribers by subscription, and the column that is made of them.
 
     The most frequent subscriber is the default, and only the others are joined with deliveries: usually a few
     have most subscriptions, and a table of them all would be broadcast with every batch.
@@ -33,9 +33,9 @@ class SubscriberColumn:
         self._table: pa.Table | None = None
         self._default = ""
 
-    def update(self, named: Iterable[tuple[str, str]]) -> None:
-        """Takes in ids and their subscribers as they are from now on."""
-        new = dict(named)
+    def update(self, subscribers: Iterable[tuple[str, str]]) -> None:
+        """Add or replace pairs of a subscription's id and its subscriber."""
+        new = dict(subscribers)
         if new:
             self._names |= new
             self._table = None
@@ -43,19 +43,19 @@ class SubscriberColumn:
     def __getitem__(self, id: str) -> str:
         return self._names.get(id, "")
 
-    def counted(self, by_subscription: Mapping[str, int]) -> Counter[str]:
-        """Deliveries by subscriber, of deliveries by subscription; under "", those that have no name."""
+    def count(self, by_subscription: Mapping[str, int]) -> Counter[str]:
+        """Sum deliveries by subscription to deliveries by subscriber; the key "" is for no subscriber."""
         total: Counter[str] = Counter()
         for id, count in by_subscription.items():
             total[self[id]] += count
         return total
 
     def add_to(self, deliveries: DataFrame) -> DataFrame:
-        """Deliveries with the column `subscriber` behind `subscription`; null where no name was given."""
+        """Insert the column `subscriber` after `subscription`; it is null without a subscriber."""
         if self._table is None:
-            self._default, self._table = self._tabled()
-        place = deliveries.columns.index("subscription") + 1
-        order = [*deliveries.columns[:place], "subscriber", *deliveries.columns[place:]]
+            self._default, self._table = self._build_table()
+        after = deliveries.columns.index("subscription") + 1
+        order = [*deliveries.columns[:after], "subscriber", *deliveries.columns[after:]]
         default = F.lit(self._default or None).cast("string")
         if not self._table.num_rows:
             return deliveries.withColumn("subscriber", default).select(*map(column, order))
@@ -64,7 +64,8 @@ class SubscriberColumn:
         name = F.when(F.col(_ID).isNull(), default).otherwise(F.nullif(F.col(_NAME), F.lit("")))
         return found.withColumn("subscriber", name).select(*map(column, order))
 
-    def _tabled(self) -> tuple[str, pa.Table]:
+    def _build_table(self) -> tuple[str, pa.Table]:
+        """Return the most frequent subscriber, and a table of all others."""
         frequent = Counter(self._names.values()).most_common(1)
         default = frequent[0][0] if frequent else ""
         others = {id: name for id, name in self._names.items() if name != default}
@@ -75,24 +76,25 @@ class SubscriberColumn:
 # -- the message itself --------------------------------------------------------------------------------------
 
 
-def text_of(body: bytes | str | None) -> str | None:
-    """A message as text, without its XML declaration, whose encoding is no longer true."""
+def decode_text(body: bytes | str | None) -> str | None:
+    """Decode a message, and remove its XML declaration, whose encoding no longer applies."""
     if body is None:
         return None
     try:
         text = body if isinstance(body, str) else decode_message(body)
     except MessageError:
-        return None  # it is a reject
+        return None  # it becomes a reject
     text = text.removeprefix("\ufeff")
     declaration = _DECLARATION.match(text)
     return text[declaration.end() :].lstrip() if declaration else text
 
 
-def _add_text(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _add_text_column(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Append the text of the last column, on a worker."""
     for batch in batches:
         body = batch.column(batch.num_columns - 1)
-        for start in range(0, batch.num_rows, 32):  # a few at a time, since messages can be large
-            texts = pa.array(map(text_of, body.slice(start, 32).to_pylist()), pa.string())
+        for start in range(0, batch.num_rows, 32):  # a few messages at a time, since they can be large
+            texts = pa.array(map(decode_text, body.slice(start, 32).to_pylist()), pa.string())
             rows = batch.slice(start, 32)
             yield pa.RecordBatch.from_arrays(
                 [*rows.columns[:-1], rows.column(batch.num_columns - 1), texts],
@@ -100,16 +102,16 @@ def _add_text(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             )
 
 
-def with_text(messages: DataFrame) -> DataFrame:
-    """Messages with themselves as text in a further column."""
+def add_text(messages: DataFrame) -> DataFrame:
+    """Add the column TEXT to messages."""
     last = [*(name for name in messages.columns if name != "body"), "body"]
     ordered = messages.select(*map(column, last))
     # mapInArrow takes a name with a dot for a path, so it gets numbers
-    numbered = ordered.toDF(*(f"_{place}" for place in range(len(last))))
+    numbered = ordered.toDF(*(f"_{number}" for number in range(len(last))))
     fields = [*ordered.schema.fields, StructField(TEXT, StringType())]
-    return numbered.mapInArrow(_add_text, StructType(fields))
+    return numbered.mapInArrow(_add_text_column, StructType(fields))
 
 
-def with_message(deliveries: DataFrame) -> DataFrame:
-    """Deliveries whose body is the message itself where nothing was made of it."""
+def fill_bodies(deliveries: DataFrame) -> DataFrame:
+    """Replace a null body, that of a filter's delivery, by the message itself."""
     return deliveries.withColumn("body", F.coalesce("body", TEXT)).drop(TEXT)

@@ -28,7 +28,7 @@ from sapwood.broker.delivery import Published, delivery_id
 from sapwood.engine.message.message_reader import Message
 from sapwood.join.state.message_state import StoredMessage
 from sapwood.join.state.portable_state import PortableMessage
-from sapwood.spark.io.storage import names_in, open_file, remove_folder
+from sapwood.spark.io.storage import list_names, open_file, remove_folder
 from sapwood.spark.joins.witness_extraction import (
     CHAIN,
     FOREVER,
@@ -151,7 +151,7 @@ class _BatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             InputPartition(f"{self._folder}/{batch}/{name}")
             for batch in sorted(self._batches())
             if start["batch"] < batch <= end["batch"]
-            for name in sorted(names_in(f"{self._folder}/{batch}"))
+            for name in sorted(list_names(f"{self._folder}/{batch}"))
             if name.endswith(".parquet")
         ]
 
@@ -164,7 +164,7 @@ class _BatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 remove_folder(f"{self._folder}/{batch}")
 
     def _batches(self) -> list[int]:
-        return [int(name) for name in names_in(self._folder) if name.isdigit()]
+        return [int(name) for name in list_names(self._folder) if name.isdigit()]
 
 
 @dataclass(frozen=True, slots=True)

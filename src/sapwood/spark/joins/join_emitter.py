@@ -23,7 +23,7 @@ from sapwood.join.results import Meetings
 from sapwood.join.state.portable_state import PortableMessage
 from sapwood.spark.distribution.index_snapshot import IndexSnapshot
 from sapwood.spark.distribution.match_worker import live_broker
-from sapwood.spark.io.delivery_columns import text_of
+from sapwood.spark.io.delivery_columns import decode_text
 from sapwood.spark.joins.feedback import ONWARD, Going, chained, published
 from sapwood.spark.joins.join_state import LATE, PAIR
 from sapwood.spark.joins.witness_extraction import unpacked
@@ -212,5 +212,5 @@ def _delivered(delivery: Delivery, itself: bool) -> tuple[str, str | None, list[
     meeting = delivery.meeting
     assert meeting is not None
     made = meeting.entry.join.template is not None
-    body = delivery.body.decode() if made else text_of(delivery.body) if itself else None
+    body = delivery.body.decode() if made else decode_text(delivery.body) if itself else None
     return str(delivery.subscription), body, list(meeting.messages)

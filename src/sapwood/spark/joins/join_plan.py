@@ -30,12 +30,12 @@ from sapwood.errors import SapwoodError
 from sapwood.join.state.event_time import TimePath
 from sapwood.spark.dataframe_match import PROBLEM
 from sapwood.spark.distribution.index_snapshot import IndexSnapshot
-from sapwood.spark.io.source import Sources, alike, schema_before_body
+from sapwood.spark.io.source import Sources, align_columns, schema_before_body
 from sapwood.spark.joins.feedback import ONWARD, Onward
 from sapwood.spark.joins.join_emitter import Meet, Restore
 from sapwood.spark.joins.join_state import LATE, OUT, PAIR, PARTS, Bodies, Strings
 from sapwood.spark.joins.witness_extraction import CHAIN, PLAIN, ROWS, TAKEN, Read
-from sapwood.spark.pipeline.batch import FAILURE, LATENESS, Joined
+from sapwood.spark.pipeline.batch import FAILURE, LATENESS, JoinOutput
 from sapwood.spark.pipeline.config import ConfigError, JoinConfig, SourceConfig
 
 _CONFIG = {
@@ -89,11 +89,11 @@ class JoiningStream:
         _quieten(spark)
         frames = []
         for source in self.sources.each:
-            messages = source.timed(source.messages(source.open(spark, streaming=True)))
+            messages = source.add_time(source.messages(source.open(spark, streaming=True)))
             if PROBLEM not in messages.columns:
                 messages = messages.withColumn(PROBLEM, F.lit(None).cast("string"))
             frames.append(messages)
-        frames = alike(frames)
+        frames = align_columns(frames)
         self._columns = schema_before_body(frames[0])
         if "messages" in self._columns.names:
             raise ConfigError("source.keep: the deliveries of joins have a column 'messages'; rename yours")
@@ -107,14 +107,14 @@ class JoiningStream:
     def _known_of_published(self) -> tuple[str | None, ...]:
         """The columns of messages that those which queries publish have a value for; None for others."""
         known = {"message_id"}
-        if any(source.settings.stream is not None for source in self.sources.each):
+        if any(source.config.stream is not None for source in self.sources.each):
             known.add("stream")
         stamps = {field.name for field in self._columns if field.dataType == TimestampType()}
         known |= stamps & {"published_at"}
         return tuple([name if name in known else None for name in self._columns.names])
 
     def _rows(self, number: int, messages: DataFrame) -> DataFrame:
-        given = self.sources.each[number].settings
+        given = self.sources.each[number].config
         read = Read(self.posted, given.stream or "", given.time, self.settings.buckets)
         # mapInArrow takes a name with a dot for a path, so it gets numbers
         numbered = messages.toDF(*(f"_{place}" for place in range(len(messages.columns))))
@@ -131,7 +131,7 @@ class JoiningStream:
     @contextmanager
     def serving(
         self, batch: DataFrame, edition: IndexSnapshot, number: int
-    ) -> Iterator[tuple[DataFrame, Joined]]:
+    ) -> Iterator[tuple[DataFrame, JoinOutput]]:
         """The messages of a batch, and what joins make of them. Once that is delivered, what goes on to the
         next batch is put away."""
         batch = batch.persist(StorageLevel.DISK_ONLY)  # or everything that is written runs the plan again
@@ -140,7 +140,7 @@ class JoiningStream:
         try:
             delivered = met.filter(F.col(_GOING).isNull()).drop(_GOING)
             late = messages.filter(F.col(LATENESS).isNotNull()).drop(PROBLEM)
-            yield messages, Joined(delivered, late)
+            yield messages, JoinOutput(delivered, late)
             going = met.filter(F.col(_GOING).isNotNull()).select(f"{_GOING}.*")
             if edition.going_on and not going.isEmpty():
                 self.onward.write(going, number)

@@ -1,101 +1,92 @@
-"""What a pipeline did, as one web page that needs nothing else: no network, no scripts, no other files."""
+"""The HTML report on a pipeline: one page that needs nothing else, no network, no scripts, no other files.
+
+The sections are data (`report_sections`, `chart_layout`), which Jinja2 templates draw. Ids, queries and
+reasons in them come from strangers: every value that a template writes is cleaned, clipped and escaped.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from importlib.resources import files
-from itertools import pairwise
-from math import ceil
+from functools import cache
 from pathlib import Path
 
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from sapwood.spark.monitoring.chart_layout import format_compact
 from sapwood.spark.monitoring.report_data import ReportData
-from sapwood.spark.monitoring.report_html import nothing, section, table
-from sapwood.spark.monitoring.report_sections import (
-    by_subscriber,
-    by_subscription,
-    latency,
-    never_matched,
-    rejected,
-    shown_serving,
-)
-from sapwood.spark.monitoring.svg_charts import Bar, Column, Mark, bars, columns, compact, shown, steps
-from sapwood.spark.monitoring.totals import Tally, duration, failed, histogram, per_second, reasons, slowest
+from sapwood.spark.monitoring.report_sections import build_sections
+from sapwood.spark.monitoring.totals import Totals, format_duration, per_second
 from sapwood.spark.pipeline.batch import Outcome
 
-_COLUMNS = 60
-"""Columns that a chart has room for; of more batches, some in a row share one."""
-_MARKS = 24
-"""Changes of version that are drawn as lines; of more, none is."""
-_NOT_ON_RECORD = "other reasons, of which only the number is on record"
+_LONGEST_TEXT = 400
+"""The characters of a value that the page shows."""
 
 
 def write_report(path: str | Path, name: str, data: ReportData) -> None:
-    """Writes the page."""
-    page = render(name, data)
-    Path(path).write_text(page, "utf-8", errors="replace")
+    """Write the report to a file."""
+    Path(path).write_text(render_report(name, data), "utf-8", errors="replace")
 
 
-def render(name: str, data: ReportData) -> str:
-    """The page itself."""
-    outcomes, queries = sorted(data.outcomes, key=lambda outcome: outcome.batch), data.queries
-    tally = Tally(outcomes)
-    sections = [
-        _throughput(outcomes),
-        latency(outcomes),
-        _matches(outcomes),
-        by_subscription(outcomes, queries),
-        by_subscriber(outcomes),
-        never_matched(data.unmatched),
-        _slow(outcomes, queries),
-        _rejects(outcomes),
-        rejected(outcomes),
-    ]
-    if tally.failures:
-        sections.append(_failures(outcomes))
-    if tally.last is not None and tally.last.left_out:
-        sections.append(_left_out(tally.last.left_out))
-    style = files("sapwood.spark.monitoring").joinpath("report.css").read_text("utf-8")
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<title>{shown(name)}: Sapwood pipeline report</title>
-<style>
-{style}</style>
-</head>
-<body>
-<header>
-<p class="over">Sapwood pipeline report</p>
-<h1>{shown(name)}</h1>
-<p class="faint">{_when(outcomes)}</p>
-{shown_serving(data.serving)}{_figures(tally)}
-</header>
-<main>
-{"".join(sections)}
-</main>
-<footer>Times are those of batches from the first message read to the last delivery written; \
-what passes between batches is not counted.</footer>
-</body>
-</html>
-"""
+def render_report(name: str, data: ReportData) -> str:
+    """Return the report as an HTML page."""
+    outcomes = sorted(data.outcomes, key=lambda outcome: outcome.batch)
+    totals = Totals(outcomes)
+    return (
+        template_environment()
+        .get_template("report.html")
+        .render(
+            name=name,
+            period=_describe_period(outcomes),
+            pending=data.pending,
+            figures=_build_figures(totals),
+            sections=build_sections(data, outcomes, totals),
+        )
+    )
 
 
-def _when(outcomes: Sequence[Outcome]) -> str:
+@cache
+def template_environment() -> Environment:
+    """Return the environment of the templates, in which every value is cleaned and escaped."""
+    environment = Environment(
+        loader=PackageLoader("sapwood.spark.monitoring"),
+        autoescape=True,
+        finalize=_finalize,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["percent"] = "{:.2%}".format
+    return environment
+
+
+def _finalize(value: object) -> str:
+    """Clean a value before it is escaped; the output of macros is Markup, and is clean already."""
+    return value if isinstance(value, Markup) else clean_text(str(value))
+
+
+def clean_text(text: str) -> str:
+    """Return a text on one line, clipped, without characters that are invisible or reverse its direction."""
+    flat = " ".join(text[: 4 * _LONGEST_TEXT].split())
+    plain = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in flat)
+    return plain if len(plain) <= _LONGEST_TEXT else plain[:_LONGEST_TEXT] + "…"
+
+
+def _describe_period(outcomes: Sequence[Outcome]) -> str:
+    """Return the numbers of the batches, and when they were finished."""
     if not outcomes:
-        return "No batch has been served yet."
-    first, last = _minute(outcomes[0].finished), _minute(outcomes[-1].finished)
+        return "No batch has been committed yet."
+    first, last = _format_minute(outcomes[0].finished), _format_minute(outcomes[-1].finished)
     batches = f"Batch {outcomes[0].batch}"
     if len(outcomes) > 1:
         batches = f"Batches {outcomes[0].batch} to {outcomes[-1].batch}"
-    when = f"{first} UTC" if first == last else f"{first} to {last} UTC"
-    return shown(f"{batches}, finished {when}")
+    period = f"{first} UTC" if first == last else f"{first} to {last} UTC"
+    return f"{batches}, finished {period}"
 
 
-def _minute(finished: str) -> str:
+def _format_minute(finished: str) -> str:
     try:
         return f"{datetime.fromisoformat(finished):%Y-%m-%d %H:%M}"
     except ValueError:
@@ -105,202 +96,53 @@ def _minute(finished: str) -> str:
 # -- the headline ------------------------------------------------------------------------------------------
 
 
-def _figures(tally: Tally) -> str:
-    a_message = per_second(tally.deliveries, tally.messages)
-    boxes = [
-        _figure("messages", f"{tally.messages:,}", f"{tally.messages - tally.rejects:,} accepted"),
-        _figure("deliveries", _large(tally.deliveries), f"{a_message:,.1f} a message"),
-        _figure("rejects", f"{tally.rejects:,}", _share(tally.rejects, tally.messages), bool(tally.rejects)),
-        _figure("messages a second", f"{tally.messages_per_second:,.0f}", "while a batch was served"),
-        _figure("deliveries a second", _large(round(tally.deliveries_per_second)), "written to the sink"),
-        _figure("batches", f"{tally.batches:,}", f"in {duration(tally.seconds)}"),
-        _figure("latency of a batch", duration(tally.latency), f"{duration(tally.latency_95)} for 95 of 100"),
-        _figure("subscriptions", f"{tally.last.subscriptions:,}" if tally.last else "–", _versions(tally)),
-    ]
-    if tally.joined or (tally.last is not None and tally.last.kept is not None):
-        share = per_second(tally.joined, tally.deliveries)
-        boxes.append(_figure("joined", _large(tally.joined), f"{share:.1%} of the deliveries"))
-    if tally.last is not None and tally.last.kept is not None:
-        boxes.append(_figure("kept for joins", _large(tally.last.kept), "rows before the last batch"))
-    kind = "figures wide" if len(boxes) > 8 else "figures"
-    return f'<dl class="{kind}">{"".join(boxes)}</dl>'
-
-
-def _figure(what: str, value: str, more: str, warn: bool = False) -> str:
-    kind = "figure warn" if warn else "figure"
-    return f'<div class="{kind}"><dt>{what}</dt><dd>{shown(value)}<small>{shown(more)}</small></dd></div>'
-
-
-def _large(number: int) -> str:
-    return compact(number) if number >= 10_000_000 else f"{number:,}"
-
-
-def _share(part: int, whole: int) -> str:
-    return f"{part / whole:.2%} of all messages" if part and whole else "no message was refused"
-
-
-def _versions(tally: Tally) -> str:
-    if tally.versions is None:
-        return "no version seen"
-    first, last = tally.versions
-    return f"version {last}" if first == last else f"versions {first} to {last}"
-
-
-# -- throughput --------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
-class _Group:
-    """Successive batches that share a column."""
+class Figure:
+    """A figure of the headline."""
 
-    batches: Sequence[Outcome]
-
-    @property
-    def name(self) -> str:
-        first, last = self.batches[0].batch, self.batches[-1].batch
-        return f"batch {first}" if first == last else f"batches {first}–{last}"
-
-    @property
-    def rate(self) -> float:
-        seconds = sum(outcome.seconds for outcome in self.batches)
-        return per_second(sum(outcome.messages for outcome in self.batches), seconds)
-
-    @property
-    def last(self) -> Outcome:
-        return self.batches[-1]
+    label: str
+    value: str
+    detail: str
+    warn: bool = False
 
 
-def _throughput(outcomes: Sequence[Outcome]) -> str:
-    if not outcomes:
-        return section("Throughput", "Messages a second, batch by batch.", nothing("There is no batch yet."))
-    size = ceil(len(outcomes) / _COLUMNS)
-    groups = [_Group(outcomes[start : start + size]) for start in range(0, len(outcomes), size)]
-    marks = _version_marks(groups)
-    drawn = [
-        Column(
-            str(group.batches[0].batch),
-            group.rate,
-            f"{group.name}: {group.rate:,.0f} messages a second, version {group.last.version}",
-        )
-        for group in groups
+def _build_figures(totals: Totals) -> list[Figure]:
+    per_message = per_second(totals.deliveries, totals.messages)
+    latency_95 = f"{format_duration(totals.latency_95)} for 95 of 100"
+    subscriptions = f"{totals.last.subscriptions:,}" if totals.last else "–"
+    figures = [
+        Figure("messages", f"{totals.messages:,}", f"{totals.messages - totals.rejects:,} accepted"),
+        Figure("deliveries", _format_large(totals.deliveries), f"{per_message:,.1f} a message"),
+        Figure("rejects", f"{totals.rejects:,}", _describe_rejects(totals), warn=totals.rejects > 0),
+        Figure("messages a second", f"{totals.messages_per_second:,.0f}", "while batches were processed"),
+        Figure(
+            "deliveries a second", _format_large(round(totals.deliveries_per_second)), "written to the sink"
+        ),
+        Figure("batches", f"{totals.batches:,}", f"in {format_duration(totals.seconds)}"),
+        Figure("latency of a batch", format_duration(totals.latency), latency_95),
+        Figure("subscriptions", subscriptions, _describe_versions(totals)),
     ]
-    together = f", {size} to a column" if size > 1 else ""
-    chart = columns(drawn, "messages a second", f"batch{together}", marks)
-    chart += steps([group.last.subscriptions for group in groups], "subscriptions", marks)
-    changed = sum(a.version != b.version for a, b in pairwise(outcomes))
-    note = "Messages a second, batch by batch. "
-    if changed:
-        times = "once" if changed == 1 else f"{changed:,} times"
-        note += f"Newer subscriptions took over {times} while it ran"
-        note += ", at the dashed lines." if marks else ", too often to be drawn here."
-    else:
-        note += "All batches were served with the same subscriptions."
-    rows = [
-        (
-            f"{outcome.batch}",
-            f"{outcome.messages:,}",
-            f"{outcome.deliveries:,}",
-            f"{outcome.joined:,}",
-            f"{outcome.rejects:,}",
-            duration(outcome.seconds),
-            f"{per_second(outcome.messages, outcome.seconds):,.0f}",
-            f"{outcome.subscriptions:,}",
-            f"{outcome.version}",
-        )
-        for outcome in outcomes
-    ]
-    heads = (
-        "batch",
-        "messages",
-        "deliveries",
-        "of joins",
-        "rejects",
-        "time",
-        "messages/s",
-        "subscriptions",
-        "version",
-    )
-    return section("Throughput", note, chart + table(heads, rows))
+    state = totals.last.kept if totals.last is not None else None
+    if totals.joined or state is not None:
+        share = per_second(totals.joined, totals.deliveries)
+        figures.append(Figure("joined", _format_large(totals.joined), f"{share:.1%} of the deliveries"))
+    if state is not None:
+        figures.append(Figure("join state", _format_large(state), "rows before the last batch"))
+    return figures
 
 
-def _version_marks(groups: Sequence[_Group]) -> list[Mark]:
-    marks = [
-        Mark(place, f"v{group.last.version}")
-        for place, group in enumerate(groups)
-        if place and group.last.version != groups[place - 1].last.version
-    ]
-    return marks if len(marks) <= _MARKS else []
+def _format_large(number: int) -> str:
+    return format_compact(number) if number >= 10_000_000 else f"{number:,}"
 
 
-# -- the other charts --------------------------------------------------------------------------------------
+def _describe_rejects(totals: Totals) -> str:
+    if not (totals.rejects and totals.messages):
+        return "no message was rejected"
+    return f"{totals.rejects / totals.messages:.2%} of all messages"
 
 
-def _matches(outcomes: Sequence[Outcome]) -> str:
-    counted = histogram(outcomes)
-    title, note = "Deliveries per message", "How many subscriptions a message matches."
-    if not counted:
-        return section(title, note, nothing("No message has been matched yet."))
-    note += " Columns double: the one at 64 holds the messages that match 64 to 127."
-    first = next(place for place, (_, count) in enumerate(counted) if count)
-    drawn = [
-        Column(_from(span), count, f"{count:,} messages match {_noun(span)}")
-        for span, count in counted[first:]
-    ]
-    rows = [(span, f"{count:,}") for span, count in counted]
-    chart = columns(drawn, "messages", "subscriptions matched")
-    return section(title, note, chart + table(("subscriptions matched", "messages"), rows))
-
-
-def _from(span: str) -> str:
-    """The lower end of a span, short enough for an axis."""
-    low = span.partition("–")[0].replace(",", "")
-    return f"{int(low) // 1024}k" if low.isdigit() and int(low) >= 1024 else low
-
-
-def _noun(span: str) -> str:
-    return "1 subscription" if span == "1" else f"{span} subscriptions"
-
-
-def _slow(outcomes: Sequence[Outcome], queries: Mapping[str, str]) -> str:
-    slow = slowest(outcomes)
-    title = "Slowest subscriptions"
-    note = (
-        "Time spent on single subscriptions, in all batches together. Those that the shared structure decides"
-        " cost nothing of their own and are not listed."
-    )
-    if not slow:
-        return section(title, note, nothing("No subscription took time of its own."))
-    drawn = [Bar(id, seconds, _fine(seconds), queries.get(id)) for id, seconds in slow]
-    rows = [(id, queries.get(id, ""), _fine(seconds)) for id, seconds in slow]
-    return section(title, note, bars(drawn, "amber") + table(("subscription", "query", "time"), rows, 2))
-
-
-def _fine(seconds: float) -> str:
-    """Like `duration`, but finer, since single subscriptions take little."""
-    return f"{seconds * 1000:.2g} ms" if seconds < 0.01 else duration(seconds)
-
-
-def _rejects(outcomes: Sequence[Outcome]) -> str:
-    refused = [
-        (reason if reason is not None else _NOT_ON_RECORD, count) for reason, count in reasons(outcomes)
-    ]
-    title, note = (
-        "Rejects by reason",
-        "Messages that were refused, and kept with their reason in the rejects.",
-    )
-    if not refused:
-        return section(title, note, nothing("No message was refused."))
-    drawn = [Bar(reason, count, f"{count:,}") for reason, count in refused]
-    rows = [(reason, f"{count:,}") for reason, count in refused]
-    return section(title, note, bars(drawn, "red") + table(("reason", "messages"), rows, 1))
-
-
-def _failures(outcomes: Sequence[Outcome]) -> str:
-    note = "Queries that had no answer on a message that all others got. The rejects have them one by one."
-    rows = [(query, f"{count:,}") for query, count in failed(outcomes)]
-    return section("Failures", note, table(("subscription and reason", "messages"), rows, 1))
-
-
-def _left_out(subscriptions: Mapping[str, str]) -> str:
-    note = "Subscriptions that cannot be served, as of the last batch."
-    return section("Left out", note, table(("subscription", "why"), list(subscriptions.items()), 2))
+def _describe_versions(totals: Totals) -> str:
+    if totals.versions is None:
+        return "no version seen"
+    first, last = totals.versions
+    return f"version {last}" if first == last else f"versions {first} to {last}"

@@ -1,4 +1,4 @@
-"""What a report is made of: the outcomes on record in a checkpoint, and the subscriptions as they are now."""
+"""The data of a report: the outcomes in the batch log of a checkpoint, and the current subscriptions."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from sapwood.input_files import read_queries
-from sapwood.spark.io.storage import names_in, open_file
+from sapwood.spark.io.storage import list_names, open_file
 from sapwood.spark.monitoring.delivery_counts import MatchedSubscriptions
-from sapwood.spark.monitoring.totals import most_delivered, slowest
+from sapwood.spark.monitoring.totals import rank_slowest, rank_subscriptions
 from sapwood.spark.pipeline.batch import Outcome
-from sapwood.spark.pipeline.batch_log import parsed, together
+from sapwood.spark.pipeline.batch_log import merge_matched, parse_record
 from sapwood.spark.pipeline.config import ConfigError, PipelineConfig
 from sapwood.store import SubscriptionStore
 
-_SHOWN = 50
-"""Subscriptions that never matched and are listed; the others are counted."""
+_LISTED = 50
+"""The subscriptions without a match that are listed; others are only counted."""
 
 
 class Listed(NamedTuple):
-    """A subscription, for people."""
+    """A subscription in a list of the report."""
 
     id: str
     subscriber: str
@@ -30,7 +30,7 @@ class Listed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Unmatched:
-    """The active subscriptions that have not matched any message since a batch."""
+    """The active subscriptions that have matched no message since a batch."""
 
     count: int
     since: int
@@ -39,62 +39,64 @@ class Unmatched:
 
 @dataclass(frozen=True, slots=True)
 class ReportData:
-    """What a report tells."""
+    """The data of a report."""
 
     outcomes: Sequence[Outcome]
     queries: dict[str, str] = field(default_factory=dict)
-    """the texts of subscriptions that are named in it, as far as they are known"""
+    """the queries of subscriptions that the report names, as far as they are known"""
     unmatched: Unmatched | None = None
-    serving: int | None = None
-    """a batch that was planned and is not done"""
+    pending: int | None = None
+    """a batch that is planned and not committed"""
 
 
-def read_checkpoint(settings: PipelineConfig) -> ReportData:
-    """What a checkpoint has on record, whether the pipeline runs or not; SettingsError if there is none."""
-    folder = f"{settings.run.checkpoint}/sapwood"
-    planned = [int(name) for name in names_in(f"{folder}/planned") if name.isdigit()]
+def read_checkpoint(config: PipelineConfig) -> ReportData:
+    """Read the batch log of a checkpoint, whether the pipeline is running or not; raise ConfigError if it is
+    empty."""
+    folder = f"{config.run.checkpoint}/sapwood"
+    planned = [int(name) for name in list_names(f"{folder}/planned") if name.isdigit()]
     outcomes = [Outcome.from_record(record) for record in _records(f"{folder}/done")]
     if not planned and not outcomes:
-        raise ConfigError(f"run.checkpoint: {settings.run.checkpoint} has no batch on record yet")
+        raise ConfigError(f"run.checkpoint: {config.run.checkpoint} has no batch in its log yet")
     outcomes.sort(key=lambda outcome: outcome.batch)
     newest = max(planned, default=-1)
-    serving = newest if not outcomes or newest > outcomes[-1].batch else None
-    return collect_report_data(settings, outcomes, together(_records(f"{folder}/matched")), serving)
+    pending = newest if not outcomes or newest > outcomes[-1].batch else None
+    return collect_report_data(config, outcomes, merge_matched(_records(f"{folder}/matched")), pending)
 
 
 def collect_report_data(
-    settings: PipelineConfig,
+    config: PipelineConfig,
     outcomes: Sequence[Outcome],
     matched: MatchedSubscriptions,
-    serving: int | None = None,
+    pending: int | None = None,
 ) -> ReportData:
-    """A report's data, with what is known of the subscriptions that it names."""
-    named = {id for id, _ in (*slowest(outcomes), *most_delivered(outcomes))}
+    """Add the queries of the subscriptions that a report names, and the subscriptions without a match."""
+    named = {id for id, _ in (*rank_slowest(outcomes), *rank_subscriptions(outcomes))}
     left_out = outcomes[-1].left_out if outcomes else {}
     queries: dict[str, str] = {}
     never: list[Listed] = []
     count = 0
-    for each in _subscriptions(settings):
+    for each in _subscriptions(config):
         if each.id in named:
             queries[each.id] = each.query
         if each.id not in matched.ids and each.id not in left_out:
             count += 1
-            if len(never) < _SHOWN:
+            if len(never) < _LISTED:
                 never.append(each)
     unmatched = Unmatched(count, matched.since, never) if matched.since is not None else None
-    return ReportData(outcomes, queries, unmatched, serving)
+    return ReportData(outcomes, queries, unmatched, pending)
 
 
 def _records(folder: str) -> Iterator[dict[str, Any]]:
-    """The JSON files of a folder; one that is removed meanwhile is passed over."""
-    for name in names_in(folder):
+    """Read the JSON files of a folder; one that is removed meanwhile is skipped."""
+    for name in list_names(folder):
         if name.isdigit():
             with suppress(FileNotFoundError), open_file(f"{folder}/{name}") as file:
-                yield parsed(file.read().decode("utf-8", "replace"), f"{folder}/{name}")
+                yield parse_record(file.read().decode("utf-8", "replace"), f"{folder}/{name}")
 
 
-def _subscriptions(settings: PipelineConfig) -> Iterable[Listed]:
-    given = settings.subscriptions
+def _subscriptions(config: PipelineConfig) -> Iterable[Listed]:
+    """Yield the active subscriptions of a pipeline."""
+    given = config.subscriptions
     if given.store is not None:
         with SubscriptionStore(given.store, create=False) as store:
             for found in store.subscriptions(active=True):

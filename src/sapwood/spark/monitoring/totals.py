@@ -1,4 +1,4 @@
-"""What many batches come to: totals for as long as a pipeline runs, latencies of those not long ago."""
+"""Totals and rankings of the outcomes of many batches."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from typing import Any
 from sapwood.spark.pipeline.batch import Outcome
 
 _RECENT = 1_000
-"""Batches whose latencies are kept, so that a stream of months takes no more memory than one of hours."""
+"""The batches whose latencies are stored, so that the memory of a long stream is bounded."""
 
 
 def per_second(count: int, seconds: float) -> float:
-    """A rate; none where no time has passed."""
+    """Return a rate, which is 0 where no time has passed."""
     return count / seconds if seconds > 0 else 0.0
 
 
-def duration(seconds: float) -> str:
-    """A time as people say it: 85 ms, 2.4 s, 3 min 05 s."""
+def format_duration(seconds: float) -> str:
+    """Format seconds: 85 ms, 2.4 s, 3 min 05 s."""
     if seconds < 1:
         return f"{seconds * 1000:.0f} ms"
     if seconds < 60:
@@ -30,8 +30,8 @@ def duration(seconds: float) -> str:
     return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {rest:02} s"
 
 
-class Tally:
-    """Adds up outcomes as they come."""
+class Totals:
+    """Running totals of outcomes."""
 
     def __init__(self, outcomes: Iterable[Outcome] = ()) -> None:
         self.batches = self.messages = self.deliveries = self.joined = self.rejects = self.failures = 0
@@ -43,6 +43,7 @@ class Tally:
             self.add(outcome)
 
     def add(self, outcome: Outcome) -> None:
+        """Add the outcome of a batch."""
         self.batches += 1
         self.messages += outcome.messages
         self.deliveries += outcome.deliveries
@@ -56,31 +57,34 @@ class Tally:
 
     @property
     def messages_per_second(self) -> float:
+        """The throughput while batches were processed."""
         return per_second(self.messages, self.seconds)
 
     @property
     def deliveries_per_second(self) -> float:
+        """The deliveries a second while batches were processed."""
         return per_second(self.deliveries, self.seconds)
 
     @property
     def latency(self) -> float:
-        """Seconds that a batch took on average, of all."""
+        """The mean time of all batches in seconds."""
         return self.seconds / self.batches if self.batches else 0.0
 
     @property
     def latency_95(self) -> float:
-        """Seconds within which 95 of 100 batches were served, of the recent ones."""
+        """The 95th percentile of the time of recent batches in seconds."""
         ordered = sorted(outcome.seconds for outcome in tuple(self.recent))
         return ordered[ceil(len(ordered) * 0.95) - 1] if ordered else 0.0
 
     @property
     def versions(self) -> tuple[int, int] | None:
-        """The versions of the subscriptions that served the first batch and the last."""
+        """The versions of the subscriptions in the first and the last batch."""
         if self.first is None or self.last is None:
             return None
         return self.first.version, self.last.version
 
     def as_record(self) -> dict[str, Any]:
+        """Return the totals as a JSON object."""
         return {
             "batches": self.batches,
             "messages": self.messages,
@@ -98,43 +102,43 @@ class Tally:
         }
 
 
-def histogram(outcomes: Iterable[Outcome]) -> list[tuple[str, int]]:
-    """Messages by how many subscriptions they match: none, 1, 2–3, 4–7, … as far as there are any."""
+def count_matches(outcomes: Iterable[Outcome]) -> list[tuple[str, int]]:
+    """Count messages by the number of subscriptions they match: none, 1, 2–3, 4–7, … up to the last bin."""
     total: Counter[int] = Counter()
     for outcome in outcomes:
         total.update(dict(enumerate(outcome.matches)))
-    last = max((place for place, count in total.items() if count), default=-1)
-    return [(_span(place), total[place]) for place in range(last + 1)]
+    last = max((bin for bin, count in total.items() if count), default=-1)
+    return [(_format_bin(bin), total[bin]) for bin in range(last + 1)]
 
 
-def _span(place: int) -> str:
-    if place < 2:
-        return ("none", "1")[place]
-    return f"{1 << (place - 1):,}–{(1 << place) - 1:,}"
+def _format_bin(bin: int) -> str:
+    if bin < 2:
+        return ("none", "1")[bin]
+    return f"{1 << (bin - 1):,}–{(1 << bin) - 1:,}"
 
 
-def reasons(outcomes: Iterable[Outcome]) -> list[tuple[str | None, int]]:
-    """Rejects by reason, most frequent first; under None, last, those whose reason is not on record."""
+def count_reasons(outcomes: Iterable[Outcome]) -> list[tuple[str | None, int]]:
+    """Count rejects by reason, most frequent first; None, last, is for reasons that are not in the log."""
     known: Counter[str] = Counter()
     rejects = 0
     for outcome in outcomes:
         known.update(outcome.reasons)
         rejects += outcome.rejects
-    told: list[tuple[str | None, int]] = list(known.most_common())
+    counted: list[tuple[str | None, int]] = list(known.most_common())
     rest = rejects - known.total()
-    return [*told, (None, rest)] if rest > 0 else told
+    return [*counted, (None, rest)] if rest > 0 else counted
 
 
-def failed(outcomes: Iterable[Outcome], most: int = 20) -> list[tuple[str, int]]:
-    """Subscriptions that had no answer, with the reason, by how many messages; most frequent first."""
+def count_failures(outcomes: Iterable[Outcome], most: int = 20) -> list[tuple[str, int]]:
+    """Count failures by subscription and reason, most frequent first."""
     total: Counter[str] = Counter()
     for outcome in outcomes:
         total.update(outcome.failed)
     return total.most_common(most)
 
 
-def slowest(outcomes: Iterable[Outcome], most: int = 12) -> list[tuple[str, float]]:
-    """The subscriptions that took the most seconds of their own, slowest first."""
+def rank_slowest(outcomes: Iterable[Outcome], most: int = 12) -> list[tuple[str, float]]:
+    """Return the subscriptions with the most seconds of their own, slowest first."""
     total: dict[str, float] = {}
     for outcome in outcomes:
         for id, seconds in outcome.slow.items():
@@ -142,25 +146,25 @@ def slowest(outcomes: Iterable[Outcome], most: int = 12) -> list[tuple[str, floa
     return sorted(total.items(), key=lambda entry: (-entry[1], entry[0]))[:most]
 
 
-def most_delivered(outcomes: Iterable[Outcome], most: int = 12) -> list[tuple[str, int]]:
-    """The subscriptions with the most deliveries, as far as they are on record, most first."""
-    return _added_up((outcome.by_subscription for outcome in outcomes), most)
+def rank_subscriptions(outcomes: Iterable[Outcome], most: int = 12) -> list[tuple[str, int]]:
+    """Return the subscriptions with the most deliveries in the log, most first."""
+    return _rank((outcome.by_subscription for outcome in outcomes), most)
 
 
-def deliveries_by_subscriber(outcomes: Iterable[Outcome], most: int = 12) -> list[tuple[str, int]]:
-    """The subscribers with the most deliveries, most first; "" is for all that have no name."""
-    return _added_up((outcome.by_subscriber for outcome in outcomes), most)
+def rank_subscribers(outcomes: Iterable[Outcome], most: int = 12) -> list[tuple[str, int]]:
+    """Return the subscribers with the most deliveries, most first; "" is for no subscriber."""
+    return _rank((outcome.by_subscriber for outcome in outcomes), most)
 
 
-def _added_up(counts: Iterable[Mapping[str, int]], most: int) -> list[tuple[str, int]]:
+def _rank(counts: Iterable[Mapping[str, int]], most: int) -> list[tuple[str, int]]:
     total: Counter[str] = Counter()
     for each in counts:
         total.update(each)
     return sorted(total.items(), key=lambda entry: (-entry[1], entry[0]))[:most]
 
 
-def latest_rejects(outcomes: Sequence[Outcome], most: int = 50) -> list[tuple[int, str, str]]:
-    """Batch, id and reason of rejects, of the newest batches first, as far as they are on record."""
+def list_latest_rejects(outcomes: Sequence[Outcome], most: int = 50) -> list[tuple[int, str, str]]:
+    """Return batch, id and reason of the rejects in the log, newest batches first."""
     newest = (
         (outcome.batch, id, reason) for outcome in reversed(outcomes) for id, reason in outcome.rejected
     )

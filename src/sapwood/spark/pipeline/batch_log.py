@@ -1,172 +1,132 @@
-"""What is decided about a batch before it is served, and what came of it, beside Spark's own checkpoint.
+"""The batch log: the plan and the outcome of each micro-batch, beside Spark's own checkpoint.
 
-    planned/N   the version of the subscriptions that serves batch N, written before anything else
-    done/N      what batch N delivered, written after everything else
-    state/joins how joins keep messages, written once, where there are joins
+    planned/N   the version of the subscriptions for batch N, written before anything else
+    done/N      the outcome of batch N, written after everything else: the commit
+    state/joins the layout of the join state, written once, where there are joins
     matched/N   subscriptions that matched for the first time in batch N, for the report
 
-So a batch that is served again after a crash is served with the same subscriptions, and a batch that was done
-before the crash is not served again. Both are small JSON files, and appear all at once or not at all.
+A batch that Spark repeats after a crash uses the planned version again, and one that was committed before the
+crash is skipped. The files are small JSON objects, each of which appears as a whole or not at all.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterable
 from typing import Any
 
 from pyspark.sql import SparkSession
 
 from sapwood.errors import SapwoodError
+from sapwood.spark.io.storage import HadoopFolder
 from sapwood.spark.monitoring.delivery_counts import MatchedSubscriptions
 
-_KEPT = 1_000
-"""Batches on record; Spark itself never goes back further than the last one."""
-_MOST_FILES = 64
-"""In `matched`; more are put together."""
+_log = logging.getLogger(__name__)
+_RETAINED_BATCHES = 1_000
+"""Batches in the log; Spark itself never repeats any but the last one."""
+_MATCHED_FILES = 64
+"""Files in `matched`; when there are more, they are compacted into one."""
 _REMEDIES = {
-    "planned": "remove it, and the batch is served with the subscriptions of the moment",
-    "done": "remove it; if it is that of the last batch, that is served again, into the same folder",
-    "state": 'write {"buckets": N} into it, with the joins.buckets that the pipeline began with',
-    "matched": "remove it; the report may then count subscriptions as never matched that have",
+    "planned": "remove it, and the batch uses the current subscriptions",
+    "done": "remove it; if it belongs to the last batch, that one is repeated and overwrites its own files",
+    "state": 'write {"buckets": N} into it, with the joins.buckets that the pipeline started with',
+    "matched": "remove it; the report may then list subscriptions as never matched that have",
 }
 
 
 class CheckpointError(SapwoodError):
-    """A file of a checkpoint that is damaged: says which, and what to do."""
+    """Raised when a file of a checkpoint is damaged; names the file, and what to do."""
 
 
-def parsed(text: str, path: str) -> dict[str, Any]:
-    """The JSON object in a file of a checkpoint; CheckpointError if it is damaged."""
+def parse_record(text: str, path: str) -> dict[str, Any]:
+    """Parse the JSON object in a file of the log; raise CheckpointError if it is damaged."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
-        how = "is cut off, or not JSON" if text.strip() else "is empty"
+        damage = "is truncated, or not JSON" if text.strip() else "is empty"
         remedy = _REMEDIES[path.split("/")[-2]]
-        raise CheckpointError(f"{path} {how}, after a crash perhaps: {remedy}")
+        raise CheckpointError(f"{path} {damage}, perhaps after a crash: {remedy}")
     return found
 
 
-class Folder:
-    """A folder of small text files on any filesystem that Spark can reach."""
-
-    def __init__(self, spark: SparkSession, path: str) -> None:
-        jvm: Any = spark._jvm
-        self._jvm = jvm
-        self._path = jvm.org.apache.hadoop.fs.Path(path)
-        self._files = self._path.getFileSystem(spark._jsc.hadoopConfiguration())
-        self._files.mkdirs(self._path)
-
-    def _at(self, name: str) -> Any:
-        return self._jvm.org.apache.hadoop.fs.Path(self._path, name)
-
-    def load(self, name: str) -> dict[str, Any] | None:
-        """The JSON object in a file, or None if there is no such file; CheckpointError if it is damaged."""
-        text = self.read(name)
-        return None if text is None else parsed(text, str(self._at(name).toString()))
-
-    def read(self, name: str) -> str | None:
-        """The file's text, or None if there is no such file."""
-        if not self._files.exists(self._at(name)):
-            return None
-        stream = self._files.open(self._at(name))
-        try:
-            text = self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8")
-        finally:
-            stream.close()
-        return str(text)
-
-    def write(self, name: str, text: str) -> None:
-        """Makes or replaces the file, all at once."""
-        unfinished = self._at(f"_{name}.unfinished")
-        stream = self._files.create(unfinished, True)
-        try:
-            stream.write(bytearray(text.encode()))
-        finally:
-            stream.close()
-        self._files.delete(self._at(name), False)
-        if not self._files.rename(unfinished, self._at(name)):
-            raise OSError(f"{self._at(name).toString()} cannot be written")
-
-    def remove(self, name: str) -> None:
-        self._files.delete(self._at(name), False)
-
-    def names(self) -> list[str]:
-        """All names but those of unfinished files."""
-        names = [status.getPath().getName() for status in self._files.listStatus(self._path)]
-        return [name for name in names if not name.startswith(("_", "."))]
-
-
 class BatchLog:
-    """The plans and outcomes of a pipeline's batches."""
+    """The plans and outcomes of a pipeline's micro-batches."""
 
     def __init__(self, spark: SparkSession, path: str) -> None:
-        self._planned = Folder(spark, f"{path}/planned")
-        self._done = Folder(spark, f"{path}/done")
-        self._state = Folder(spark, f"{path}/state")
-        self._matched = Folder(spark, f"{path}/matched")
+        self._planned = HadoopFolder(spark, f"{path}/planned")
+        self._done = HadoopFolder(spark, f"{path}/done")
+        self._state = HadoopFolder(spark, f"{path}/state")
+        self._matched = HadoopFolder(spark, f"{path}/matched")
 
-    def joins(self) -> dict[str, Any] | None:
-        """How joins keep messages, if the pipeline has begun with joins."""
-        return self._state.load("joins")
+    def join_layout(self) -> dict[str, Any] | None:
+        """Return the layout of the join state, or None if the pipeline started without joins."""
+        return _load(self._state, "joins")
 
-    def begin_joins(self, how: dict[str, Any]) -> None:
-        """Puts on record how joins keep messages."""
-        self._state.write("joins", json.dumps(how))
+    def commit_join_layout(self, layout: dict[str, Any]) -> None:
+        """Write the layout of the join state."""
+        self._state.write("joins", json.dumps(layout))
 
     def plan(self, batch: int, plan: dict[str, Any]) -> dict[str, Any]:
-        """The plan of a batch: the given one, unless one was made before."""
-        made = self._planned.load(str(batch))
-        if made is None:
+        """Return the plan of a batch: the one in the log, or else the given one, which is written to it."""
+        planned = _load(self._planned, str(batch))
+        if planned is None:
             self._planned.write(str(batch), json.dumps(plan))
             return plan
-        return made
+        _log.info("batch %s was planned before: %s", batch, planned)
+        return planned
 
     def outcome(self, batch: int) -> dict[str, Any] | None:
-        """What a batch delivered, if it is done."""
-        return self._done.load(str(batch))
+        """Return the outcome of a batch, or None if it is not committed."""
+        return _load(self._done, str(batch))
 
-    def done(self, batch: int, outcome: dict[str, Any]) -> None:
-        """Puts the outcome of a batch on record, and drops the records of long ago."""
+    def commit(self, batch: int, outcome: dict[str, Any]) -> None:
+        """Write the outcome of a batch, and remove the entries of batches long ago."""
         self._done.write(str(batch), json.dumps(outcome))
         for folder in (self._planned, self._done):
-            folder.remove(str(batch - _KEPT))
+            folder.remove(str(batch - _RETAINED_BATCHES))
 
     def matched(self) -> MatchedSubscriptions:
-        """The subscriptions that have matched so far."""
-        return together(self._matched.load(name) for name in self._matched.names())
+        """Return the subscriptions that have matched so far."""
+        return merge_matched(_load(self._matched, name) for name in self._matched.names())
 
-    def add_matched(self, batch: int, matched: MatchedSubscriptions) -> None:
-        """Puts on record which subscriptions have matched for the first time."""
+    def commit_matched(self, batch: int, matched: MatchedSubscriptions) -> None:
+        """Write the subscriptions that have matched for the first time."""
         new = matched.take_new()
         if matched.since is None:
             matched.since = batch
         elif not new:
             return
         files = [name for name in self._matched.names() if name.isdigit()]
-        if len(files) >= _MOST_FILES:
-            new = sorted(matched.ids)
-        self._matched.write(str(batch), json.dumps({"since": matched.since, "ids": new}))
-        for name in files if len(files) >= _MOST_FILES else ():
+        compact = len(files) >= _MATCHED_FILES
+        ids = sorted(matched.ids) if compact else new
+        self._matched.write(str(batch), json.dumps({"since": matched.since, "ids": ids}))
+        for name in files if compact else ():
             if name != str(batch):
                 self._matched.remove(name)
 
     def outcomes(self) -> list[dict[str, Any]]:
-        """The outcomes on record, oldest first."""
+        """Return the outcomes in the log, oldest first."""
         batches = sorted(int(name) for name in self._done.names() if name.isdigit())
         found = (self.outcome(batch) for batch in batches)
         return [outcome for outcome in found if outcome is not None]
 
     def last_planned(self) -> dict[str, Any] | None:
-        """The plan of the newest batch, if any was ever planned."""
+        """Return the plan of the newest batch, or None if there was none."""
         batches = [int(name) for name in self._planned.names() if name.isdigit()]
-        return self._planned.load(str(max(batches))) if batches else None
+        return _load(self._planned, str(max(batches))) if batches else None
 
 
-def together(records: Iterable[dict[str, Any] | None]) -> MatchedSubscriptions:
-    """What several files of `matched` say."""
+def _load(folder: HadoopFolder, name: str) -> dict[str, Any] | None:
+    """Return the JSON object in a file, or None without a file; raise CheckpointError if it is damaged."""
+    text = folder.read(name)
+    return None if text is None else parse_record(text, folder.path_of(name))
+
+
+def merge_matched(records: Iterable[dict[str, Any] | None]) -> MatchedSubscriptions:
+    """Merge the contents of the files in `matched`."""
     known = [record for record in records if record is not None]
     ids = {id for record in known for id in record["ids"]}
     return MatchedSubscriptions(ids, min((record["since"] for record in known), default=None))

@@ -1,7 +1,7 @@
-"""A lock on a checkpoint, so that two runs of a pipeline do not write into it at the same time.
+"""An exclusive lock on a checkpoint, so that two runs of a pipeline do not write to it at the same time.
 
-It is a lock of the operating system on a file, which is gone with the process that holds it, however that
-ends; the file stays, and says who holds it. A checkpoint that is not on this machine has no lock.
+It is an advisory lock of the operating system on a file, released when the process ends, even by a crash. The
+file remains, and names the process that holds the lock. A checkpoint on another file system is not locked.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
-from sapwood.spark.pipeline.config import ConfigError, local_path
+from sapwood.spark.io.storage import local_path
+from sapwood.spark.pipeline.config import ConfigError
 
 try:
     import fcntl
@@ -27,9 +28,10 @@ _NAME = "lock"
 
 @contextmanager
 def lock_checkpoint(checkpoint: str) -> Iterator[None]:
-    """Holds the lock; SettingsError at once if another run has it."""
+    """Hold the lock of a checkpoint; raise ConfigError at once if another run holds it."""
     folder = local_path(checkpoint)
     if folder is None or fcntl is None:
+        _log.debug("the checkpoint %s is not locked: it is not a local folder", checkpoint)
         yield
         return
     path = folder / "sapwood" / _NAME
@@ -39,24 +41,26 @@ def lock_checkpoint(checkpoint: str) -> Iterator[None]:
     except OSError as error:
         raise ConfigError(f"run.checkpoint: {folder} cannot be written: {error.strerror}") from None
     try:
-        _take(file, path, folder)
+        _acquire(file, path, folder)
         yield
     finally:
         os.close(file)
 
 
-def _take(file: int, path: Path, folder: Path) -> None:
+def _acquire(file: int, path: Path, folder: Path) -> None:
+    """Lock the open file, and write into it who holds the lock."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         holder = path.read_text("utf-8", "replace").strip() or "another process"
         raise ConfigError(
-            f"run.checkpoint: {folder} is in use by {holder}; stop that run, or give this one a checkpoint "
-            "of its own"
+            f"run.checkpoint: {folder} is in use by {holder}; stop that run, or configure "
+            "another checkpoint for this one"
         ) from None
-    except OSError as error:  # a filesystem without locks
-        _log.warning("the checkpoint %s cannot be locked (%s): run one pipeline in it only", folder, error)
+    except OSError as error:  # a file system without locks
+        _log.warning("the checkpoint %s cannot be locked (%s): run only one pipeline with it", folder, error)
         return
     os.ftruncate(file, 0)
     since = datetime.now(UTC).isoformat(" ", timespec="seconds")
     os.pwrite(file, f"process {os.getpid()} on {socket.gethostname()} since {since}\n".encode(), 0)
+    _log.debug("checkpoint %s locked", folder)

@@ -1,4 +1,4 @@
-"""A pipeline as people describe it in a TOML file: what is read, for whom, where it goes, and how it runs."""
+"""The configuration of a pipeline, read from a TOML file: sources, subscriptions, sinks and the run."""
 
 from __future__ import annotations
 
@@ -17,11 +17,13 @@ from pydantic import (
     AfterValidator,
     BaseModel,
     BeforeValidator,
+    ByteSize,
     ConfigDict,
     Field,
     ValidationError,
     model_validator,
 )
+from pydantic_core import ErrorDetails
 
 from sapwood.engine import Limits
 from sapwood.errors import QueryError, SapwoodError
@@ -30,14 +32,12 @@ from sapwood.lang.namespaces import to_prefixes
 from sapwood.records import RecordScanner
 from sapwood.spark.dataframe_match import Shape
 from sapwood.spark.io.sinks import FILE_FORMATS
+from sapwood.spark.io.storage import is_uri, local_path
 
 AVAILABLE_NOW, BATCH = "available-now", "batch"
-_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")  # but not C:/
 _SQLITE = re.compile(r"sqlite(?:\+pysqlite)?:///")
-_SIZE = re.compile(r"\d+(?:\.\d+)? ?[KMGT]i?B", re.IGNORECASE)
-BUCKETS = 16
 _ALIAS = re.compile(r"\sas\s+`?([^`\s]+)`?\s*$", re.IGNORECASE)
-_TAKEN = {
+_RESERVED_COLUMNS = {
     "body": ": the message itself is delivered with deliveries.body = true, or as 'body AS message'",
     "message_id": "",
     "published_at": "",
@@ -47,14 +47,14 @@ _TAKEN = {
     "version": ": give yours another name with AS",
     "batch": ": give yours another name with AS",
 }
-"""Columns that what is kept must not be called, and what to do instead."""
+"""Columns of deliveries that `keep` must not name, and what to do instead."""
 
 
 class ConfigError(SapwoodError):
-    """A pipeline file that cannot be run; names every key that is wrong, and what would be right."""
+    """Raised when a pipeline cannot run as configured; names every wrong key, and what is expected."""
 
 
-def _trigger(text: str) -> str:
+def _check_trigger(text: str) -> str:
     if text not in (AVAILABLE_NOW, BATCH):
         try:
             parse_duration(text)
@@ -65,67 +65,61 @@ def _trigger(text: str) -> str:
     return text
 
 
-def to_seconds_of_text(text: str) -> float:
-    """A length of time, written as windows are; ValueError says what is wrong with it."""
+def _check_duration(text: str) -> str:
     try:
-        return parse_duration(text)
-    except QueryError as error:
+        parse_duration(text)
+    except QueryError as error:  # which speaks of the windows of join queries
         hint = f"; {error.hint}" if error.hint else ""
         raise ValueError(error.reason.replace("a window", "a length of time") + hint) from None
-
-
-def _length(text: str) -> str:
-    to_seconds_of_text(text)
     return text
 
 
-def _size(text: str) -> str:
-    if _SIZE.fullmatch(text.strip()):
-        return text.strip()
-    raise ValueError(f"a size such as '512MB' or '2GB' is expected, not {text!r}")
-
-
 class _Table(BaseModel):
+    """A table of the TOML file; keys that it does not know are errors."""
+
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 Options = dict[str, str | int | float | bool]
-Trigger = Annotated[str, AfterValidator(_trigger)]
+Trigger = Annotated[str, AfterValidator(_check_trigger)]
+Duration = Annotated[str, AfterValidator(_check_duration)]
 
 
 class SourceConfig(_Table):
-    """Where messages come from."""
+    """A source of messages."""
 
     path: str | None = None
-    """a file or folder of `*.xml` and `*.xmll`, or what `format` reads"""
+    """a file, or a folder of `*.xml` and `*.xmll`; for another format, what Spark loads"""
     record: str | None = None
     """the element that is a message, in files that hold many"""
     format: str = "files"
     """`files`, or any format that Spark reads"""
     options: Options = {}
     schema_: str | None = Field(None, alias="schema")
-    """the columns, where Spark cannot find out"""
+    """the columns, where Spark cannot infer them"""
     body: str = "body"
     """the column or SQL expression that is the message"""
     id: str | None = None
     """the column or SQL expression that identifies it"""
     published_at: str | None = None
-    """the column or SQL expression that says when it was published"""
+    """the column or SQL expression with the time at which it was published"""
     stream: str | None = None
-    """a name for the stream, to tell it from others in the deliveries, and in joins"""
+    """the name of the stream, for deliveries and joins"""
     time: str | None = None
-    """where in a message it says when it happened, for joins: a path of XPath"""
+    """the XPath path to the event time in a message, for joins"""
     keep: tuple[str, ...] = ()
-    """columns or SQL expressions that deliveries shall carry"""
+    """further columns of deliveries: columns or SQL expressions of the source"""
     files_per_batch: Annotated[int, Field(gt=0)] = 1_000
-    bytes_per_batch: Annotated[int, Field(gt=0)] | None = None
+    bytes_per_batch: Annotated[ByteSize, Field(gt=0)] | None = None
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        for kept in self.keep:
-            alias = _ALIAS.search(kept)
-            if (name := alias[1] if alias else kept.strip("` ")) in _TAKEN:
-                raise ValueError(f"'keep': deliveries have a column {name!r} already{_TAKEN[name]}")
+        for column in self.keep:
+            alias = _ALIAS.search(column)
+            if (name := alias[1] if alias else column.strip("` ")) in _RESERVED_COLUMNS:
+                raise ValueError(
+                    f"'keep': deliveries have a column {name!r} already{_RESERVED_COLUMNS[name]}"
+                )
         if self.format == "files":
             if self.path is None:
                 raise ValueError("'path' is missing: the file or folder to read")
@@ -133,7 +127,7 @@ class SourceConfig(_Table):
                 if key in self.model_fields_set or key.rstrip("_") in self.model_fields_set:
                     raise ValueError(f"'{key.rstrip('_')}' is for other formats than files")
             if self.record is not None:
-                RecordScanner(self.record, BytesIO())  # says what is wrong with a name
+                RecordScanner(self.record, BytesIO())  # which refuses a name that is not one
         else:
             if self.record is not None:
                 raise ValueError("'record' is for format = \"files\"")
@@ -143,19 +137,19 @@ class SourceConfig(_Table):
                 raise ValueError("'path' is missing: the file or folder to read")
             for key in ("files_per_batch", "bytes_per_batch"):
                 if self.path is None and key in self.model_fields_set:
-                    raise ValueError(f"'{key}' is for files; for {self.format}, see what its options can do")
+                    raise ValueError(f"'{key}' is for files; for {self.format}, use its options")
         return self
 
 
 class SubscriptionConfig(_Table):
-    """Whose subscriptions are served."""
+    """The subscriptions of a pipeline: a store, or a file of queries."""
 
     store: str | None = None
-    """a subscription store: an SQLite file or a database URL; changes take effect while a stream runs"""
+    """a subscription store: an SQLite file or a database URL; changes take effect with the next batch"""
     file: str | None = None
-    """a file of queries, which stay as they are"""
+    """a file of queries, which is read once"""
     namespaces: Annotated[dict[str, str], BeforeValidator(to_prefixes)] = {}
-    """prefixes, or "any", for a file; a store has its own"""
+    """prefixes, or "any", for a file; those of a store are in the store"""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -163,16 +157,18 @@ class SubscriptionConfig(_Table):
             raise ValueError("either 'store' or 'file' is needed")
         if self.store is not None and self.file is not None:
             raise ValueError(
-                "'store' and 'file' are both given, and only one is served: remove one, or put the queries "
-                "into the store with 'sapwood subscriptions import'"
+                "'store' and 'file' exclude each other: remove one, or add the queries to the store with "
+                "'sapwood subscriptions import'"
             )
         if self.store is not None and self.namespaces:
-            raise ValueError("'namespaces' are kept in the store: sapwood subscriptions namespaces")
+            raise ValueError(
+                "'namespaces' belong to the store: declare them with 'sapwood subscriptions namespaces'"
+            )
         return self
 
 
 class SinkConfig(_Table):
-    """Where rows go: a folder, or whatever the format's options say."""
+    """A sink of rows: a folder, or a target in the options of the format."""
 
     path: str | None = None
     format: str = "parquet"
@@ -186,75 +182,78 @@ class SinkConfig(_Table):
 
 
 class DeliveryConfig(SinkConfig):
+    """The sink of deliveries."""
+
     shape: Shape = "pairs"
     body: bool = False
-    """whether filters, too, get a body: the message itself"""
+    """whether deliveries of filters have a body, too: the message itself"""
 
 
 class JoinConfig(_Table):
-    """How messages are joined."""
+    """The event-time settings and state layout of joins."""
 
-    lateness: Annotated[str, AfterValidator(_length)] = "0 s"
-    """how much older than the newest message of earlier batches a message may be"""
+    lateness: Duration = "0 s"
+    """the delay of the watermark behind the newest event time of earlier batches"""
     wait_for: Literal["slowest", "fastest"] = "slowest"
-    """of several sources, the one whose newest message counts"""
-    buckets: Annotated[int, Field(gt=0, le=10_000)] = BUCKETS
-    """into how many parts that are kept together the state is cut; stays as it is"""
+    """of several sources, the one that determines the watermark"""
+    buckets: Annotated[int, Field(gt=0, le=10_000)] = 16
+    """the number of partitions of the join state, which cannot change later"""
 
     @property
     def lateness_seconds(self) -> float:
-        return to_seconds_of_text(self.lateness)
+        """The lateness in seconds."""
+        return parse_duration(self.lateness)
 
 
 class RelationalConfig(_Table):
-    """How the relational engine works."""
+    """The relational engine."""
 
     on: Literal["duckdb", "spark"] = "duckdb"
-    """where messages are joined with the tables: in DuckDB on the driver, or with Spark SQL"""
+    """the backend that joins messages with the tables: DuckDB on the driver, or Spark SQL"""
     plan: Literal["shared", "buckets", "unrolled"] | None = None
-    """how subscriptions are filed; by default as they are, or as seems best at first"""
-    memory: Annotated[str, AfterValidator(_size)] = "512MB"
-    """what DuckDB may use"""
+    """the physical plan; by default that of existing tables, or one chosen for new ones"""
+    memory: Annotated[ByteSize, Field(ge=1_000_000)] | None = None
+    """the memory limit of DuckDB; by default that of the engine"""
     tables: str | None = None
     """the file of tables; by default in the checkpoint"""
 
+    def matcher_options(self) -> dict[str, Any]:
+        """Return the arguments of a RelationalMatcher that are configured."""
+        memory = {} if self.memory is None else {"memory": f"{self.memory // 1000}KB"}
+        return {"plan": self.plan, **memory}
+
 
 class RunConfig(_Table):
-    """How it runs."""
+    """The run of a pipeline: checkpoint, trigger and Spark master."""
 
     checkpoint: str
     trigger: Trigger = AVAILABLE_NOW
     master: str = "local[*]"
     partitions: Annotated[int, Field(gt=0)] | None = None
-    """tasks in a batch; by default twice the cores"""
+    """tasks of a batch; by default twice the cores"""
     log: str | None = None
-    """the file for what Spark prints; by default beside the checkpoint"""
+    """the log file of Spark and Sapwood; by default in the checkpoint"""
 
     @property
     def interval(self) -> str | None:
-        """The trigger as an interval for Spark, in which 0 is as fast as possible; None if it is none."""
+        """The trigger as an interval of Spark, where 0 means as fast as possible; None for other triggers."""
         if self.trigger in (AVAILABLE_NOW, BATCH):
             return None
         return f"{round(parse_duration(self.trigger) * 1000)} milliseconds"
 
 
-def local_path(path: str) -> Path | None:
-    """The path, if it is one of this machine's."""
-    if path.startswith("file:"):
-        return Path("/" + path.removeprefix("file:").lstrip("/"))
-    return None if _URI.match(path) else Path(path)
-
-
-def _listed(source: Any) -> Any:
+def _as_list(source: Any) -> Any:
     return [source] if isinstance(source, dict) else source
 
 
 class PipelineConfig(_Table):
+    """A whole pipeline."""
+
     name: str = "sapwood"
     engine: Literal["automaton", "relational"] = "automaton"
-    """what filters are matched with: an automaton in memory, or tables on disk"""
-    sources: Annotated[tuple[SourceConfig, ...], BeforeValidator(_listed)] = Field(alias="source")
-    """one, or several, each of which is a stream of its own"""
+    """the engine that matches filters: an automaton in memory, or tables on disk"""
+    sources: Annotated[tuple[SourceConfig, ...], BeforeValidator(_as_list)] = Field(alias="source")
+    """one or several, each of which is a stream"""
     subscriptions: SubscriptionConfig
     deliveries: DeliveryConfig
     rejects: SinkConfig
@@ -268,7 +267,7 @@ class PipelineConfig(_Table):
     def _consistent(self) -> Self:
         self.matcher_limits()
         self._check_streams()
-        if self.joins is not None and (problem := self.against_joins()):
+        if self.joins is not None and (problem := self.find_join_conflict()):
             raise ValueError(problem)
         self._check_engine()
         return self
@@ -285,11 +284,11 @@ class PipelineConfig(_Table):
             )
         given = self.relational.tables if self.relational is not None else None
         if given is not None and local_path(given) is None:
-            raise ValueError(f"'relational.tables': a file of this machine is expected, not {given!r}")
+            raise ValueError(f"'relational.tables': a local file is expected, not {given!r}")
         if given is None and local_path(self.run.checkpoint) is None:
             raise ValueError(
-                "'relational.tables' is missing: the tables are in a file of this machine, and the "
-                "checkpoint is not"
+                "'relational.tables' is missing: the tables need a local file, and the "
+                "checkpoint is not local"
             )
 
     @property
@@ -308,25 +307,30 @@ class PipelineConfig(_Table):
         names = [source.stream for source in self.sources]
         for number, name in enumerate(names, 1):
             if name is None:
-                raise ValueError(f"source #{number}: 'stream' is missing: of several, each needs a name")
+                raise ValueError(
+                    f"source #{number}: 'stream' is missing: each of several sources needs a name"
+                )
             first = names.index(name) + 1
             if first < number:
-                raise ValueError(f"source #{number}: 'stream' is {name!r}, as that of source #{first} is")
+                raise ValueError(
+                    f"source #{number}: 'stream' is {name!r}, which is also that of source #{first}"
+                )
 
-    def against_joins(self) -> str | None:
-        """Why messages cannot be joined with these settings, if they cannot."""
+    def find_join_conflict(self) -> str | None:
+        """Return the reason why this configuration excludes joins, or None."""
         if self.run.trigger == BATCH:
-            return f"'run.trigger': joins need a stream; '{AVAILABLE_NOW}' serves what is there and ends"
+            return f"'run.trigger': joins need a stream; '{AVAILABLE_NOW}' ends after the available messages"
         if self.deliveries.shape != "pairs":
-            return "'deliveries.shape': joins need 'pairs', because what they deliver is of several messages"
+            return "'deliveries.shape': joins need 'pairs', because their deliveries have several messages"
         return None
 
     @property
     def source(self) -> SourceConfig:
-        """The first of the sources, which usually is the only one."""
+        """The first source, which usually is the only one."""
         return self.sources[0]
 
     def matcher_limits(self) -> Limits:
+        """Return the limits of the matcher; raise ValueError for a limit that is unknown or not a number."""
         known = [field.name for field in fields(Limits)]
         for key in self.limits:
             if key not in known:
@@ -339,7 +343,7 @@ class PipelineConfig(_Table):
 
 
 def read_config(path: str | Path) -> PipelineConfig:
-    """The settings in a TOML file; paths in it are relative to its folder."""
+    """Read a pipeline's configuration from a TOML file; paths in it are relative to its folder."""
     path = Path(path)
     try:
         content = tomllib.loads(path.read_text("utf-8"))
@@ -348,79 +352,79 @@ def read_config(path: str | Path) -> PipelineConfig:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} is not TOML: {error}") from None
     except RecursionError:
-        raise ConfigError(
-            f"{path} cannot be run: it is nested too deeply; tables of tables are enough"
-        ) from None
+        raise ConfigError(f"{path} cannot be run: it is nested too deeply") from None
     return parse_config(content, str(path), path.parent)
 
 
 def parse_config(
-    content: dict[str, Any], origin: str = "settings", folder: Path | None = None
+    content: dict[str, Any], origin: str = "configuration", folder: Path | None = None
 ) -> PipelineConfig:
-    """The settings in a nested mapping."""
+    """Check a pipeline's configuration in a nested mapping; relative paths are below `folder`."""
     try:
         checked = PipelineConfig.model_validate(content)
     except ValidationError as error:
         alone = isinstance(content.get("source"), dict)
-        problems = [
-            _problem(_place(entry["loc"], alone), entry["loc"], entry["type"], entry["msg"])
-            for entry in error.errors()
-        ]
+        problems = [_describe_error(entry, alone) for entry in error.errors()]
         raise ConfigError("\n".join([f"{origin} cannot be run:", *(f"  {p}" for p in problems)])) from None
-    resolved = _resolved(checked, (folder or Path()).absolute())
-    if problems := _in_each_others_way(resolved):
+    resolved = _resolve_paths(checked, (folder or Path()).absolute())
+    if problems := _find_path_conflicts(resolved):
         raise ConfigError("\n".join([f"{origin} cannot be run:", *(f"  {p}" for p in problems)]))
     return resolved
 
 
-def _in_each_others_way(given: PipelineConfig) -> list[str]:
-    """Paths of what is written that are the same, or one in the other."""
-    places = {
+def _find_path_conflicts(given: PipelineConfig) -> list[str]:
+    """Return an error for each two paths of which one is, or contains, the other."""
+    paths = {
         "run.checkpoint": given.run.checkpoint,
         "deliveries.path": given.deliveries.path,
         "rejects.path": given.rejects.path,
     }
-    known = {key: _normal(path) for key, path in places.items() if path is not None}
+    known = {key: _normalize(path) for key, path in paths.items() if path is not None}
     found = []
     for (one, path), (other, outer) in permutations(known.items(), 2):
         if path == outer and one < other:
             found.append(f"{one} is also {other}: {path}; each needs a folder of its own")
         elif path != outer and path.startswith(outer.rstrip("/") + "/"):
-            found.append(f"{one} is in {other}: {path} in {outer}; give it a folder beside that")
+            found.append(f"{one} is in {other}: {path} in {outer}; move it out of that folder")
     for number, source in enumerate(given.sources, 1):
         name = "source.path" if len(given.sources) == 1 else f"source #{number}.path"
         for key, path in known.items():
-            if source.path is not None and _normal(source.path) == path:
+            if source.path is not None and _normalize(source.path) == path:
                 found.append(f"{key} is also {name}: {path}; each needs a folder of its own")
     return found
 
 
-def _normal(path: str) -> str:
-    """A path by which the same place is always called, as far as that can be told."""
-    place = local_path(path)
-    return os.path.realpath(place) if place is not None else path.rstrip("/")
+def _normalize(path: str) -> str:
+    """Return the path without symbolic links, or the URI, so that equal folders compare equal."""
+    local = local_path(path)
+    return os.path.realpath(local) if local is not None else path.rstrip("/")
 
 
-def _place(location: tuple[str | int, ...], alone: bool) -> str:
-    """The key as people would say it: a source has a number only if there are several."""
+def _format_key(location: tuple[str | int, ...], alone: bool) -> str:
+    """Return the key that an error is about; a source has a number only if there are several."""
     if location[:1] == ("source",) and len(location) > 1 and isinstance(location[1], int):
         first = "source" if alone else f"source #{location[1] + 1}"
         location = (first, *location[2:])
     return ".".join(map(str, location))
 
 
-def _problem(key: str, location: tuple[str | int, ...], kind: str, text: str) -> str:
+def _describe_error(error: ErrorDetails, alone: bool) -> str:
+    """Return the key and the message of an error of pydantic's."""
+    location, kind, text = error["loc"], error["type"], error["msg"]
+    key = _format_key(location, alone)
     if kind == "extra_forbidden":
-        known = _known_keys(location[:-1])
+        known = _list_keys(location[:-1])
         close = get_close_matches(str(location[-1]), known, n=1)
         hint = f"did you mean '{close[0]}'?" if close else f"known are {', '.join(known)}"
         return f"{key}: there is no such key; {hint}"
     if kind == "missing":
         return f"{key}: is missing"
+    if kind in ("byte_size", "byte_size_unit"):
+        return f"{key}: a size such as '512MB' or '2GB' is expected, not {error['input']!r}"
     return f"{key}: {text.removeprefix('Value error, ')}" if key else text.removeprefix("Value error, ")
 
 
-def _known_keys(location: tuple[str | int, ...]) -> list[str]:
+def _list_keys(location: tuple[str | int, ...]) -> list[str]:
     tables: dict[str, type[BaseModel]] = {
         "source": SourceConfig,
         "subscriptions": SubscriptionConfig,
@@ -434,11 +438,11 @@ def _known_keys(location: tuple[str | int, ...]) -> list[str]:
     return [field.alias or name for name, field in model.model_fields.items()]
 
 
-def _resolved(given: PipelineConfig, folder: Path) -> PipelineConfig:
-    """With the paths made absolute."""
+def _resolve_paths(given: PipelineConfig, folder: Path) -> PipelineConfig:
+    """Return the configuration with absolute paths."""
 
     def at(path: str | None) -> str | None:
-        return str(folder / path) if path is not None and not _URI.match(path) else path
+        return str(folder / path) if path is not None and not is_uri(path) else path
 
     sources = tuple(source.model_copy(update={"path": at(source.path)}) for source in given.sources)
     store = given.subscriptions.store

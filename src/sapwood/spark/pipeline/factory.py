@@ -1,11 +1,12 @@
-"""How a pipeline keeps its subscriptions; and whether it joins messages, which is decided when it begins and
-then stays so.
+"""Builds the parts of a pipeline that its configuration selects: the subscriptions, the matcher, and joins.
 
-What is kept of messages belongs to the checkpoint. So a pipeline that began without joins goes on without,
-and one that began with joins goes on with them, even if nobody subscribes to one at the moment.
+The join state belongs to the checkpoint. So a pipeline that started without joins stays without, and one that
+started with joins stays with them, even while there is no subscription of that kind.
 """
 
 from __future__ import annotations
+
+import logging
 
 from sapwood.broker import Broker
 from sapwood.spark.distribution.pipeline_subscriptions import (
@@ -16,70 +17,84 @@ from sapwood.spark.distribution.pipeline_subscriptions import (
     joins_in_store,
 )
 from sapwood.spark.joins.join_plan import check_protobuf
-from sapwood.spark.pipeline.batch import Matching, by_broker
+from sapwood.spark.pipeline.batch import MatchFunction, match_with_broker
 from sapwood.spark.pipeline.batch_log import BatchLog
 from sapwood.spark.pipeline.config import ConfigError, JoinConfig, PipelineConfig, RelationalConfig
 
-_ANOTHER = "give it a new checkpoint, in which it begins anew"
+_log = logging.getLogger(__name__)
+_NEW_CHECKPOINT = "configure a new checkpoint, with which it starts from the beginning"
 
 
-def chosen(
-    settings: PipelineConfig, ledger: BatchLog, compiled: Broker | None = None
+def open_subscriptions(
+    config: PipelineConfig, batch_log: BatchLog, compiled: Broker | None = None
 ) -> tuple[Subscribed, JoinConfig | None]:
-    """The subscriptions, and how messages are joined if they are; SettingsError if that cannot be. Those of a
-    file may have been compiled already."""
-    limits = settings.matcher_limits()
-    given = settings.subscriptions
-    tabled = settings.engine == "relational"
-    serves = {"serves": is_not_filter} if tabled else {}
-    population: Subscribed
+    """Open the subscriptions, and return them with the configuration of joins, or None without joins.
+
+    `compiled` has the queries of a file, if they were compiled before. ConfigError is raised if the joins do
+    not fit the checkpoint or the rest of the configuration.
+    """
+    limits = config.matcher_limits()
+    given = config.subscriptions
+    in_tables = config.engine == "relational"
+    serves = {"serves": is_not_filter} if in_tables else {}
+    subscriptions: Subscribed
     if given.store is not None:
-        joins = _joins(settings, ledger, joins_in_store(given.store), fixed=False)
-        population = StoredPopulation(given.store, limits, joins is not None, **serves)
+        joins = _configure_joins(config, batch_log, joins_in_store(given.store), fixed=False)
+        subscriptions = StoredPopulation(given.store, limits, joins is not None, **serves)
     else:
         assert given.file is not None
-        population = fixed = FixedPopulation(
-            given.file, given.namespaces, limits, broker=None if tabled else compiled, **serves
+        subscriptions = fixed = FixedPopulation(
+            given.file, given.namespaces, limits, broker=None if in_tables else compiled, **serves
         )
-        joins = _joins(settings, ledger, fixed.joining, fixed=True)
-    if tabled:
-        from sapwood.spark.relational.table_subscriptions import (
-            open_table_subscriptions,  # which needs DuckDB
-        )
+        joins = _configure_joins(config, batch_log, fixed.joining, fixed=True)
+    if in_tables:
+        from sapwood.spark.relational import table_subscriptions  # which needs DuckDB
 
-        population = open_table_subscriptions(population, settings)
-    return population, joins
+        subscriptions = table_subscriptions.open_table_subscriptions(subscriptions, config)
+    _log.info(
+        "subscriptions in %s, engine %s, %s joins",
+        given.store or given.file,
+        config.engine,
+        "with" if joins is not None else "without",
+    )
+    return subscriptions, joins
 
 
-def matching_by(settings: PipelineConfig, population: Subscribed, folder: str) -> Matching:
-    """What matches messages with the subscriptions; `folder` is for what it leaves there meanwhile."""
-    if settings.engine != "relational":
-        return by_broker
+def select_matcher(config: PipelineConfig, subscriptions: Subscribed, folder: str) -> MatchFunction:
+    """Return the function that matches micro-batches; `folder` is for its temporary files."""
+    if config.engine != "relational":
+        return match_with_broker
     from sapwood.spark.relational.table_subscriptions import TableSubscriptions
 
-    assert isinstance(population, TableSubscriptions)
-    how = settings.relational or RelationalConfig()
-    return population.matching(how.on, f"{folder}/relational")
+    assert isinstance(subscriptions, TableSubscriptions)
+    relational = config.relational or RelationalConfig()
+    return subscriptions.matching(relational.on, f"{folder}/relational")
 
 
-def _joins(settings: PipelineConfig, ledger: BatchLog, wanted: bool, fixed: bool) -> JoinConfig | None:
-    recorded = ledger.joins()
-    if recorded is None and ledger.last_planned() is not None:
-        if settings.joins is not None or (wanted and fixed):
-            raise ConfigError(f"this pipeline began without joins, and goes on so: {_ANOTHER}")
+def _configure_joins(
+    config: PipelineConfig, batch_log: BatchLog, wanted: bool, fixed: bool
+) -> JoinConfig | None:
+    """Return the configuration of joins, which has to fit the layout of the join state in the checkpoint.
+
+    `wanted` tells whether a subscription is a join; `fixed`, whether the subscriptions cannot change."""
+    recorded = batch_log.join_layout()
+    if recorded is None and batch_log.last_planned() is not None:
+        if config.joins is not None or (wanted and fixed):
+            raise ConfigError(f"this pipeline started without joins, and cannot add them: {_NEW_CHECKPOINT}")
         return None
-    if recorded is None and settings.joins is None and not wanted:
+    if recorded is None and config.joins is None and not wanted:
         return None
-    problem = settings.against_joins()
+    problem = config.find_join_conflict()
     if problem is not None:
         raise ConfigError(f"some subscriptions join messages. {problem}")
     check_protobuf()
-    joins = settings.joins or JoinConfig()
-    how = {"buckets": joins.buckets}
+    joins = config.joins or JoinConfig()
+    layout = {"buckets": joins.buckets}
     if recorded is None:
-        ledger.begin_joins(how)
-    elif recorded != how:
+        batch_log.commit_join_layout(layout)
+    elif recorded != layout:
         raise ConfigError(
-            f"joins.buckets: it began with {recorded['buckets']}, which cannot change; {_ANOTHER}"
+            f"joins.buckets: the pipeline started with {recorded['buckets']}, which cannot change; "
+            f"{_NEW_CHECKPOINT}"
         )
     return joins

@@ -1,17 +1,17 @@
-"""The main job: messages flow in, every subscription is served, nothing is lost or delivered twice.
+"""The pipeline: a streaming query whose micro-batches are matched with all subscriptions, exactly once.
 
-For every batch, in this order:
+Each micro-batch goes through these steps:
 
-    1. it is planned: the store's version now, written down, unless it was written down before a crash
-    2. the subscriptions are brought to that version by what has changed since the last batch
-    3. it is served: see `serving`; what was half written before a crash is overwritten
-    4. its outcome is put on record, and Spark goes on to the next batch
+    1. plan: the current version of the subscriptions is written to the batch log, unless there is a plan
+    2. the subscriptions are brought to that version by the changes since the last batch
+    3. the batch is matched and written to the sinks (see `batch`), over whatever a crash has left there
+    4. commit: its outcome is written to the batch log, and Spark continues with the next batch
 
-A batch consists of the same messages each time, because Spark writes down what is in it before it starts.
+A repeated batch has the same messages, because Spark writes its offsets to the checkpoint before it starts.
 
-If subscriptions join messages, the stream itself keeps them: see `stateful`. Then the edition has to be
-posted before the batch is touched, and the plan of a batch runs in any case, also if it was served before a
-crash: what it keeps is not in Spark's books until Spark has noted the batch.
+If subscriptions join messages, the streaming query itself has state (see `join_plan`). Then workers read the
+snapshot from the checkpoint, so it is written before the batch starts. And the plan of a batch runs even if
+the batch was committed before a crash: Spark has not committed the state that it updates.
 """
 
 from __future__ import annotations
@@ -29,145 +29,153 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from sapwood.broker import Broker
 from sapwood.spark.distribution.checkpoint_transport import Post
-from sapwood.spark.io.formats import qualified
 from sapwood.spark.io.sinks import Sink
 from sapwood.spark.io.source import Source, Sources
-from sapwood.spark.io.unread_files import overlooked, unread_in_stream, unread_in_table
+from sapwood.spark.io.storage import local_path, qualify_path
+from sapwood.spark.io.unread_files import find_skipped_files, find_unread_in_stream, find_unread_in_table
 from sapwood.spark.joins.feedback import Onward
 from sapwood.spark.joins.join_plan import JoiningStream, check_times, configured, rows_kept
 from sapwood.spark.monitoring.delivery_counts import MatchedSubscriptions
-from sapwood.spark.pipeline.batch import Outcome, Server
+from sapwood.spark.pipeline.batch import BatchProcessor, Outcome
 from sapwood.spark.pipeline.batch_log import BatchLog
 from sapwood.spark.pipeline.checkpoint_lock import lock_checkpoint
-from sapwood.spark.pipeline.config import BATCH, PipelineConfig, local_path
-from sapwood.spark.pipeline.factory import chosen, matching_by
+from sapwood.spark.pipeline.config import BATCH, PipelineConfig
+from sapwood.spark.pipeline.factory import open_subscriptions, select_matcher
 
 _log = logging.getLogger(__name__)
-_PAUSE = 0.2
-_MOST_LEFT_OUT = 20
+_POLL_SECONDS = 0.2
+_LOGGED_EXCLUSIONS = 20
+"""The excluded subscriptions that the outcome of a batch names."""
 Listener = Callable[[Outcome], None]
 
 
 class Stopped(Exception):
-    """Raised within a batch that is not to be served any more; Spark keeps it for the next run."""
+    """Raised in a micro-batch that begins after `stop`; Spark repeats it in the next run."""
 
 
 class Pipeline:
-    """A pipeline as its settings describe it. `run` returns when it is done, or was stopped."""
+    """A pipeline as it is configured; `run` returns when it is finished or stopped."""
 
     def __init__(
         self,
         spark: SparkSession,
-        settings: PipelineConfig,
+        config: PipelineConfig,
         on_batch: Listener | None = None,
         compiled: Broker | None = None,
         on_ready: Callable[[], None] | None = None,
     ) -> None:
-        """`compiled`: a broker that has the queries of `subscriptions.file` already. `on_ready` is called
-        once, when a stream has served what was there, and waits for more."""
-        with lock_checkpoint(settings.run.checkpoint):
-            """Nobody else is using it, so what an earlier run has left there may be tidied up."""
+        """`on_batch` is called with the outcome of each batch, after its commit. `compiled` is a broker with
+        the queries of `subscriptions.file`, if they were compiled before. `on_ready` is called once, when a
+        stream has processed the available messages and waits for more."""
+        with lock_checkpoint(config.run.checkpoint):
+            """No other run is using it, so that temporary files of an earlier run may be removed."""
         self._spark = spark
-        self._settings = settings
+        self._config = config
         self._on_batch = on_batch or (lambda outcome: None)
         self._on_ready = on_ready
-        self._source = _sources(settings)
-        self._ledger = BatchLog(spark, f"{settings.run.checkpoint}/sapwood")
-        self._population, joins = chosen(settings, self._ledger, compiled)
-        own = qualified(spark, f"{settings.run.checkpoint}/sapwood")
-        self._server = Server(
-            _sink(settings, "deliveries"),
-            _sink(settings, "rejects"),
-            settings.deliveries.shape,
-            matching_by(settings, self._population, own),
-            settings.deliveries.body,
-            matched=self._ledger.matched(),
+        self._source = _build_sources(config)
+        self._batch_log = BatchLog(spark, f"{config.run.checkpoint}/sapwood")
+        self._subscriptions, joins = open_subscriptions(config, self._batch_log, compiled)
+        own = qualify_path(spark, f"{config.run.checkpoint}/sapwood")
+        self._processor = BatchProcessor(
+            _build_sink(config, "deliveries"),
+            _build_sink(config, "rejects"),
+            config.deliveries.shape,
+            select_matcher(config, self._subscriptions, own),
+            config.deliveries.body,
+            matched=self._batch_log.matched(),
         )
-        self._named = -1
-        """the version up to which subscribers are known"""
+        self._subscriber_version = -1
+        """the version up to which the names of subscribers are known"""
         self._joining: JoiningStream | None = None
         if joins is not None:
-            check_times(settings.sources, self._population.namespaces)
+            check_times(config.sources, self._subscriptions.namespaces)
             self._post = Post(f"{own}/posted")
             self._joining = JoiningStream(
-                self._source, joins, self._post.folder, Onward(f"{own}/onward"), settings.deliveries.body
+                self._source, joins, self._post.folder, Onward(f"{own}/onward"), config.deliveries.body
             )
         self._query: StreamingQuery | None = None
-        self._serving = Lock()
+        self._processing = Lock()
         self._stopping = Event()
         self._failure: BaseException | None = None
-        self.serving: int | None = None
-        """the batch being served, if any"""
+        self.current_batch: int | None = None
+        """the number of the micro-batch that is being processed, if any"""
 
     # -- running ---------------------------------------------------------------------------------------
 
     def run(self, wait: Callable[[], None] | None = None) -> None:
-        """Serves all batches there are or, with an interval as trigger, will be.
+        """Process the available messages or, with an interval as trigger, all that arrive until `stop`.
 
-        Meanwhile `wait` is called again and again; it should take some tenths of a second.
+        Meanwhile `wait` is called several times a second; it should return within some tenths of a second.
         """
-        self._tell_overlooked()
+        self._warn_of_skipped_files()
+        run = self._config.run
+        _log.info(
+            "pipeline %r started: trigger %s, checkpoint %s", self._config.name, run.trigger, run.checkpoint
+        )
         try:
-            with lock_checkpoint(self._settings.run.checkpoint):
-                if self._settings.run.trigger == BATCH:
-                    self._serve(self._source.open(self._spark, streaming=False), 0)
+            with lock_checkpoint(self._config.run.checkpoint):
+                if self._config.run.trigger == BATCH:
+                    self._process(self._source.open(self._spark, streaming=False), 0)
                 else:
                     self._stream(wait or (lambda: None))
         finally:
-            self._population.close()
+            self._subscriptions.close()
+            _log.info("pipeline %r stopped", self._config.name)
 
     @property
     def matched(self) -> MatchedSubscriptions:
-        """The subscriptions that have matched so far, in earlier runs too."""
-        return self._server.matched
+        """The subscriptions that have matched so far, including earlier runs."""
+        return self._processor.matched
 
-    def _tell_overlooked(self) -> None:
-        """Warns of files in this machine's folders that no batch will contain."""
-        checkpoint = local_path(self._settings.run.checkpoint)
-        for number, source in enumerate(self._settings.sources):
+    def _warn_of_skipped_files(self) -> None:
+        """Log a warning for files in local folders that no batch will contain."""
+        checkpoint = local_path(self._config.run.checkpoint)
+        for number, source in enumerate(self._config.sources):
             folder = local_path(source.path) if source.path is not None and source.format == "files" else None
             if folder is not None and folder.is_dir():
                 log = checkpoint / "spark/sources" / str(number) if checkpoint is not None else None
-                for what in overlooked(folder, log):
-                    _log.warning("%s", what)
+                for warning in find_skipped_files(folder, log):
+                    _log.warning("%s", warning)
 
     def stop(self) -> None:
-        """Ends the run after the current batch. May be called from a signal handler or another thread."""
+        """Stop after the current batch; may be called from a signal handler or another thread."""
         self._stopping.set()
 
     def outcomes(self) -> list[Outcome]:
-        """What became of the batches so far, of earlier runs too."""
-        return [Outcome.from_record(record) for record in self._ledger.outcomes()]
+        """Return the outcomes of all batches in the log, including earlier runs."""
+        return [Outcome.from_record(record) for record in self._batch_log.outcomes()]
 
     def _stream(self, wait: Callable[[], None]) -> None:
         query = self._start()
         try:
             while query.isActive and not (self._stopping.is_set() and self._idle()):
-                query.awaitTermination(_PAUSE)  # type: ignore[arg-type]  # it takes fractions
+                query.awaitTermination(_POLL_SECONDS)  # type: ignore[arg-type]  # it takes fractions
                 wait()
-                self._tell_ready(query)
+                self._notify_ready(query)
             query.stop()
         except StreamingQueryException:
             if self._failure is None and not self._stopping.is_set():
                 raise
-        failure, self._failure = self._failure, None  # Py4J keeps this pipeline, and need not keep that
+        failure, self._failure = self._failure, None  # Py4J holds this pipeline, which must not hold that
         if failure is not None:
             raise failure
 
-    def _tell_ready(self, query: StreamingQuery) -> None:
-        """Tells once that all is served that was there, and that what comes from now on will be."""
-        if self._on_ready is None or self._settings.run.interval is None or not query.isActive:
+    def _notify_ready(self, query: StreamingQuery) -> None:
+        """Call `on_ready` once, when the stream waits for new messages."""
+        if self._on_ready is None or self._config.run.interval is None or not query.isActive:
             return
         status = query.status
         if status["message"].startswith("Waiting for") and not status["isDataAvailable"] and self._idle():
-            told, self._on_ready = self._on_ready, None
-            told()
+            on_ready, self._on_ready = self._on_ready, None
+            _log.info("all available messages are processed; waiting for more")
+            on_ready()
 
     def _idle(self) -> bool:
-        """Whether no batch is being served. One that begins after `stop` ends at once, with Stopped."""
-        if not self._serving.acquire(blocking=False):
+        """Return whether no batch is being processed; one that begins after `stop` raises Stopped at once."""
+        if not self._processing.acquire(blocking=False):
             return False
-        self._serving.release()
+        self._processing.release()
         return True
 
     def _start(self) -> StreamingQuery:
@@ -177,93 +185,120 @@ class Pipeline:
             if joining is not None
             else self._source.open(self._spark, streaming=True)
         )
-        writer: Any = stream.writeStream.queryName(self._settings.name)
-        interval = self._settings.run.interval
+        writer: Any = stream.writeStream.queryName(self._config.name)
+        interval = self._config.run.interval
         timing = {"availableNow": True} if interval is None else {"processingTime": interval}
-        checkpoint = f"{self._settings.run.checkpoint}/spark"
+        checkpoint = f"{self._config.run.checkpoint}/spark"
         writer = writer.option("checkpointLocation", checkpoint).trigger(**timing)
         session: AbstractContextManager[None] = nullcontext()
         if joining is not None:
-            session = configured(self._spark, joining.settings, self._settings.spark)
+            session = configured(self._spark, joining.settings, self._config.spark)
         with session:
-            self._query = writer.foreachBatch(self._guarded).start()
+            self._query = writer.foreachBatch(self._process_guarded).start()
         return self._query
 
-    def _guarded(self, batch: DataFrame, number: int) -> None:
-        """Keeps what went wrong: Spark would only pass on its text."""
-        with self._serving:
+    def _process_guarded(self, batch: DataFrame, number: int) -> None:
+        """Process a micro-batch, and store an exception, of which Spark passes on the text only."""
+        with self._processing:
             if self._stopping.is_set():
-                raise Stopped(f"batch {number} is left for the next run")
+                raise Stopped(f"batch {number} is repeated by the next run")
             try:
-                self._serve(batch, number)
+                self._process(batch, number)
             except BaseException as error:
                 self._failure = error
                 raise
 
     # -- a batch ---------------------------------------------------------------------------------------
 
-    def _serve(self, batch: DataFrame, number: int) -> None:
-        streaming = self._settings.run.trigger != BATCH
-        if streaming and self._ledger.outcome(number) is not None:
-            _log.info("batch %s was served before the last run ended", number)
+    def _process(self, batch: DataFrame, number: int) -> None:
+        """Plan, match, write and commit a micro-batch, unless it was committed before."""
+        streaming = self._config.run.trigger != BATCH
+        if streaming and self._batch_log.outcome(number) is not None:
+            _log.info("batch %s was committed by an earlier run, and is skipped", number)
             if self._joining is not None:
-                self._keep_again(batch, number)
+                self._update_join_state(batch, number)
             return
-        self.serving = number
-        plan = {"version": self._population.newest()}
+        self.current_batch = number
+        plan = {"version": self._subscriptions.newest()}
         if streaming:
-            plan = self._ledger.plan(number, plan)
+            plan = self._batch_log.plan(number, plan)
         version = plan["version"]
-        if self._named < version:
-            self._server.subscribers.update(self._population.subscribers(self._named, version))
-            self._named = version
+        if self._subscriber_version < version:
+            self._processor.subscribers.update(
+                self._subscriptions.subscribers(self._subscriber_version, version)
+            )
+            self._subscriber_version = version
+        _log.debug("batch %s planned with version %s of the subscriptions", number, version)
         outcome = (
-            self._joined(batch, number, version)
+            self._process_with_joins(batch, number, version)
             if self._joining is not None
-            else self._matched(batch, number, version)
+            else self._process_single(batch, number, version)
         )
-        if self._population.left_out:
-            some = dict(list(self._population.left_out.items())[:_MOST_LEFT_OUT])
+        if self._subscriptions.left_out:
+            some = dict(list(self._subscriptions.left_out.items())[:_LOGGED_EXCLUSIONS])
             outcome = replace(outcome, left_out=some)
-        self._ledger.add_matched(number, self._server.matched)
-        self._ledger.done(number, outcome.as_record())
-        self.serving = None
+        self._batch_log.commit_matched(number, self._processor.matched)
+        self._batch_log.commit(number, outcome.as_record())
+        self.current_batch = None
+        _log_outcome(outcome)
         self._on_batch(outcome)
 
-    def _matched(self, batch: DataFrame, number: int, version: int) -> Outcome:
-        edition = self._population.edition(self._spark.sparkContext, version)
-        messages = self._with_unread(self._source.messages(batch), batch)
-        return self._server.serve(messages, edition, len(self._population), number)
+    def _process_single(self, batch: DataFrame, number: int, version: int) -> Outcome:
+        """Match the messages of a batch, each on its own."""
+        snapshot = self._subscriptions.edition(self._spark.sparkContext, version)
+        messages = self._add_unread(self._source.messages(batch), batch)
+        return self._processor.process(messages, snapshot, len(self._subscriptions), number)
 
-    def _joined(self, batch: DataFrame, number: int, version: int) -> Outcome:
+    def _process_with_joins(self, batch: DataFrame, number: int, version: int) -> Outcome:
+        """Match the messages of a batch, and join them with those in the state."""
         assert self._joining is not None
-        edition = self._population.edition(self._post, version)
-        self._post.put(number, edition)
+        snapshot = self._subscriptions.edition(self._post, version)
+        self._post.put(number, snapshot)
         kept = rows_kept(self._query)
-        with self._joining.serving(batch, edition, number) as (messages, joined):
-            messages = self._with_unread(messages, batch)
-            outcome = self._server.serve(messages, edition, len(self._population), number, joined)
+        with self._joining.serving(batch, snapshot, number) as (messages, joined):
+            messages = self._add_unread(messages, batch)
+            outcome = self._processor.process(messages, snapshot, len(self._subscriptions), number, joined)
         return replace(outcome, kept=kept)
 
-    def _with_unread(self, messages: DataFrame, batch: DataFrame) -> DataFrame:
-        """The messages, and as rejects the files of the batch that Spark passes over."""
-        streaming = self._settings.run.trigger != BATCH
-        found = unread_in_stream(self._spark, self._settings.name) if streaming else unread_in_table(batch)
-        return self._source.with_unread(messages, found) if any(found) else messages
+    def _add_unread(self, messages: DataFrame, batch: DataFrame) -> DataFrame:
+        """Add a reject for each file of the batch that Spark skips."""
+        streaming = self._config.run.trigger != BATCH
+        found = (
+            find_unread_in_stream(self._spark, self._config.name)
+            if streaming
+            else find_unread_in_table(batch)
+        )
+        if not any(found):
+            return messages
+        _log.info("%s files of the batch are empty or gone", sum(map(len, found)))
+        return self._source.add_unread(messages, found)
 
-    def _keep_again(self, batch: DataFrame, number: int) -> None:
-        """Runs the plan of a batch that was delivered, for what it keeps."""
-        version = self._ledger.plan(number, {"version": self._population.newest()})["version"]
-        self._post.put(number, self._population.edition(self._post, version))
+    def _update_join_state(self, batch: DataFrame, number: int) -> None:
+        """Run the plan of a batch that is committed, for the state that it updates."""
+        version = self._batch_log.plan(number, {"version": self._subscriptions.newest()})["version"]
+        self._post.put(number, self._subscriptions.edition(self._post, version))
         batch.write.format("noop").mode("overwrite").save()
 
 
-def _sources(settings: PipelineConfig) -> Sources:
-    limits = settings.matcher_limits()
-    return Sources(tuple(Source(each, settings.run.partitions, limits) for each in settings.sources))
+def _log_outcome(outcome: Outcome) -> None:
+    _log.info(
+        "batch %s committed: %s messages, %s deliveries, %s rejects, %s failures in %.3f s, version %s",
+        outcome.batch,
+        outcome.messages,
+        outcome.deliveries,
+        outcome.rejects,
+        outcome.failures,
+        outcome.seconds,
+        outcome.version,
+    )
 
 
-def _sink(settings: PipelineConfig, name: str) -> Sink:
-    given = getattr(settings, name)
+def _build_sources(config: PipelineConfig) -> Sources:
+    limits = config.matcher_limits()
+    return Sources(tuple(Source(each, config.run.partitions, limits) for each in config.sources))
+
+
+def _build_sink(config: PipelineConfig, name: str) -> Sink:
+    given = getattr(config, name)
     options = {key: str(value) for key, value in given.options.items()}
-    return Sink(given.format, given.path, options, f"{settings.name}/{name}")
+    return Sink(given.format, given.path, options, f"{config.name}/{name}")

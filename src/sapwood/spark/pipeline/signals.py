@@ -1,59 +1,43 @@
-"""What Ctrl-C and SIGTERM mean to a running pipeline: finish the batch, then go; at once if asked twice."""
+"""Ctrl-C and SIGTERM while a pipeline runs: it stops after the current micro-batch."""
 
 from __future__ import annotations
 
-import os
 import signal
 from collections.abc import Callable
-from types import FrameType, TracebackType
-from typing import Any
+from typing import ClassVar
 
-ENDED_BY_CTRL_C = 130
+from sapwood.signal_handler import INTERRUPTED, SignalHandler
 
 
-class SignalHandler:
-    """While it is entered, signals stop a pipeline gently.
+class PipelineSignals(SignalHandler):
+    """Stops a pipeline when a signal arrives.
 
-    To be entered on the main thread and after the session is made: PySpark has a handler of its own, which
-    would cancel the batch that is being served.
+    It is entered on the main thread and after the session is created: PySpark has a handler of its own, which
+    would cancel the current micro-batch.
     """
 
+    signals: ClassVar[tuple[signal.Signals, ...]] = (signal.SIGINT, signal.SIGTERM)
+
     def __init__(
-        self, stop: Callable[[], None], tell: Callable[[str], None], leave: Callable[[], None]
+        self, stop: Callable[[], None], notify: Callable[[str], None], restore: Callable[[], None]
     ) -> None:
-        """`leave` puts the terminal in order before the process is gone."""
+        """`restore` restores the terminal before the process ends."""
+        super().__init__()
         self._stop = stop
-        self._tell = tell
-        self._leave = leave
-        self._former: dict[signal.Signals, Any] = {}
-        self.received: signal.Signals | None = None
-        """the first signal that came, if any"""
-
-    def __enter__(self) -> SignalHandler:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            self._former[number] = signal.signal(number, self._on_signal)
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        for number, former in self._former.items():
-            signal.signal(number, former)
+        self._notify = notify
+        self._restore = restore
 
     @property
     def exit_code(self) -> int:
-        """0 also after SIGTERM: who sends that wants an orderly end, and has got it."""
-        return ENDED_BY_CTRL_C if self.received == signal.SIGINT else 0
+        """130 after Ctrl-C, else 0: SIGTERM asks for an orderly end, which it was."""
+        return INTERRUPTED if self.received == signal.SIGINT else 0
 
-    def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        if self.received is None:
-            self.received = signal.Signals(number)
-            self._stop()
-            self._tell("stopping after the current batch; again to stop at once")
-        elif number == signal.SIGINT:
-            self._tell("stopped at once; the batch that was being served is served again by the next run")
-            self._leave()
-            os._exit(ENDED_BY_CTRL_C)  # Spark's processes end when this one is gone
+    def on_first(self) -> None:
+        """Stop the pipeline after the current micro-batch."""
+        self._stop()
+        self._notify("stopping after the current batch; again to stop at once")
+
+    def on_second(self) -> None:
+        """End without the current micro-batch; Spark's processes end with this one."""
+        self._notify("stopped at once; the next run repeats the current batch")
+        self._restore()

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame
 from sapwood.relational.executor import RESIDUAL_QUERIES, BatchTooLarge, match_rules
 from sapwood.relational.relational_matcher import RelationalMatcher
 from sapwood.relational.shredder import VALUE_SCHEMA, ShreddedBatch
-from sapwood.spark.io.storage import make_empty, open_new, remove_folder
+from sapwood.spark.io.storage import clear_folder, open_output, remove_folder
 from sapwood.spark.relational.residual_stage import ResidualStage, evaluate_residuals
 from sapwood.spark.relational.result_combiner import FAILED_PAIRS_SQL, MATCHED_PAIRS_SQL, BackendResult
 from sapwood.spark.relational.row_schemas import FAILED_PAIR, MATCHED_PAIR, RESIDUAL_CANDIDATE, to_spark
@@ -44,16 +44,19 @@ class DuckDBBackend:
         self._matcher = matcher
         self._folder = folder
         self._max_messages = _INITIAL_MESSAGES
-        make_empty(folder)
+        clear_folder(folder)
 
     @contextmanager
     def match(self, batch: SparkShreddedBatch, messages: DataFrame) -> Iterator[BackendResult]:
         """Match a batch; `messages` has `msg` and `body`."""
         folder = f"{self._folder}/{uuid4().hex}"
-        make_empty(folder)
+        clear_folder(folder)
         try:
             failures: list[pa.Table] = []
-            with open_new(f"{folder}/pairs.parquet") as file, pq.ParquetWriter(file, MATCHED_PAIR) as writer:
+            with (
+                open_output(f"{folder}/pairs.parquet") as file,
+                pq.ParquetWriter(file, MATCHED_PAIR) as writer,
+            ):
                 for portion in _iter_portions(batch.blocks):
                     failures += self._match_portion(batch, messages, portion, writer)
             spark = messages.sparkSession

@@ -35,7 +35,7 @@ from sapwood.relational.storage.table_snapshot import (
     subscription_delta,
     subscription_range_sql,
 )
-from sapwood.spark.io.storage import make_folder, names_in, open_file, open_new, remove_folder
+from sapwood.spark.io.storage import list_names, make_folder, open_file, open_output, remove_folder
 from sapwood.spark.relational.row_schemas import to_spark
 
 _log = logging.getLogger(__name__)
@@ -109,7 +109,7 @@ class ParquetSnapshot:
     def _find_base(self) -> _SnapshotFolder | None:
         """Return the base of an earlier run, if it is complete and of these tables."""
         name = self._base_name()
-        if name is None or _VERSIONS_FILE not in names_in(f"{self._folder}/{name}"):
+        if name is None or _VERSIONS_FILE not in list_names(f"{self._folder}/{name}"):
             return None
         with open_file(f"{self._folder}/{name}/{_VERSIONS_FILE}") as file:
             versions = TableVersions.from_json(file.read().decode())
@@ -125,7 +125,7 @@ class ParquetSnapshot:
 
     def _remove_unused(self) -> None:
         used = self._names()
-        for name in names_in(self._folder):
+        for name in list_names(self._folder):
             if name not in used and name.startswith((_BASE_PREFIX, _DELTA_PREFIX)):
                 remove_folder(f"{self._folder}/{name}")
 
@@ -140,7 +140,7 @@ class ParquetSnapshot:
         for number in now.ranges or [0]:
             rows = connection.stream(subscription_range_sql(number), _ROWS_PER_GROUP)
             self._write(name, SUBSCRIPTION, rows, number)
-        with open_new(f"{self._folder}/{name}/{_VERSIONS_FILE}") as file:
+        with open_output(f"{self._folder}/{name}/{_VERSIONS_FILE}") as file:
             file.write(now.to_json().encode())
         with self._database.write_transaction():
             self._database.set_meta({_BASE_KEY: name})
@@ -179,6 +179,9 @@ class ParquetSnapshot:
         """Write a file, also without rows: Spark needs one to read."""
         folder = f"{self._folder}/{name}/{table.name}"
         make_folder(folder)
-        with open_new(f"{folder}/{number}.parquet") as file, pq.ParquetWriter(file, table.schema) as writer:
+        with (
+            open_output(f"{folder}/{number}.parquet") as file,
+            pq.ParquetWriter(file, table.schema) as writer,
+        ):
             for batch in rows:
                 writer.write_batch(batch)

@@ -89,9 +89,7 @@ def open_table_subscriptions(others: Subscribed, settings: PipelineConfig) -> Ta
     """Open the tables of a pipeline, and return its subscriptions."""
     config = settings.relational or RelationalConfig()
     settings.tables.parent.mkdir(parents=True, exist_ok=True)
-    matcher = RelationalMatcher(
-        settings.tables, limits=settings.matcher_limits(), plan=config.plan, memory=config.memory
-    )
+    matcher = RelationalMatcher(settings.tables, limits=settings.matcher_limits(), **config.matcher_options())
     try:
         given = settings.subscriptions
         filters: _FilterSource
