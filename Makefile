@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 
 JAVA := $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,java)
 
-.PHONY: help java setup demo test test-full fuzz lint format bench clean
+.PHONY: help java setup demo test test-full fuzz coverage lint format bench docs reference hooks clean
 
 help:
 	@echo "make demo    a whole pipeline on Spark: made-up news for 10,000 subscriptions, and a report; one to two minutes (needs Java 17)"
@@ -14,6 +14,10 @@ help:
 	@echo "make test-full   the same with the longest tests at full size, and two million answers from fresh seeds"
 	@echo "make fuzz    random queries and messages from fresh seeds against the oracles (FUZZ_SECONDS=300)"
 	@echo "make bench   the filtering experiments (NITF=folder for the published workloads)"
+	@echo "make coverage   the tests that need no Spark, with the share of branches that they run"
+	@echo "make docs    the documentation as a site in site/; a warning is an error"
+	@echo "make reference  the parts of the docs that are generated from the code, written anew"
+	@echo "make hooks   lint, format, types and import layers before every commit"
 	@echo "make lint | format | setup | clean"
 
 setup: $(READY)
@@ -26,6 +30,11 @@ $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $(READY)
+
+$(VENV)/.docs-ready: pyproject.toml
+	@test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[docs]'
+	@touch $@
 
 java:
 	@version=$$($(JAVA) -version 2>&1 | sed -n 's/.*version "\(1\.\)\{0,1\}\([0-9]*\).*/\2/p' | head -n 1); \
@@ -51,7 +60,7 @@ test: java lint
 	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder --durations 10
 
 test-full: export SAPWOOD_TESTS = full
-test-full: test fuzz
+test-full: test docs fuzz
 	$(BIN)/python -m tests.fuzz match --answers 2000000
 
 FUZZ_SECONDS ?= 300
@@ -59,8 +68,22 @@ FUZZ_SECONDS ?= 300
 fuzz: setup
 	$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS)
 
+coverage: setup
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder --cov --cov-report term \
+	  --ignore tests/spark --ignore tests/demo --ignore tests/bench/test_spark.py
+
+docs: $(VENV)/.docs-ready
+	$(BIN)/zensical build --clean --strict
+
+reference: setup
+	$(BIN)/python -m tests.support.generated_docs
+
+hooks: setup
+	$(BIN)/pre-commit install
+
 bench: setup
 	$(BIN)/sapwood bench filter $(if $(NITF),--nitf $(NITF))
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache demo-output bench-output
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache demo-output bench-output \
+	  site .cache .coverage .coverage.* htmlcov

@@ -22,6 +22,7 @@ from sapwood import (
     Tuning,
 )
 from sapwood.engine.fallback.process_pool import POOL
+from sapwood.engine.registration import Needs
 from sapwood.engine.serialization import PackError
 from tests.support.transform_strategies import NAMESPACES, random_document, random_family
 
@@ -159,9 +160,10 @@ def test_nothing_is_left_of_what_has_gone() -> None:
             broker.publish(random_document(rng))
     for number in rng.sample(range(len(queries)), len(queries)):
         broker.unsubscribe(number)
-    assert len(broker) == len(index) == len(index.groups) == index.text_needed == index.source_needed == 0
-    assert len(index.tree) == 1  # the root
-    assert not index.machine.stops
+    assert len(broker) == len(index) == len(index.relative_paths) == 0
+    assert index.needs is Needs.NOTHING
+    assert len(index.path_trie) == 1  # the root
+    assert not index.dataguide.postings
 
 
 def test_live_changes_answer_like_a_fresh_broker() -> None:
@@ -232,7 +234,7 @@ def test_explains_plans_and_what_they_share() -> None:
     assert told.shared == (
         "join and selections, which bind the variable: shared with 1 other query",
         "group-by of title below it: shared with 1 other return clause",
-        "group-by of .//figure below it: nobody else's yet",
+        "group-by of .//figure below it: not shared yet",
         "return clause, filled once for each element: shared with 1 other query",
     )
     assert any("SemiJoin (hash)" in line for line in told.plan)
@@ -296,7 +298,7 @@ def test_a_query_that_cannot_be_subscribed_leaves_nothing_behind(monkeypatch: py
         raise RecursionError
 
     with monkeypatch.context() as patch:
-        patch.setattr(index, "bind", fails)
+        patch.setattr(index, "register_binding", fails)
         with pytest.raises(RecursionError):
             broker.subscribe("s", "for $x in //a return <r>{$x/b}</r>")
     assert [d.subscription for d in broker.publish("<a><b/></a>")] == ["f"]
@@ -443,7 +445,7 @@ def test_why_nothing_is_made_where_only_lxml_can_tell() -> None:
         assert broker.why("t", "<a><b/><b/></a>").matched
         missed = broker.why("t", "<a><b/></a>")
         assert not missed.matched
-        assert "nothing is bound" in missed.reason
+        assert "no variable is bound" in missed.reason
 
 
 def test_why_a_message_takes_part_in_a_join() -> None:
@@ -457,7 +459,7 @@ def test_why_a_message_takes_part_in_a_join() -> None:
         assert second.reason == "it takes part as block 2 (stream blogs) of 2"
         missed = broker.why("j", "<post><author>A</author><name>T</name></post>")
         assert not missed.matched
-        assert "it is none of the blocks" in missed.reason
+        assert "it matches no block" in missed.reason
         assert missed.found == ("post has author, name",)
         assert broker.state().messages == 0
 

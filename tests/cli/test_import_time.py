@@ -27,6 +27,7 @@ NEVER_FOR_A_MATCH = [
     "sapwood.join",
     "sapwood.lang.fwr.constructor",
     "sapwood.lang.fwr.compiler",
+    "sapwood.lang.xscl.compiler",
     "sapwood.relational",
     "sapwood.spark",
     "sapwood.store",

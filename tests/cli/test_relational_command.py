@@ -19,7 +19,7 @@ from sapwood.cli.common.relational_options import MEMORY, PlanName
 from sapwood.cli.relational_match import decode_id, encode_id
 from sapwood.relational import Plan, RelationalMatcher
 from sapwood.relational.storage import store_sync
-from sapwood.relational.storage.duckdb_database import MEMORY as DEFAULT_MEMORY
+from sapwood.relational.storage.duckdb_database import DEFAULT_MEMORY as DEFAULT_MEMORY
 from sapwood.relational.subscription_catalog import SubscriptionCatalog
 from sapwood.workload import MessageGenerator, QueryGenerator, load_dtd
 from tests.support.in_process import Run, Sapwood
@@ -195,7 +195,7 @@ def test_names_that_are_written_twice_are_the_same() -> None:
 def test_ctrl_c_finishes_the_chunk(sapwood: Sapwood, monkeypatch: pytest.MonkeyPatch, messages: str) -> None:
     sapwood("subscriptions", "import", "-", stdin="//body\n" * 50)
     monkeypatch.setattr(store_sync, "synchronize", partial(store_sync.synchronize, chunk=10))
-    change = SubscriptionCatalog.change
+    apply_changes = SubscriptionCatalog.apply_changes
     chunks = 0
 
     def interrupted(*given: object, **named: object) -> None:
@@ -203,9 +203,9 @@ def test_ctrl_c_finishes_the_chunk(sapwood: Sapwood, monkeypatch: pytest.MonkeyP
         chunks += 1
         if chunks == 2:
             os.kill(os.getpid(), signal.SIGINT)
-        change(*given, **named)  # type: ignore[arg-type]
+        apply_changes(*given, **named)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(SubscriptionCatalog, "change", interrupted)
+    monkeypatch.setattr(SubscriptionCatalog, "apply_changes", interrupted)
     run = sapwood("relational", "load")
     assert run.returncode == 130
     assert run.stderr.endswith("20 subscriptions are in the tables; the next run goes on from there\n")

@@ -1,4 +1,4 @@
-"""What notebooks show: answers and explanations as HTML, in which nothing that users wrote is markup."""
+"""Answers and explanations as HTML for notebooks, in which all text of users is escaped."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _page(source: str) -> Any:
 
 
 def shown() -> Iterator[tuple[str, Any]]:
-    """Everything that has a form for notebooks, filled with what would do harm if it were not escaped."""
+    """Yield every kind of object that notebooks show as HTML, with text that must be escaped."""
     with Broker(NAMESPACES) as broker:
         broker.subscribe(HOSTILE, f'//b[. != "{HOSTILE.replace(chr(34), "")}"]')
         broker.subscribe("refined", f"count(//b[. != {HOSTILE.split(chr(39))[0]!r}]) = 1")

@@ -247,8 +247,8 @@ class LiveChanges(RuleBasedStateMachine):
     def teardown(self) -> None:
         for id in list(self.model):
             self.matcher.remove(id)
-        assert len(self.matcher._index.tree) == 1, self._story()
-        assert not self.matcher._index.machine.stops, self._story()
+        assert len(self.matcher._index.path_trie) == 1, self._story()
+        assert not self.matcher._index.dataguide.postings, self._story()
         self.matcher.close()
 
     def _did(self, what: str) -> None:

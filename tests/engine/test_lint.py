@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sapwood.cli.common.query_warnings import _compiled
 from sapwood.engine.diagnostics.lint import find_warnings, uses_prefixes
+from sapwood.lang.languages import compile_text
 from sapwood.lang.pattern import use_prefixes
 from tests.cli.test_match import records, sapwood
 
@@ -16,7 +16,7 @@ NAMESPACES = {"p": "urn:p", "q": "urn:q"}
 
 def found(query: str) -> list[str]:
     with use_prefixes(NAMESPACES):
-        return find_warnings(_compiled(query, NAMESPACES))
+        return find_warnings(compile_text(query, NAMESPACES))
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_what_may_well_be_meant_is_not_told(query: str) -> None:
     ],
 )
 def test_whether_a_query_uses_prefixes(query: str, uses: bool) -> None:
-    assert uses_prefixes(_compiled(query, NAMESPACES)) is uses
+    assert uses_prefixes(compile_text(query, NAMESPACES)) is uses
 
 
 # -- on the command line -----------------------------------------------------------------------------------

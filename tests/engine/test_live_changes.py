@@ -206,8 +206,8 @@ def test_removal_in_any_order_leaves_an_empty_tree() -> None:
                 matcher.remove(id)
                 if place == 3:
                     assert set(matcher.match(message)) == set(order[4:]), order
-            assert len(matcher._index.tree) == 1, order
-            assert not matcher._index.machine.stops, order
+            assert len(matcher._index.path_trie) == 1, order
+            assert not matcher._index.dataguide.postings, order
 
 
 # -- matches stay what they were -------------------------------------------------------------------------
@@ -330,7 +330,7 @@ def test_3000_rounds_of_churn_leave_tables_as_long_as_they_were() -> None:
     matcher.add_many((f"standing {i}", text) for i, text in enumerate(STANDING))
     matcher.match(MESSAGE)
     index = matcher._index
-    states, places, memory = len(index.tree), len(index.machine), held_by(matcher)
+    states, places, memory = len(index.path_trie), len(index.dataguide), held_by(matcher)
     for i in range(3_000):
         query = list(CHURNING.values())[i % len(CHURNING)](i)
         matcher.add(i, query)
@@ -338,11 +338,11 @@ def test_3000_rounds_of_churn_leave_tables_as_long_as_they_were() -> None:
             matcher.match(MESSAGE)
         matcher.remove(i)
     assert len(matcher) == len(index) == len(STANDING)
-    assert len(index.tree) == states
-    assert len(index.tree.edges) <= states + 20
+    assert len(index.path_trie) == states
+    assert len(index.path_trie.edges) <= states + 20
     assert len(index._queries) <= len(STANDING) + 2
     matcher.match(MESSAGE)
-    assert len(index.machine) <= 2 * places + 5
+    assert len(index.dataguide) <= 2 * places + 5
     assert held_by(matcher) < 2 * memory
     matcher.close()
 
@@ -368,8 +368,8 @@ def test_removed_queries_are_really_freed() -> None:
         matcher.remove(id)
     gc.collect()
     assert len(Interned._table) <= before
-    assert len(matcher._index.tree) == 1
-    assert not matcher._index.machine.stops
+    assert len(matcher._index.path_trie) == 1
+    assert not matcher._index.dataguide.postings
     matcher.close()
 
 
@@ -422,7 +422,7 @@ def test_deep_recursive_data_stays_within_the_budget_and_is_matched_right(budget
     rng = random.Random(budget)
     matcher = Matcher(tuning=Tuning(cache=budget))
     matcher.add_many(enumerate(DEEP_QUERIES))
-    machine = matcher._index.machine
+    machine = matcher._index.dataguide
     for _ in range(40):
         message = random_tree(rng, 10)
         tree = lxml_oracle.parse(message)

@@ -31,22 +31,22 @@ SHAPES: dict[str, Callable[[int], str]] = {
 def test_trees_of_joined_messages_take_no_more_than_their_room(
     shape: Callable[[int], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(output, "_ROOM", ROOM)
+    monkeypatch.setattr(output, "_CACHE_BYTES", ROOM)
     broker = Broker(lateness=1e9)
     broker.subscribe("q", JOIN)
     for i in range(120):
         broker.publish(shape(i), ("a", i), stream="A", time=i)
-    library = broker.network_of_joins._library
+    cache = broker.network_of_joins._cache
     tracemalloc.start()
     for i in range(120):
         [delivery] = broker.publish(shape(i), ("b", i), stream="B", time=i)
         assert delivery.body
     del delivery
-    assert 1 < len(library._loaded) < 120
+    assert 1 < len(cache._loaded) < 120
     gc.collect()
     with_trees = tracemalloc.get_traced_memory()[0]
-    library._loaded.clear()
-    library._last = None
+    cache._loaded.clear()
+    cache._last = None
     gc.collect()
     taken = with_trees - tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
@@ -61,15 +61,15 @@ def test_what_is_found_out_about_a_tree_counts_as_well() -> None:
             i, f"SELECT <r>{{$x/b[{i + 1}]}}</r> FROM A//a->x[k->v] JOIN{{v = w, INF}} B//a[k->w]"
         )
     broker.publish("<a><k>1</k>" + "<b>x</b>" * 50 + "</a>", 1, stream="A", time=1)
-    library = broker.network_of_joins._library
+    cache = broker.network_of_joins._cache
     record = StoredMessage(1, "A", 1.0, 0, b"<a><k>1</k>" + b"<b>x</b>" * 50 + b"</a>", None)
-    before = library.load(record).bytes
-    [loaded] = library._loaded.values()
+    before = cache.load(record).bytes
+    [loaded] = cache._loaded.values()
     for delivery in broker.publish("<a><k>1</k></a>", 2, stream="B", time=1):
         assert delivery.body
-    library.load(record)
+    cache.load(record)
     assert loaded.bytes > before
-    assert library._bytes == sum(loaded.counted for loaded in library._loaded.values())
+    assert cache._bytes == sum(loaded.counted for loaded in cache._loaded.values())
 
 
 def with_attributes(i: int) -> str:
@@ -90,20 +90,20 @@ NAMES: dict[str, tuple[str, Callable[[int], str]]] = {
 def test_ever_new_names_take_no_memory(
     query: str, message: Callable[[int], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dataguide, "_MOST_OTHERS", 200)
+    monkeypatch.setattr(dataguide, "_MAX_OTHERS", 200)
     broker = Broker()
     broker.subscribe("q", query)
     for i in range(500):
         broker.publish(message(i))
-    before = held_by(broker.filters.index.machine)
+    before = held_by(broker.filters.index.dataguide)
     for i in range(500, 3_500):
         broker.publish(message(i))
-    assert held_by(broker.filters.index.machine) < before + 20_000
+    assert held_by(broker.filters.index.dataguide) < before + 20_000
 
 
 def test_names_that_were_dropped_are_known_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also if a query mentions them by then."""
-    monkeypatch.setattr(dataguide, "_MOST_OTHERS", 3)
+    monkeypatch.setattr(dataguide, "_MAX_OTHERS", 3)
     matcher = Matcher()
     matcher.add_many([("b", "//b"), ("k", "//*[@k = 1]"), ("any", "//*[@* = 2]")])
     for i in (*range(10), *range(10)):

@@ -133,7 +133,7 @@ def ranges_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """No string-value is short, and none is copied to be probed."""
     for module in (string_values, document, predicate_index, message_reader):
         monkeypatch.setattr(module, "LONG", 0)
-    monkeypatch.setattr(message_reader, "_MOST_COPIES", 0)
+    monkeypatch.setattr(message_reader, "_MAX_COPIES", 0)
 
 
 @pytest.mark.usefixtures("ranges_only")

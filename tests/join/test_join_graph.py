@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sapwood import Broker
-from sapwood.join.graph.join_graph import Edge, Shape, canonical
+from sapwood.join.graph.join_graph import Edge, TemplateGraph, canonicalize
 
 Tree = int | tuple["Tree", ...]
 
@@ -55,9 +55,9 @@ def numbered(tree: Tree) -> tuple[tuple[int, ...], dict[int, int]]:
     return tuple(parents), place
 
 
-def templates(equalities: int, flat: bool) -> set[Shape]:
+def templates(equalities: int, flat: bool) -> set[TemplateGraph]:
     """All shapes of graphs with so many equalities between leaves."""
-    found: set[Shape] = set()
+    found: set[TemplateGraph] = set()
     every = list(product(range(equalities), repeat=2))
     for edges in combinations(every, equalities):
         left, right = sorted({a for a, _ in edges}), sorted({b for _, b in edges})
@@ -66,7 +66,7 @@ def templates(equalities: int, flat: bool) -> set[Shape]:
         for one, other in product(sided(left, flat), sided(right, flat)):
             (left_parents, left_of), (right_parents, right_of) = numbered(one), numbered(other)
             graph: list[Edge] = sorted((left_of[a], "=", right_of[b]) for a, b in edges)
-            found.add(canonical(Shape(left_parents, right_parents, tuple(graph)))[0])
+            found.add(canonicalize(TemplateGraph(left_parents, right_parents, tuple(graph)))[0])
     return found
 
 
@@ -88,7 +88,7 @@ def test_as_many_templates_as_the_paper_says_for_any_messages(equalities: int, c
 
 
 @st.composite
-def shapes(draw: st.DrawFn) -> Shape:
+def shapes(draw: st.DrawFn) -> TemplateGraph:
     def parents() -> tuple[int, ...]:
         size = draw(st.integers(1, 5))
         return (-1, *(draw(st.integers(0, number - 1)) for number in range(1, size)))
@@ -98,10 +98,10 @@ def shapes(draw: st.DrawFn) -> Shape:
         st.integers(0, len(left) - 1), st.sampled_from(["=", "<", "!="]), st.integers(0, len(right) - 1)
     )
     edges = draw(st.sets(edge, min_size=1, max_size=4))
-    return Shape(left, right, tuple(sorted(edges)))  # type: ignore[arg-type]
+    return TemplateGraph(left, right, tuple(sorted(edges)))  # type: ignore[arg-type]
 
 
-def renumbered(shape: Shape, data: st.DataObject) -> Shape:
+def renumbered(shape: TemplateGraph, data: st.DataObject) -> TemplateGraph:
     """The same graph with its columns in another order, roots first."""
 
     def shuffled(parents: tuple[int, ...]) -> tuple[tuple[int, ...], dict[int, int]]:
@@ -116,32 +116,34 @@ def renumbered(shape: Shape, data: st.DataObject) -> Shape:
 
     left, left_of = shuffled(shape.left)
     right, right_of = shuffled(shape.right)
-    return Shape(left, right, tuple(sorted((left_of[a], op, right_of[b]) for a, op, b in shape.edges)))
+    return TemplateGraph(
+        left, right, tuple(sorted((left_of[a], op, right_of[b]) for a, op, b in shape.edges))
+    )
 
 
 @given(shapes(), st.data())
-def test_the_order_of_writing_does_not_matter(shape: Shape, data: st.DataObject) -> None:
-    assert canonical(renumbered(shape, data))[0] == canonical(shape)[0]
+def test_the_order_of_writing_does_not_matter(shape: TemplateGraph, data: st.DataObject) -> None:
+    assert canonicalize(renumbered(shape, data))[0] == canonicalize(shape)[0]
 
 
 @given(shapes())
-def test_columns_keep_what_they_are(shape: Shape) -> None:
-    found, left, right = canonical(shape)
+def test_columns_keep_what_they_are(shape: TemplateGraph) -> None:
+    found, left, right = canonicalize(shape)
     assert sorted(left) == list(range(len(shape.left)))
     assert [left[p] if p >= 0 else -1 for p in found.left] == [shape.left[column] for column in left]
     assert {(left[a], op, right[b]) for a, op, b in found.edges} == set(shape.edges)
 
 
 def test_sides_are_told_apart() -> None:
-    one_to_two = Shape((-1,), (-1, 0, 0), ((0, "=", 1), (0, "=", 2)))
-    two_to_one = Shape((-1, 0, 0), (-1,), ((1, "=", 0), (2, "=", 0)))
-    assert canonical(one_to_two)[0] != canonical(two_to_one)[0]
+    one_to_two = TemplateGraph((-1,), (-1, 0, 0), ((0, "=", 1), (0, "=", 2)))
+    two_to_one = TemplateGraph((-1, 0, 0), (-1,), ((1, "=", 0), (2, "=", 0)))
+    assert canonicalize(one_to_two)[0] != canonicalize(two_to_one)[0]
 
 
 def test_large_symmetric_graphs_are_quick() -> None:
-    star = Shape((-1, *[0] * 20), (-1, *[0] * 20), tuple((n, "=", n) for n in range(1, 21)))
-    crossed = Shape((-1, *[0] * 20), (-1, *[0] * 20), tuple((n, "=", 21 - n) for n in range(1, 21)))
-    assert canonical(star)[0] == canonical(crossed)[0]
+    star = TemplateGraph((-1, *[0] * 20), (-1, *[0] * 20), tuple((n, "=", n) for n in range(1, 21)))
+    crossed = TemplateGraph((-1, *[0] * 20), (-1, *[0] * 20), tuple((n, "=", 21 - n) for n in range(1, 21)))
+    assert canonicalize(star)[0] == canonicalize(crossed)[0]
 
 
 QUERY = "S/r->a[x->b][y->c] FOLLOWED BY{b = e AND c = f, 1 h} S/r->d[x->e][y->f]"

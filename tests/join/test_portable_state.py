@@ -8,6 +8,7 @@ from collections.abc import Hashable, Iterator
 from random import Random
 
 from sapwood import Broker, Delivery
+from sapwood.broker.distributed import DistributedBroker
 from sapwood.engine.message.message_reader import Message
 from sapwood.join.state.message_state import StoredMessage
 from sapwood.join.state.portable_state import PortableMessage
@@ -21,20 +22,20 @@ class Keeper:
     """Keeps all that messages had to say, and brings it together with what comes in, chain by chain."""
 
     def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+        self._broker = DistributedBroker(broker)
         self._kept: list[bytes] = []
 
     def publish(self, body: str, id: int, stream: str, time: float) -> Iterator[Told]:
-        joins, message = self._broker.network_of_joins, Message(body)
-        testimony, alone = joins.testify(self._broker.filters.index.find(message), stream)
+        broker, message = self._broker, Message(body)
+        values, alone = broker.extract(broker.find(message), stream)
         record = StoredMessage(id, stream, time, 0, message.data, message.encoding)
-        yield from map(told, self._broker.deliveries(joins.single(alone, record), id, []))
-        arrived = [PortableMessage((record,), [testimony])]
+        yield from map(told, broker.deliveries(broker.match_single_blocks(alone, record), []))
+        arrived = [PortableMessage((record,), [values])]
         while arrived:
             now = arrived.pop(0)
-            meetings = joins.meet(now, [pickle.loads(kept) for kept in self._kept])
-            yield from map(told, self._broker.deliveries(meetings, id, []))
-            arrived += joins.go_on(meetings)
+            results = broker.join(now, [pickle.loads(kept) for kept in self._kept])
+            yield from map(told, broker.deliveries(results, []))
+            arrived += broker.partial_matches(results)
             self._kept.append(pickle.dumps(now))
 
 

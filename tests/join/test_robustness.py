@@ -7,8 +7,7 @@ import pickle
 import pytest
 
 from sapwood import Broker, LateMessage, Limits, MessageError
-from sapwood.join.catalog_entries import JoinEntry
-from sapwood.join.join_catalog import Filing
+from sapwood.join.join_catalog import JoinCatalog, JoinEntry
 
 PAIR = "S/a->x JOIN{x = y, INF} S/c->y"
 
@@ -62,13 +61,13 @@ def test_a_broken_message_changes_nothing() -> None:
 
 def test_a_query_that_could_not_be_added_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     broker = Broker()
-    file = Filing.file
+    add = JoinCatalog.add
 
-    def failing(filing: Filing, entry: JoinEntry) -> None:
-        file(filing, entry)
+    def failing(catalog: JoinCatalog, entry: JoinEntry) -> None:
+        add(catalog, entry)
         raise MemoryError
 
-    monkeypatch.setattr(Filing, "file", failing)
+    monkeypatch.setattr(JoinCatalog, "add", failing)
     with pytest.raises(MemoryError):
         broker.subscribe("pair", PAIR)
     monkeypatch.undo()

@@ -51,13 +51,13 @@ def test_all_three_share_one_template_of_six_variables() -> None:
 def rows(broker: Broker) -> set[tuple[str, int, int, str]]:
     """What is kept: variable, node and parent's node as the paper numbers them, value."""
     joins = broker.network_of_joins
-    past = joins._past
+    state = joins._state
     found = set()
-    for run in np.flatnonzero(past.living).tolist():
-        definition = joins.witnesses.definition(int(past.run_variable[run]))
-        first, count = int(past.run_row[run]), int(past.run_count[run])
-        for node, parent in past.nodes[first : first + count].tolist():
-            found.add((str(definition.path), node - 1, parent - 1, past.run_value[run]))
+    for run in np.flatnonzero(state.live).tolist():
+        definition = joins.witnesses.definition(int(state.run_variable[run]))
+        first, count = int(state.run_row[run]), int(state.run_count[run])
+        for node, parent in state.nodes[first : first + count].tolist():
+            found.add((str(definition.path), node - 1, parent - 1, state.run_value[run]))
     return found
 
 

@@ -11,6 +11,7 @@ from lxml import etree
 
 from sapwood import Matcher, QueryError
 from sapwood.engine.automaton import query_paths
+from sapwood.lang.decomposition import PatternStep
 from sapwood.lang.query import compile_query
 from tests.support import lxml_oracle
 
@@ -265,12 +266,12 @@ def test_a_long_conjunction_is_matched() -> None:
 
 def test_planning_a_conjunction_takes_time_in_proportion(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = [0]
-    shared = query_paths._shared
+    shared = query_paths._shared_steps
 
-    def counted(one: tuple[int, ...], other: tuple[int, ...]) -> int:
+    def counted(one: tuple[PatternStep, ...], other: tuple[PatternStep, ...]) -> int:
         calls[0] += 1
         return shared(one, other)
 
-    monkeypatch.setattr(query_paths, "_shared", counted)
+    monkeypatch.setattr(query_paths, "_shared_steps", counted)
     query_paths.plan_index(compile_query("/a[" + " and ".join(f"@x{i}" for i in range(400)) + "]").condition)
     assert calls[0] <= 40 * 400

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from sapwood import QueryError
 from sapwood.lang.fwr.compiler import compile_transformation
 from sapwood.lang.fwr.model import TemplateHole
-from sapwood.lang.language_detection import is_join, is_transformation
+from sapwood.lang.languages import is_join, is_transformation
 from sapwood.lang.query import compile_query
 from sapwood.lang.xpath.parser import parse
 from sapwood.lang.xscl.compiler import compile_join

@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sapwood import QueryError
-from sapwood.lang.language_detection import is_join
+from sapwood.lang.languages import is_join
 from sapwood.lang.xscl.compiler import compile_join
 from tests.lang.test_xscl import BLOCKS, JOINS, OUTPUT, PUSHED, SPELLINGS
 

@@ -53,7 +53,7 @@ PRICES = [
 
 @pytest.mark.parametrize(("price", "matching"), PRICES)
 def test_100000_ranges_are_decided_without_100000_tests(
-    price: str, matching: int, index: predicate_index.ValueIndex, monkeypatch: pytest.MonkeyPatch
+    price: str, matching: int, index: predicate_index.PredicateIndex, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls = Calls(monkeypatch)
     assert hits(index, price) == (list(range(matching)), [])
@@ -62,11 +62,11 @@ def test_100000_ranges_are_decided_without_100000_tests(
 
 
 @pytest.fixture(scope="module")
-def index() -> predicate_index.ValueIndex:
+def index() -> predicate_index.PredicateIndex:
     """`> k` for a hundred thousand k."""
-    index = predicate_index.ValueIndex()
+    index = predicate_index.PredicateIndex()
     for k in range(MANY):
-        index.add(pattern.Test(">", float(k)), "slots", k)
+        index.add(pattern.Test(">", float(k)), predicate_index.PostingKind.SLOT, k)
     return index
 
 
@@ -179,16 +179,19 @@ _TESTS = st.one_of(
     st.builds(pattern.Test, st.sampled_from(["=", "!=", "<", "<=", ">", ">="]), _CONSTANTS),
     st.builds(pattern.Test, st.sampled_from(["=", "!=", "contains", "starts-with"]), _VALUES),
 )
-_MARKS = st.lists(st.tuples(_TESTS, st.sampled_from(["slots", "anchors"])), max_size=40)
+_KIND = predicate_index.PostingKind
+_MARKS = st.lists(st.tuples(_TESTS, st.sampled_from([_KIND.SLOT, _KIND.ANCHORING])), max_size=40)
 
 
 @settings(max_examples=300, deadline=None)
 @given(marks=_MARKS, probes=st.lists(_VALUES, min_size=1, max_size=8), rng=st.randoms(use_true_random=True))
 def test_the_index_finds_what_trying_every_test_finds(
-    marks: list[tuple[pattern.Test | None, str]], probes: list[str], rng: random.Random
+    marks: list[tuple[pattern.Test | None, predicate_index.PostingKind]],
+    probes: list[str],
+    rng: random.Random,
 ) -> None:
     """Through additions and removals in any order; in the end nothing is left."""
-    index, twin = predicate_index.ValueIndex(), predicate_index.TestByTest()
+    index, twin = predicate_index.PredicateIndex(), predicate_index.SequentialPredicates()
     numbered = list(enumerate(marks))
     for number, (test, kind) in numbered:
         index.add(test, kind, number)
@@ -209,10 +212,10 @@ def test_the_index_finds_what_trying_every_test_finds(
 
 
 def compare(
-    index: predicate_index.ValueIndex,
-    twin: predicate_index.TestByTest,
+    index: predicate_index.PredicateIndex,
+    twin: predicate_index.SequentialPredicates,
     probes: list[str],
-    marks: list[tuple[pattern.Test | None, str]],
+    marks: list[tuple[pattern.Test | None, predicate_index.PostingKind]],
 ) -> None:
     for value in probes:
         found = hits(index, value)
@@ -222,11 +225,13 @@ def compare(
             assert test is None or predicate_index.passes(value, test)
 
 
-def hits(index: predicate_index.ValueIndex, value: str) -> tuple[list[int], list[int]]:
-    gathered = predicate_index.Gathered()
+def hits(index: predicate_index.PredicateIndex, value: str) -> tuple[list[int], list[int]]:
+    gathered = predicate_index.HitCollector()
     index.collect(value, gathered)
     found = gathered.hits()
-    return (sorted(found.slots.tolist()), sorted(found.anchors.tolist())) if found is not None else ([], [])
+    return (
+        (sorted(found.slots.tolist()), sorted(found.anchorings.tolist())) if found is not None else ([], [])
+    )
 
 
 # -- values against lxml ---------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The tables answer as the automaton does, and as lxml does: random queries, and cases that are hard."""
+"""The relational engine against the automaton and lxml: random queries, and hard cases."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.relational_agreement import Answer, about, answers, assert_al
 
 
 def test_random_queries() -> None:
-    """Of all kinds together, so that they share paths, facts and beginnings."""
+    """Queries of all kinds together, so that they share paths, facts and prefixes."""
     positive = 0
 
     @settings(max_examples=2, deadline=None, print_blob=True, suppress_health_check=list(HealthCheck))
@@ -59,7 +59,7 @@ def test_one_message_at_a_time_is_as_good_as_a_batch(plan: Plan) -> None:
 NAMESPACES = {"p": "urn:p", "at": "@u", "odd": "%7B/*", "star": "*"}
 OPERATORS = ["=", "!=", "<", "<=", ">", ">="]
 Cases = tuple[list[str], list[str]]
-"""queries and documents, each of which is tried on each"""
+"""queries and documents, each of which is matched with each"""
 
 
 def numbers() -> Cases:
@@ -78,7 +78,7 @@ def numbers() -> Cases:
 
 
 def texts() -> Cases:
-    """A constant with quotes is one thing, one with none another."""
+    """Constants with and without quotes."""
     values = ["", " ", "'", "it's", "]", "] or [", "= 5 and", "<>&", "\ue000", "\ue0000", "%7B", "{}", "a\nb"]
     values += [
         "é",
@@ -149,7 +149,7 @@ SKELETONS = """
 
 
 def skeletons() -> Cases:
-    """Constants that change what the rest of a query means."""
+    """Constants that change how the rest of a query is compiled."""
     rng = random.Random(4)
     constants = ["5", "-5", ".5", "'x'", "''", '"5"', "900000001", "1", "2", "0"]
     pairs = list(product(constants, repeat=2))
@@ -185,7 +185,7 @@ def names() -> Cases:
 
 
 def many_predicates() -> Cases:
-    """Beyond the columns of a row, they are chained."""
+    """More than a row has columns, so that the rest is a chain."""
     queries = []
     for count in (1, 4, 5, 8, 12):
         asked = [f"@x{i} = {i}" for i in range(count)]
@@ -208,15 +208,15 @@ def many_alternatives() -> Cases:
     return queries, documents
 
 
-def nothing_to_go_by() -> Cases:
-    """What holds of messages that say nothing that anybody asks for."""
+def no_facts() -> Cases:
+    """Queries that match messages without any of their values."""
     queries = ["/", "true()", "not(//a)", "//a", "/a = ''", "count(//*) = 1", "/b[not(@x = 1)]", "not(/b)"]
     return queries, ["<b/>", "<c x='1'>text</c>", "<a/>", "<d><a/></d>", "<z xmlns='urn:z'/>"]
 
 
 CASES = [
     *(numbers, texts, huge_texts, skeletons, names),
-    *(many_predicates, many_alternatives, nothing_to_go_by),
+    *(many_predicates, many_alternatives, no_facts),
 ]
 
 
@@ -240,7 +240,7 @@ def hard_cases() -> list[tuple[str, Answer]]:
 
 @pytest.mark.parametrize("plan", Plan)
 def test_hard_cases(plan: Plan, hard_cases: list[tuple[str, Answer]]) -> None:
-    """Most of them are compiled by their skeletons: those of which another has come before."""
+    """Most of them are compiled from templates: those whose skeleton occurred before."""
     with RelationalMatcher(namespaces=NAMESPACES, plan=plan) as matcher:
         matcher.add_many((query, query) for query in hard_queries())
         found = answers(matcher, [document for document, _ in hard_cases])
@@ -252,7 +252,7 @@ def hard_queries() -> list[str]:
     return list(dict.fromkeys(query for cases in CASES for query in cases()[0]))
 
 
-def test_numbers_that_look_like_marks_of_constants() -> None:
+def test_numbers_that_look_like_placeholders() -> None:
     queries = ["/a[b = 86753.09e8 and c = 5]", "/a[b = 8675309000000 and c = 5]", "/a[b = 5 and c = 5]"]
     messages = [f"<a><b>{b}</b><c>5</c></a>" for b in (5, 8675309000000, 6)]
     assert assert_alike(queries, messages, times=3, plans=[Plan.UNROLLED]) == 9
@@ -278,8 +278,8 @@ def test_ranges_enough_for_buckets() -> None:
             assert answers(matcher, documents) == expected
 
 
-def test_more_ways_than_anybody_counts() -> None:
-    """Recursive names below `//`: there are more places for branching points than are written down."""
+def test_too_many_positions_of_branching_points() -> None:
+    """Recursive names below `//`: branching points have more positions than are stored."""
     queries = ["//a//a//a//a//b[@x = 1]", "//a[.//b]//a[.//c]//a[.//b]//a[.//c = 5]//b", "//a[b][c = 5]"]
     queries += [
         "//a[.//a//a//b]//a[a]//c",
@@ -296,7 +296,7 @@ def test_more_ways_than_anybody_counts() -> None:
         assert matcher.connection.value("SELECT count(*) FROM tag_branching WHERE positions IS NULL")
 
 
-def test_values_that_come_thousands_of_times_are_not_multiplied() -> None:
+def test_repeated_values_do_not_multiply_rows() -> None:
     rng = random.Random(3)
     items = [
         f"<item a='{rng.randrange(5)}' b='{rng.randrange(100)}'><c>{rng.randrange(5)}</c>"
@@ -327,7 +327,7 @@ def test_values_that_come_thousands_of_times_are_not_multiplied() -> None:
             assert time.process_time() - started < 5
 
 
-def test_an_empty_population_and_an_empty_batch() -> None:
+def test_no_subscriptions_and_an_empty_batch() -> None:
     with RelationalMatcher() as matcher:
         assert answers(matcher, ["<a/>", "<a"]) == [[], *automaton([], ["<a"])]
         assert list(matcher.match_many([])) == []

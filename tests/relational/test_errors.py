@@ -1,4 +1,4 @@
-"""What goes wrong is told in plain words, changes nothing, and nothing is the worse for it afterwards."""
+"""Errors have a clear message, change nothing, and do no harm to later calls."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def opened() -> Iterator[RelationalMatcher]:
 
 @pytest.fixture
 def matcher(opened: RelationalMatcher) -> Iterator[RelationalMatcher]:
-    """With two subscriptions, which must be there at the end, and answer; nobody else is."""
+    """A matcher with two subscriptions, which must be the only ones at the end, and match."""
     yield opened
     assert list(opened.match(MESSAGE)) == ["one", "two"]
     assert len(opened) == 2
@@ -51,7 +51,7 @@ def matcher(opened: RelationalMatcher) -> Iterator[RelationalMatcher]:
         *("/a[@x = \uff13]", "/a[@x = 1", "$x", "/a[b[c]", "'", '"', "/a[@x = 5 'x']", "/a[@x = 'a\0b']/.."),
     ],
 )
-def test_a_query_that_is_refused_is_refused_as_elsewhere(matcher: RelationalMatcher, query: str) -> None:
+def test_a_bad_query_is_refused_as_by_the_automaton(matcher: RelationalMatcher, query: str) -> None:
     with pytest.raises(QueryError) as expected:
         Matcher({"p": "urn:p"}).add("bad", query)
     for _ in range(3):  # the third time by its skeleton
@@ -62,13 +62,13 @@ def test_a_query_that_is_refused_is_refused_as_elsewhere(matcher: RelationalMatc
     assert "bad" not in matcher
 
 
-def test_half_a_character_cannot_be_stored(matcher: RelationalMatcher) -> None:
+def test_half_a_surrogate_pair_is_refused(matcher: RelationalMatcher) -> None:
     with pytest.raises(QueryError, match="half of a surrogate pair") as caught:
         matcher.add("bad", "/a[@x = 'caf\ud800']")
     assert caught.value.position == 12
 
 
-def test_of_a_chunk_with_a_bad_query_nothing_goes_in(matcher: RelationalMatcher) -> None:
+def test_a_chunk_with_a_bad_query_is_not_added(matcher: RelationalMatcher) -> None:
     pairs = [("c", "/c[@y = 5]"), ("d", "//d"), ("e", "/a["), ("f", "/f")]
     with pytest.raises(QueryError) as caught:
         matcher.add_many(pairs, chunk=2)
@@ -81,7 +81,7 @@ def test_of_a_chunk_with_a_bad_query_nothing_goes_in(matcher: RelationalMatcher)
     matcher.remove("c", "d")
 
 
-def test_told_of_what_is_bad_the_rest_go_in(matcher: RelationalMatcher) -> None:
+def test_with_on_error_the_good_queries_are_added(matcher: RelationalMatcher) -> None:
     told: list[tuple[object, str]] = []
     pairs: list[tuple[Any, str]] = [
         *[("c", "/c"), ("d", "/c["), ("c", "/d"), ("one", "/c"), (7, "/c"), (None, "/c"), ((1, "x"), "/c")],
@@ -95,7 +95,7 @@ def test_told_of_what_is_bad_the_rest_go_in(matcher: RelationalMatcher) -> None:
     matcher.remove("c", "e")
 
 
-def test_an_error_of_the_one_who_is_told_changes_nothing(matcher: RelationalMatcher) -> None:
+def test_an_error_in_on_error_changes_nothing(matcher: RelationalMatcher) -> None:
     def give_up(id: object, error: ValueError) -> None:
         raise RuntimeError("enough")
 
@@ -150,7 +150,7 @@ def test_an_id_is_subscribed_once(matcher: RelationalMatcher) -> None:
         lambda matcher: matcher.query("none"),
     ],
 )
-def test_who_is_not_there_is_a_key_error(
+def test_an_unknown_id_is_a_key_error(
     matcher: RelationalMatcher, ask: Callable[[RelationalMatcher], object]
 ) -> None:
     with pytest.raises(KeyError, match="none"):
@@ -158,21 +158,21 @@ def test_who_is_not_there_is_a_key_error(
     assert len(matcher) == 2
 
 
-def test_a_replacement_that_is_refused_leaves_what_was_there(matcher: RelationalMatcher) -> None:
+def test_a_refused_replacement_changes_nothing(matcher: RelationalMatcher) -> None:
     with pytest.raises(QueryError):
         matcher.replace("one", "/a[")
     assert matcher.query("one") == "/a[@x = 1]"
 
 
-def test_nothing_asked_nothing_done(matcher: RelationalMatcher) -> None:
+def test_empty_changes(matcher: RelationalMatcher) -> None:
     matcher.add_many([])
     matcher.remove()
     assert list(matcher.match_many([])) == []
 
 
 @pytest.mark.parametrize("size", [0, -1])
-def test_of_no_size_there_are_no_chunks_and_no_batches(matcher: RelationalMatcher, size: int) -> None:
-    """Rather than that nothing goes in, and nobody knows."""
+def test_the_size_of_chunks_and_batches_is_positive(matcher: RelationalMatcher, size: int) -> None:
+    """Otherwise nothing would be added, silently."""
     with pytest.raises(ValueError):
         matcher.add_many([("c", "/c")], chunk=size)
     with pytest.raises(ValueError):
@@ -180,7 +180,9 @@ def test_of_no_size_there_are_no_chunks_and_no_batches(matcher: RelationalMatche
 
 
 @pytest.mark.parametrize("namespaces", [{"": "urn:x"}, {"x": ""}, {"p": "urn:other"}], ids=str)
-def test_prefixes_are_declared_as_elsewhere(matcher: RelationalMatcher, namespaces: dict[str, str]) -> None:
+def test_prefixes_are_declared_as_for_the_automaton(
+    matcher: RelationalMatcher, namespaces: dict[str, str]
+) -> None:
     with pytest.raises(ValueError) as expected:
         Matcher({"p": "urn:p"}).declare(namespaces)
     with pytest.raises(ValueError) as caught:
@@ -192,7 +194,7 @@ def test_prefixes_are_declared_as_elsewhere(matcher: RelationalMatcher, namespac
 # -- messages --------------------------------------------------------------------------------------------
 
 
-def test_a_refused_message_ends_the_answers_at_its_place(matcher: RelationalMatcher) -> None:
+def test_a_refused_message_ends_the_matches_there(matcher: RelationalMatcher) -> None:
     answers = matcher.match_many([MESSAGE, "<a>", MESSAGE], batch=2)
     assert list(next(answers)) == ["one", "two"]
     with pytest.raises(MessageError, match="no element found"):
@@ -238,7 +240,7 @@ def another_format(path: Path) -> None:
         (lambda path: None, "none/tables", "cannot be opened"),
     ],
 )
-def test_a_file_that_is_none_of_ours(
+def test_a_file_of_another_kind_or_format(
     make: Callable[[Path], None], name: str, reason: str, tmp_path: Path
 ) -> None:
     path = tmp_path / name
@@ -265,7 +267,7 @@ def test_a_good_memory_limit(memory: str) -> None:
         assert list(matcher.match("<a/>")) == ["s"]
 
 
-def test_a_wrong_plan_is_told_before_a_file_is_made(tmp_path: Path) -> None:
+def test_a_wrong_plan_is_refused_before_a_file_is_created(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="'recursive' is not a valid Plan"):
         RelationalMatcher(tmp_path / "tables", plan="recursive")
     assert list(tmp_path.iterdir()) == []
@@ -273,7 +275,7 @@ def test_a_wrong_plan_is_told_before_a_file_is_made(tmp_path: Path) -> None:
         matcher.collect_garbage("recursive")
 
 
-def test_a_file_with_another_namespace_for_a_prefix_is_let_go_again(tmp_path: Path) -> None:
+def test_a_file_with_another_namespace_for_a_prefix_is_closed_again(tmp_path: Path) -> None:
     RelationalMatcher(tmp_path / "tables", {"p": "urn:p"}).close()
     with pytest.raises(ValueError, match="bound to 'urn:p' already"):
         RelationalMatcher(tmp_path / "tables", {"p": "urn:q"})
@@ -292,14 +294,14 @@ def test_a_file_that_another_process_has_open(tmp_path: Path) -> None:
     with subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
-        with pytest.raises(TablesError, match="is open in another process; one at a time can use it"):
+        with pytest.raises(TablesError, match="is open in another process; close it there first"):
             RelationalMatcher(path)
     with RelationalMatcher(path) as matcher:
         assert list(matcher.match("<a/>")) == ["s"]
 
 
 def test_a_file_that_this_process_has_open(tmp_path: Path) -> None:
-    """Two who give the same numbers to different things would take each other's subscriptions for theirs."""
+    """Two matchers on one file would allocate the same ids."""
     with RelationalMatcher(tmp_path / "tables") as matcher:
         matcher.add("s", "/a")
         for memory in ("512MB", "600MB"):
@@ -310,7 +312,7 @@ def test_a_file_that_this_process_has_open(tmp_path: Path) -> None:
     RelationalMatcher(tmp_path / "tables").close()
 
 
-def test_a_file_is_let_go_by_whoever_is_dropped(tmp_path: Path) -> None:
+def test_a_file_is_released_with_its_matcher(tmp_path: Path) -> None:
     matcher = RelationalMatcher(tmp_path / "tables")
     matcher.add("s", "/a")
     del matcher
@@ -324,7 +326,7 @@ def test_a_file_is_let_go_by_whoever_is_dropped(tmp_path: Path) -> None:
 
 @contextmanager
 def failing(statement: str) -> Iterator[None]:
-    """Whatever runs a statement that begins so is told that there is no more memory."""
+    """Statements that begin so run out of memory."""
     run = Connection.run
 
     def run_or_fail(self: Connection, sql: str, parameters: object = None) -> None:
@@ -337,8 +339,8 @@ def failing(statement: str) -> Iterator[None]:
         yield
 
 
-def test_a_change_that_fails_half_way_changes_nothing() -> None:
-    """And what was worked out for it in memory does not stay, either: neither paths nor tag paths."""
+def test_a_failed_transaction_changes_nothing() -> None:
+    """Nor do its paths and tag paths stay in memory."""
     here = ["one", "two"]
     with RelationalMatcher(threads=1) as matcher:
         matcher.add_many([("one", "/a[@x = 1]"), ("two", "//b/..")])
@@ -363,8 +365,8 @@ def test_a_change_that_fails_half_way_changes_nothing() -> None:
         assert_consistent(matcher)
 
 
-def test_ctrl_c_that_comes_when_a_change_is_done_spoils_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody can tell whether it came before or after: the tables can."""
+def test_ctrl_c_after_a_commit_does_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether the transaction was committed is read from the tables."""
     run = Connection.run
 
     def run_and_interrupt(self: Connection, sql: str, parameters: object = None) -> None:
@@ -384,13 +386,13 @@ def test_ctrl_c_that_comes_when_a_change_is_done_spoils_nothing(monkeypatch: pyt
         assert_consistent(matcher)
 
 
-def test_whoever_is_told_of_an_error_cannot_change_anything_meanwhile() -> None:
+def test_on_error_must_not_change_subscriptions() -> None:
     told: list[str] = []
 
     with RelationalMatcher(threads=1) as matcher:
 
         def instead(id: object, error: ValueError) -> None:
-            with pytest.raises(TablesError, match="the tables are being changed"):
+            with pytest.raises(TablesError, match="the tables are in a transaction"):
                 matcher.add("instead", "/a")
             told.append(str(id))
 
@@ -401,8 +403,8 @@ def test_whoever_is_told_of_an_error_cannot_change_anything_meanwhile() -> None:
 
 
 @pytest.mark.parametrize("table", ["tag_path", "path_match", "class_tag", "tag_branching"])
-def test_a_batch_that_fails_half_way_does_not_spoil_the_next(table: str) -> None:
-    """It has begun to find out about new tag paths; the next one must not believe that it knows them."""
+def test_a_failed_batch_does_not_harm_the_next(table: str) -> None:
+    """It has begun to resolve new tag paths; the next one must not take them for resolved."""
     with RelationalMatcher(threads=1) as matcher:
         matcher.add_many([("one", "/a[@x > 0]"), ("two", "//b[@y = 1][c]/d"), ("three", "//d")])
         message = "<a x='1'><b y='1'><c/><d/></b></a>"
@@ -412,7 +414,7 @@ def test_a_batch_that_fails_half_way_does_not_spoil_the_next(table: str) -> None
         assert_consistent(matcher)
 
 
-def test_garbage_that_is_not_collected_to_the_end_spoils_nothing() -> None:
+def test_an_interrupted_vacuum_does_no_harm() -> None:
     with RelationalMatcher(threads=1) as matcher:
         matcher.add_many([("one", "/a"), ("two", "/a[@q = 1][@w = 2]")])
         list(matcher.match("<a q='1' w='2'/>"))
@@ -425,7 +427,7 @@ def test_garbage_that_is_not_collected_to_the_end_spoils_nothing() -> None:
 
 
 def test_values_of_deeply_nested_elements_are_bounded() -> None:
-    """Each element around a text has a row with all of it; a message that is small as such may make many."""
+    """Each element around a text has a row with all of it, so a small message may have many large rows."""
     flat, deep, deeper = ("<a>" * depth + "y" * 2_000 + "</a>" * depth for depth in (1, 50, 51))
     with RelationalMatcher(limits=Limits(bytes=100_000), threads=1) as matcher:
         matcher.add("q", "//a[contains(., 'x')]")

@@ -1,4 +1,4 @@
-"""A process is killed while it changes subscriptions: what it leaves is whole, and answers rightly."""
+"""A process is killed while it changes subscriptions: the file is consistent, and matches correctly."""
 
 from __future__ import annotations
 

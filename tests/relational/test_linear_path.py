@@ -1,4 +1,4 @@
-"""Linear paths and tag paths: texts, look-ups, and which matches which, where."""
+"""Linear paths and tag paths: texts, lookups, matches and positions."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from sapwood.lang.pattern import ANY_NAMESPACE, TEXT, Axis
 from sapwood.relational.paths.linear_path import (
     LinearPath,
     TagPath,
-    element_tag,
-    lookups,
-    matches,
-    parse_linear,
-    parse_tag,
-    positions,
-    reversed_text,
-    tag_text,
+    escape_element_name,
+    find_positions,
+    format_reversed_tag_path,
+    format_tag_path,
+    lookup_keys,
+    parse_linear_path,
+    parse_tag_path,
+    path_matches,
 )
-from sapwood.relational.paths.path_index import PathMatches
+from sapwood.relational.paths.path_index import PathIndex
 from tests.support.naive_tables import embeddings
 
 MANY = settings(max_examples=200, deadline=None)
@@ -47,7 +47,7 @@ def paths(
 
 
 def tags(names: st.SearchStrategy[str], attributes: st.SearchStrategy[str]) -> st.SearchStrategy[TagPath]:
-    elements = st.lists(names.map(element_tag), min_size=1, max_size=6)
+    elements = st.lists(names.map(escape_element_name), min_size=1, max_size=6)
     ends = st.lists(st.just(TEXT) | attributes.map("@{}".format), max_size=1)
     return st.builds(lambda elements, end: (*elements, *end), elements, ends)
 
@@ -101,13 +101,13 @@ READ_NAMES = NASTY_NAMES.filter(
     ],
 )
 def test_a_path_is_cut_in_three(text: str, prefix: str, suffix: str, middle: str | None) -> None:
-    path = parse_linear(text)
+    path = parse_linear_path(text)
     assert path.text == text
     assert (path.prefix, path.suffix, path.middle) == (prefix, suffix, middle)
 
 
 def test_steps_are_those_of_patterns() -> None:
-    path = parse_linear("/a//{u}b/{*}c/{u}*/@{u}x")
+    path = parse_linear_path("/a//{u}b/{*}c/{u}*/@{u}x")
     assert path.steps == (
         (Axis.CHILD, "a"),
         (Axis.DESCENDANT, "u}b"),
@@ -120,7 +120,7 @@ def test_steps_are_those_of_patterns() -> None:
 @pytest.mark.parametrize("text", ["a", "/", "///a", "/a/", "//@x", "/a@x", "/{u", "/{u}", "/a{u}b", "/{{u}a"])
 def test_what_is_no_path_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="not a path"):
-        parse_linear(text)
+        parse_linear_path(text)
 
 
 @pytest.mark.parametrize(
@@ -134,45 +134,45 @@ def test_what_is_no_path_is_refused(text: str) -> None:
         ("@u}a", "{@u}a"),
     ],
 )
-def test_hostile_namespaces_have_one_reading(name: str, written: str) -> None:
+def test_hostile_namespaces_are_escaped(name: str, written: str) -> None:
     path = LinearPath(((Axis.CHILD, name), (Axis.ATTRIBUTE, name)))
     assert path.text == f"/{written}/@{written}"
-    assert parse_linear(path.text) == path
+    assert parse_linear_path(path.text) == path
 
 
 @MANY
 @given(paths(NASTY_TESTS, NASTY_ENDS))
-def test_a_text_tells_the_path(path: LinearPath) -> None:
-    assert parse_linear(path.text) == path
+def test_a_path_is_parsed_from_its_text(path: LinearPath) -> None:
+    assert parse_linear_path(path.text) == path
 
 
 @MANY
 @given(tags(READ_NAMES, READ_NAMES))
-def test_a_text_tells_the_tag_path(tag: TagPath) -> None:
-    assert parse_tag(tag_text(tag)) == tag
-    assert reversed_text(tag).startswith(reversed_text(tag[-1:]))
+def test_a_tag_path_is_parsed_from_its_text(tag: TagPath) -> None:
+    assert parse_tag_path(format_tag_path(tag)) == tag
+    assert format_reversed_tag_path(tag).startswith(format_reversed_tag_path(tag[-1:]))
 
 
 @MANY
 @given(tags(READ_NAMES, READ_NAMES))
 def test_the_path_with_a_tag_path_s_text_matches_it_whatever_its_namespaces(tag: TagPath) -> None:
-    path = parse_linear(tag_text(tag))
-    assert matches(path, tag)
-    assert (path.prefix, path.suffix) in lookups(tag)
+    path = parse_linear_path(format_tag_path(tag))
+    assert path_matches(path, tag)
+    assert (path.prefix, path.suffix) in lookup_keys(tag)
 
 
-def test_tag_paths_as_people_write_them() -> None:
+def test_texts_of_tag_paths() -> None:
     tag = ("a", "u}b", "@u}x")
-    assert tag_text(tag) == "/a/{u}b/@{u}x"
-    assert reversed_text(("a", "b", "c", "d", TEXT)) == "text()/d/c/b/a"
+    assert format_tag_path(tag) == "/a/{u}b/@{u}x"
+    assert format_reversed_tag_path(("a", "b", "c", "d", TEXT)) == "text()/d/c/b/a"
 
 
 def test_an_element_is_never_taken_for_an_attribute() -> None:
     """`@u` may be a namespace: `<x xmlns="@u"/>`."""
-    element = ("a", element_tag("@u}x"))
+    element = ("a", escape_element_name("@u}x"))
     attribute = ("a", "@u}x")
-    assert tag_text(element) == "/a/{@u}x"
-    assert tag_text(attribute) == "/a/@{u}x"
+    assert format_tag_path(element) == "/a/{@u}x"
+    assert format_tag_path(attribute) == "/a/@{u}x"
     for text, elements, attributes in [
         ("/a/{@u}x", True, False),
         ("/a/@{u}x", False, True),
@@ -181,8 +181,8 @@ def test_an_element_is_never_taken_for_an_attribute() -> None:
         ("/a/{@u}*", True, False),
         ("/a/{*}x", True, False),
     ]:
-        path = parse_linear(text)
-        assert (matches(path, element), matches(path, attribute)) == (elements, attributes), text
+        path = parse_linear_path(text)
+        assert (path_matches(path, element), path_matches(path, attribute)) == (elements, attributes), text
 
 
 # -- matching --------------------------------------------------------------------------------------------
@@ -190,25 +190,27 @@ def test_an_element_is_never_taken_for_an_attribute() -> None:
 
 @MANY
 @given(PATHS, TAGS)
-def test_a_path_matches_if_there_is_a_way(path: LinearPath, tag: TagPath) -> None:
-    assert matches(path, tag) == any(True for _ in embeddings(path, tag))
+def test_a_path_matches_if_there_is_an_embedding(path: LinearPath, tag: TagPath) -> None:
+    assert path_matches(path, tag) == any(True for _ in embeddings(path, tag))
 
 
 @MANY
 @given(st.lists(PATHS, max_size=5), st.lists(TAGS, max_size=5))
-def test_many_paths_match_as_each_does(some: list[LinearPath], some_tags: list[TagPath]) -> None:
-    found = dict(PathMatches(dict(enumerate(some))).of(some_tags))
+def test_the_index_matches_as_each_path_does(some: list[LinearPath], some_tags: list[TagPath]) -> None:
+    found = dict(PathIndex(dict(enumerate(some))).match(some_tags))
     assert {tag: sorted(ids) for tag, ids in found.items()} == {
-        tag: ids for tag in some_tags if (ids := [id for id, path in enumerate(some) if matches(path, tag)])
+        tag: ids
+        for tag in some_tags
+        if (ids := [id for id, path in enumerate(some) if path_matches(path, tag)])
     }
 
 
 @MANY
 @given(PATHS, TAGS)
-def test_look_ups_find_all_paths_that_match(path: LinearPath, tag: TagPath) -> None:
-    found = lookups(tag)
+def test_lookup_keys_find_all_paths_that_match(path: LinearPath, tag: TagPath) -> None:
+    found = lookup_keys(tag)
     assert len(found) == len(set(found))
-    if matches(path, tag):
+    if path_matches(path, tag):
         assert (path.prefix, path.suffix) in found
 
 
@@ -217,15 +219,15 @@ def test_look_ups_find_all_paths_that_match(path: LinearPath, tag: TagPath) -> N
     paths(st.sampled_from(["a", "b"]), st.just((Axis.CHILD, TEXT))), tags(st.sampled_from("ab"), st.just("x"))
 )
 def test_a_suffix_without_middle_leaves_nothing_to_check(path: LinearPath, tag: TagPath) -> None:
-    """Whereas without suffix, `/a` is found for `/a/b`, where `/a/*` is looked for."""
+    """Without a suffix there is: `/a` is found for `/a/b`, because of `/a/*`."""
     if path.middle is None and path.suffix:
-        assert matches(path, tag) == ((path.prefix, path.suffix) in lookups(tag))
+        assert path_matches(path, tag) == ((path.prefix, path.suffix) in lookup_keys(tag))
     elif path.middle is None:
-        assert matches(path, tag) == (path.prefix == tag_text(tag))
+        assert path_matches(path, tag) == (path.prefix == format_tag_path(tag))
 
 
-def test_look_ups_of_a_tag_path() -> None:
-    assert sorted(lookups(("a", "@x"))) == [
+def test_lookup_keys_of_a_tag_path() -> None:
+    assert sorted(lookup_keys(("a", "@x"))) == [
         ("", ""),
         ("", "@x"),
         ("", "@x/a"),
@@ -247,31 +249,33 @@ def test_look_ups_of_a_tag_path() -> None:
         ("//a//a", "/a/a/a", (1, 2), [(1, 3), (2, 3)]),
     ],
 )
-def test_where_steps_stand(text: str, tag: str, at: tuple[int, ...], expected: list[tuple[int, ...]]) -> None:
-    assert positions(parse_linear(text), parse_tag(tag), at) == expected
+def test_positions_of_steps(
+    text: str, tag: str, at: tuple[int, ...], expected: list[tuple[int, ...]]
+) -> None:
+    assert find_positions(parse_linear_path(text), parse_tag_path(tag), at) == expected
 
 
 @MANY
 @given(PATHS, TAGS, st.data())
-def test_steps_stand_where_some_way_puts_them(path: LinearPath, tag: TagPath, data: st.DataObject) -> None:
+def test_positions_are_those_of_all_embeddings(path: LinearPath, tag: TagPath, data: st.DataObject) -> None:
     numbers = range(1, len(path.steps) + 1)
     at = tuple(sorted(data.draw(st.sets(st.sampled_from(numbers)))))
     expected = sorted({tuple(way[step - 1] for step in at) for way in embeddings(path, tag)})
-    assert positions(path, tag, at) == expected
-    assert positions(path, tag, at, most=len(expected)) == expected
+    assert find_positions(path, tag, at) == expected
+    assert find_positions(path, tag, at, most=len(expected)) == expected
     if expected and at:
-        assert positions(path, tag, at, most=len(expected) - 1) is None
+        assert find_positions(path, tag, at, most=len(expected) - 1) is None
 
 
-def test_many_ways_are_not_tried_one_by_one() -> None:
-    """There are more ways through this than anybody can count; a search for them would not end."""
+def test_embeddings_are_not_enumerated() -> None:
+    """There are too many to enumerate; a search would not end."""
     deep = ("a",) * 300
     path = LinearPath(((Axis.DESCENDANT, "a"),) * 60)
-    assert matches(path, deep)
-    assert dict(PathMatches({7: path}).of([deep, (*deep, "b")])) == {deep: [7]}
-    assert len(lookups(deep)) == 17 * 17
-    assert not matches(path, (*deep, "b"))
-    assert positions(path, deep, (1,)) == [(i,) for i in range(1, 242)]
-    assert positions(path, deep, (60,)) == [(300,)]
-    assert positions(path, deep, (1, 30, 60)) is None
-    assert positions(path, (*deep, "b"), (1, 30, 60)) == []
+    assert path_matches(path, deep)
+    assert dict(PathIndex({7: path}).match([deep, (*deep, "b")])) == {deep: [7]}
+    assert len(lookup_keys(deep)) == 17 * 17
+    assert not path_matches(path, (*deep, "b"))
+    assert find_positions(path, deep, (1,)) == [(i,) for i in range(1, 242)]
+    assert find_positions(path, deep, (60,)) == [(300,)]
+    assert find_positions(path, deep, (1, 30, 60)) is None
+    assert find_positions(path, (*deep, "b"), (1, 30, 60)) == []

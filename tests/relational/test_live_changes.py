@@ -1,4 +1,4 @@
-"""Subscriptions come and go, files are closed and opened, plans change: no neighbour is harmed."""
+"""Subscriptions, plans and files change while others match: no other subscription is affected."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.support.table_structures import assert_consistent, assert_empty
 
 
 class Edits(RuleBasedStateMachine):
-    """Edits, batches, garbage collections and restarts, against an automaton that is made anew each time.
+    """Edits, batches, garbage collections and restarts, against a new automaton each time.
 
     Queries come from a small pool, so that several ids have the same, and what one leaves another takes up.
     """
@@ -139,8 +139,8 @@ NEIGHBOURS = [
 
 
 @pytest.mark.parametrize("plan", Plan)
-def test_whoever_leaves_leaves_the_others_alone(plan: Plan) -> None:
-    """Queries that begin alike, and those whose whole chain is another's beginning."""
+def test_removing_a_subscription_leaves_the_others(plan: Plan) -> None:
+    """Queries with equal prefixes, and those whose whole chain is another's prefix."""
     rng = random.Random(plan)
     order = list(NEIGHBOURS)
     rng.shuffle(order)
@@ -155,7 +155,7 @@ def test_whoever_leaves_leaves_the_others_alone(plan: Plan) -> None:
             assert_consistent(matcher)
 
 
-def test_one_of_many_with_the_same_query_leaves_alone() -> None:
+def test_removing_one_of_many_with_the_same_query() -> None:
     with RelationalMatcher() as matcher:
         matcher.add_many((str(id), "//a[@x = '1' and b]") for id in range(40))
         assert matcher.connection.value("SELECT count(*) FROM rule") <= 2
@@ -167,14 +167,14 @@ def test_one_of_many_with_the_same_query_leaves_alone() -> None:
         assert list(matcher.match(message)) == [str(id) for id in range(1, 40, 2) if id % 12 != 1]
 
 
-def test_where_branches_part_is_put_on_record_once() -> None:
+def test_positions_of_branching_points_are_stored_once() -> None:
     message = "<a><b><c>1</c><d>2</d></b></a>"
     with RelationalMatcher(threads=1) as matcher:
         matcher.add("s", "/a[.//b[c = 1][d = 2]]")
         list(matcher.match_many([message] * 3, batch=1))
         asked = matcher.connection.rows(_PLACED)
         for _ in range(2):  # batches that began at the same time
-            assert len(matcher.place_points(asked)) == 2
+            assert len(matcher.locate_branching_nodes(asked)) == 2
         assert matcher.connection.rows(_PLACED) == asked
         assert len(asked) == 2
 
@@ -186,7 +186,7 @@ _PLACED = """
     ORDER BY ALL"""
 
 
-def test_the_same_query_is_stored_once_however_it_comes() -> None:
+def test_equal_queries_are_stored_once() -> None:
     with RelationalMatcher(threads=1) as matcher:
         for i in range(4):
             matcher.add(f"a{i}", "//a[@x = 1][b > 2]")
@@ -194,19 +194,19 @@ def test_the_same_query_is_stored_once_however_it_comes() -> None:
         assert matcher.connection.value("SELECT count(*) FROM query") == 1
 
 
-def test_no_more_skeletons_are_kept_than_was_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rule_compiler, "_MOST_KEPT", 6)
+def test_the_cache_of_templates_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rule_compiler, "_MAX_CACHED_BRANCHES", 6)
     with RelationalMatcher(threads=1) as matcher:
         for i in range(40):
             matcher.add(f"s{i}", f"/a{i % 7}[b = {i}][c > {i}]")
-            assert len(matcher.population._compiler._templates) <= 6
+            assert len(matcher.catalog._compiler._templates) <= 6
         assert [id for i in range(7) for id in matcher.match(f"<a{i}><b>{i + 7}</b><c>99</c></a{i}>")] == [
             f"s{i + 7}" for i in range(7)
         ]
 
 
-def test_queries_that_come_late_find_what_was_there_before() -> None:
-    """Each finds tag paths that earlier messages left, and of which nobody wanted as much as it does."""
+def test_new_queries_match_earlier_tag_paths() -> None:
+    """Each needs more of the tag paths of earlier messages than the queries before it."""
     message = "<a><b><d x='2' y=''>v</d></b><c><d/></c></a>"
     early = list(dict.fromkeys(query for queries, _ in LATE for query in queries))
     with RelationalMatcher(namespaces=lxml_oracle.NAMESPACES, threads=1) as matcher:
@@ -223,15 +223,15 @@ def test_queries_that_come_late_find_what_was_there_before() -> None:
 
 
 @pytest.mark.parametrize("plan", [Plan.SHARED, Plan.UNROLLED])
-def test_a_long_query_that_has_left_costs_nothing_any_more(plan: Plan) -> None:
+def test_a_removed_long_query_costs_no_statements(plan: Plan) -> None:
     """Each level of its chain was a statement of every batch."""
     with RelationalMatcher(plan=plan, threads=1) as matcher:
         matcher.add("short", "/a[@x0 = 0]")
         matcher.add("long", f"/a[{' and '.join(f'@x{i} = {i}' for i in range(12))}]")
         matcher.remove("long")
         matcher.collect_garbage(plan)
-        extents = matcher.population.extents(matcher.connection)
-        assert (extents.fact_levels, extents.fact_slots) in [(1, 0), (0, 1)]
+        size = matcher.catalog.plan_parameters(matcher.connection).size
+        assert (size.fact_levels, size.fact_slots) in [(1, 0), (0, 1)]
         assert list(matcher.match("<a x0='0'/>")) == ["short"]
 
 
@@ -282,7 +282,7 @@ def test_ids_come_in_the_order_added(tmp_path: Path) -> None:
         assert list(matcher.match("<a/>")) == [*ids[:10], *ids[11:], ids[10], "new"]
 
 
-def test_what_the_tables_answer_about_themselves(tmp_path: Path) -> None:
+def test_length_membership_and_queries(tmp_path: Path) -> None:
     with RelationalMatcher(tmp_path / "tables", {"p": "urn:p"}) as matcher:
         assert len(matcher) == 0
         assert matcher.plan is None
@@ -303,9 +303,9 @@ def test_what_the_tables_answer_about_themselves(tmp_path: Path) -> None:
 # -- many names ------------------------------------------------------------------------------------------
 
 
-def test_data_with_ever_new_names_empties_the_cache_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is forgotten in the middle of a batch, or between two, is found out again."""
-    monkeypatch.setattr(tag_paths, "MOST_TAGS", 40)
+def test_data_with_ever_new_names_clears_the_cache_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tag paths that are evicted within a batch, or between two, are resolved again."""
+    monkeypatch.setattr(tag_paths, "MAX_TAG_PATHS", 40)
     queries = ["/a/b", "//x", "//b[@x > 1]", "/a[b][@y = 1]", "//*[@x][not(z)]", "/*/@y"]
     pairs = [(query, query) for query in queries]
     old = ["<a><b/></a>", "<a y='1'><b x='2'/></a>", "<a><b x='1'/></a>"]
@@ -323,8 +323,8 @@ def test_data_with_ever_new_names_empties_the_cache_and_nothing_else(monkeypatch
 # -- threads ---------------------------------------------------------------------------------------------
 
 
-def test_what_goes_on_during_a_batch_does_not_change_it(tmp_path: Path) -> None:
-    """Its answers are those of its beginning, however late they are fetched."""
+def test_a_batch_sees_the_subscriptions_of_its_beginning(tmp_path: Path) -> None:
+    """However late its matches are fetched."""
     with RelationalMatcher(tmp_path / "tables") as matcher:
         matcher.add_many([("a", "/a"), ("b", "/a[@x = 1]"), ("c", "/a/b/..")])
         message = "<a x='1'><b/></a>"
@@ -346,7 +346,7 @@ def test_what_goes_on_during_a_batch_does_not_change_it(tmp_path: Path) -> None:
 
 
 def test_one_thread_changes_what_others_match(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every answer is that of one state, between the beginning and the end of its batch.
+    """Every result is that of one state, between the beginning and the end of its batch.
 
     Each state has a marker of its own besides queries that come and go with it; all are asked at once.
     """
@@ -374,7 +374,7 @@ def test_one_thread_changes_what_others_match(tmp_path: Path, monkeypatch: pytes
             for number in range(1, rounds):
                 begun[0] = number
                 put = [(f"{number} {i}", kind.format(number)) for i, kind in enumerate(kinds)]
-                matcher.population.change(removed=state(number - 1), put=put)
+                matcher.catalog.apply_changes(removed=state(number - 1), put=put)
                 if number % 3 == 0:
                     matcher.collect_garbage(list(Plan)[number % 2])
                 done[0] = number
@@ -410,7 +410,7 @@ def test_one_thread_changes_what_others_match(tmp_path: Path, monkeypatch: pytes
 
 
 def test_many_threads_match_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also what only lxml can decide, whose process is replaced now and then: here, all the time."""
+    """Also with residual checks by lxml, whose process is replaced now and then: here, all the time."""
     monkeypatch.setattr(process_pool, "MESSAGES_PER_PROCESS", 2)
     queries = [f"count(//a) = {i}" for i in range(4)] + [f"//b[not(@x = {i})]/.." for i in range(4)]
     documents = [f"<r>{'<a/>' * i}<b x='{i}'/></r>" for i in range(4)]

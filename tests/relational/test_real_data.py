@@ -31,7 +31,7 @@ from tests.support.shared_data import folder
 def assert_alike(
     queries: Sequence[str], messages: Sequence[bytes], namespaces: dict[str, str] | None = None
 ) -> int:
-    """Asserts that each plan in turn, of the same tables, answers as the automaton does; the matches."""
+    """Assert that each plan in turn matches as the automaton does; return the number of matches."""
     pairs = [(query, query) for query in dict.fromkeys(queries)]
     expected = automaton(pairs, messages, namespaces)
     with RelationalMatcher(namespaces=namespaces, plan=Plan.SHARED) as matcher:
@@ -98,7 +98,7 @@ def test_bombs_harm_no_neighbour() -> None:
 
 
 def test_messages_that_only_lxml_refuses_harm_no_neighbour() -> None:
-    """It is stricter than the reader about some things, is asked late, and reads them with recovery."""
+    """It is stricter than the reader, parses later, and with recovery."""
     declared = [b"<a xmlns:n='x y'><b/></a>", b"<r xmlns:n='%zz'><a/></r>"]
     among_neighbours([*declared, b"<a xml:id='1 2'/>"], refused=0)
 
@@ -110,7 +110,7 @@ def test_the_bombs_of_others_harm_no_neighbour(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_refused_messages_leave_no_names_behind() -> None:
-    """What a message that is refused would have said is not looked at, nor kept."""
+    """The tag paths of a refused message are not stored."""
     bombs = [f"<a><{'n' * 900}{i}/><{'n' * 1_100}/></a>" for i in range(50)]
     with RelationalMatcher() as matcher:
         matcher.add_many([("a", "/a"), ("all", "//*")])

@@ -1,4 +1,4 @@
-"""What tables leave open is decided by the query itself, at a price that does not grow with time."""
+"""Residual checks evaluate candidates, with bounded caches."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.engine.test_budgets import MESSAGE, OVER, STALLING, TIGHT
 from tests.support.relational_agreement import answers, automaton
 
 
-def test_a_message_is_parsed_once_for_all_that_is_left_open(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_message_is_parsed_once_for_all_residual_checks(monkeypatch: pytest.MonkeyPatch) -> None:
     times: list[int] = []
     evaluate = POOL.evaluate
 
@@ -29,10 +29,10 @@ def test_a_message_is_parsed_once_for_all_that_is_left_open(monkeypatch: pytest.
     with RelationalMatcher(threads=1) as matcher:
         matcher.add_many((str(i), f"count(//b) > {i}") for i in range(20))
         assert list(matcher.match("<a><b/><b/></a>")) == ["0", "1"]
-    assert times == [19]  # the first is sure by its rules
+    assert times == [19]  # the first is exact by its rules
 
 
-def test_what_cannot_be_decided_is_told_for_that_query_alone() -> None:
+def test_a_failed_residual_check_is_reported_for_its_query_only() -> None:
     with RelationalMatcher(threads=1, limits=TIGHT) as matcher:
         pairs = [("fine", "//b"), ("slow", STALLING["nested counts"]), ("as slow", STALLING["nested counts"])]
         matcher.add_many([*pairs, ("refined", "count(//b) * 1 = 300")])
@@ -44,21 +44,21 @@ def test_what_cannot_be_decided_is_told_for_that_query_alone() -> None:
         assert matcher.failure_counts() == {"slow": {OVER: 1}, "as slow": {OVER: 1}}
 
 
-def test_no_more_is_kept_than_was_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(residual, "_MOST_KEPT", 3)
-    monkeypatch.setattr(residual, "_AT_ONCE", 2)
-    decider = ResidualEvaluator(Limits())
+def test_the_cache_of_compiled_queries_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(residual, "_MAX_COMPILED_QUERIES", 3)
+    monkeypatch.setattr(residual, "_QUERIES_PER_PARSE", 2)
+    evaluator = ResidualEvaluator(Limits())
     message = Message("<a><b/><b/></a>")
     queries = [f"count(//b) > {i}" for i in range(7)]
     for _ in range(3):
-        assert decider.true_of(message, queries, {}) == [True, True, *[False] * 5]
-    assert len(decider._kept) == 3
-    assert len(decider._costs) <= 3
-    assert len(decider._refiner._truths) <= 3
-    decider.close()
+        assert evaluator.evaluate(message, queries, {}) == [True, True, *[False] * 5]
+    assert len(evaluator._compiled) == 3
+    assert len(evaluator._costs) <= 3
+    assert len(evaluator._fallback._conditions) <= 3
+    evaluator.close()
 
 
-def test_a_prefix_that_has_another_meaning_now() -> None:
+def test_a_prefix_that_is_bound_to_another_namespace() -> None:
     message = "<a xmlns='urn:two'><c/></a>"
     with RelationalMatcher(threads=1, namespaces={"p": "urn:one"}) as matcher:
         matcher.add("s", "/p:a[not(p:b)]")
@@ -69,8 +69,8 @@ def test_a_prefix_that_has_another_meaning_now() -> None:
         assert list(matcher.match(message)) == ["s"]
 
 
-def test_more_left_open_than_is_evaluated_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(executor, "_MOST_UNDECIDED", 10)
+def test_more_residual_checks_than_are_made_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(executor, "_MAX_RESIDUAL_PAIRS", 10)
     pairs = [(f"s{i}", f"/a[not(b = {i})]") for i in range(8)]
     messages = [f"<a><b>{i % 5}</b></a>" for i in range(20)]
     with RelationalMatcher(threads=1) as matcher:

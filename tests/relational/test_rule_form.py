@@ -10,8 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sapwood import Matcher
+from sapwood.lang.decomposition import MOST_ALTERNATIVES
 from sapwood.lang.query import compile_query
-from sapwood.relational.rules.rule_form import MOST_BRANCHES, MOST_RULES, Rule, RuleForm, relational_form
+from sapwood.relational.rules.rule_form import MOST_BRANCHES, Rule, RuleForm, relational_form
 from tests.support import lxml_oracle, naive_tables
 
 WORKED = '/a//b[.//c/d/text()="v1" and p//q/text()="v2"]/x[@y="v3"]//z/text()="v4"'
@@ -185,7 +186,7 @@ def test_what_cannot_match_is_not_weakened() -> None:
 
 
 def test_as_many_rules_as_there_may_be() -> None:
-    names = [f"n{i:02}" for i in range(MOST_RULES + 1)]
+    names = [f"n{i:02}" for i in range(MOST_ALTERNATIVES + 1)]
     assert told(form_of(f"/a[{' or '.join(names[1:])}]")) == [[f"/a/{name}"] for name in names[1:]]
     form = form_of(f"/a[{' or '.join(names)}]/b")
     assert told(form) == [["/a/b"]]
@@ -203,7 +204,7 @@ def test_only_the_disjunctions_to_blame_are_left_out() -> None:
     }
     assert len(form.weakened) == 1
     union = form_of(" | ".join(f"/a{i}[b or c]" for i in range(20)))
-    assert len(union.rules) <= MOST_RULES
+    assert len(union.rules) <= MOST_ALTERNATIVES
     assert {branch.path.text.split("/")[1] for rule in union.rules for branch in rule.branches} == {
         f"a{i}" for i in range(20)
     }
@@ -223,7 +224,7 @@ def test_hostile_disjunctions_end_soon() -> None:
     nested = "a"
     for _ in range(15):
         nested = f"({nested} or b) and (c or d)"
-    assert len(form_of(f"/x[{nested}]").rules) <= MOST_RULES
+    assert len(form_of(f"/x[{nested}]").rules) <= MOST_ALTERNATIVES
     thousands = " or ".join(f"(@x = {i} and (b or c))" for i in range(3_000))
     assert told(form_of(f"/x[{thousands}]")) == [["/x"]]
 

@@ -1,4 +1,4 @@
-"""From a store to tables: incrementally where it can be, anew where it must be, and never half."""
+"""Synchronization with a store: incremental where possible, from scratch where necessary, resumable."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ def tables() -> Iterator[RelationalMatcher]:
 
 
 @pytest.fixture
-def emptied(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Has an entry for each time that tables were emptied."""
+def cleared(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """A list with an entry for each time that tables were cleared."""
     times: list[int] = []
     empty = store_sync.clear_tables
 
-    def counted(matcher: RelationalMatcher, note: dict[str, str | None] | None = None) -> None:
+    def counted(matcher: RelationalMatcher, metadata: dict[str, str | None] | None = None) -> None:
         times.append(len(matcher))
-        empty(matcher, note)
+        empty(matcher, metadata)
 
     monkeypatch.setattr(store_sync, "clear_tables", counted)
     return times
 
 
 def ids(matcher: RelationalMatcher) -> list[str]:
-    """All subscriptions in their order."""
+    """Return the ids of all subscriptions in order."""
     return [id for (id,) in matcher.connection.rows("SELECT id FROM subscription ORDER BY number")]
 
 
@@ -56,7 +56,7 @@ def queries(matcher: RelationalMatcher) -> dict[str, str]:
 
 
 def check(tables: RelationalMatcher, store: SubscriptionStore) -> None:
-    """The tables answer as an automaton does with what the store has."""
+    """Assert that the tables match as an automaton does with the store's subscriptions."""
     filters = [(id, query) for id, query in store.at(store.version) if not query.startswith("for ")]
     assert ids(tables) == [id for id, _ in filters]
     with Matcher(store.namespaces) as automaton:
@@ -70,7 +70,7 @@ def fill(store: SubscriptionStore, count: int, first: int = 0) -> None:
 
 
 class Interrupted(BaseException):
-    """As KeyboardInterrupt, but ours."""
+    """Raised instead of a KeyboardInterrupt."""
 
 
 def interrupted_after(chunks: int) -> Callable[[int], None]:
@@ -87,7 +87,7 @@ def interrupted_after(chunks: int) -> Callable[[int], None]:
 
 
 def test_tables_follow_a_store(
-    store: SubscriptionStore, tables: RelationalMatcher, emptied: list[int]
+    store: SubscriptionStore, tables: RelationalMatcher, cleared: list[int]
 ) -> None:
     random = Random(7)
     some = ["//a", "//b", "/r/b[. = 1]", "//a[b > 1]", "//a[not(b)]", FOR]
@@ -114,28 +114,28 @@ def test_tables_follow_a_store(
                     store.add(id, found.query)
         assert synchronize(tables, store, chunk=4) == store.version
         check(tables, store)
-    assert emptied == [0]
+    assert cleared == [0]
 
 
-def test_what_is_there_already_is_not_put_again(
-    store: SubscriptionStore, tables: RelationalMatcher, monkeypatch: pytest.MonkeyPatch, emptied: list[int]
+def test_unchanged_subscriptions_are_not_loaded_again(
+    store: SubscriptionStore, tables: RelationalMatcher, monkeypatch: pytest.MonkeyPatch, cleared: list[int]
 ) -> None:
     fill(store, 20)
     synchronize(tables, store)
     put: list[str] = []
-    change = tables.population.change
+    change = tables.catalog.apply_changes
 
     def recorded(removed: list[str], new: list[tuple[str, str]], *rest: object, **named: object) -> None:
         put.extend(id for id, _ in new)
         change(removed, new, *rest, **named)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(tables.population, "change", recorded)
+    monkeypatch.setattr(tables.catalog, "apply_changes", recorded)
     assert synchronize(tables, store) == 1
     store.replace("s3", "//c")
     store.replace("s4", "//b[. = 1]", subscriber="anna")  # the same query
     store.add("new", "//b")
     assert synchronize(tables, store) == 4
-    assert (put, emptied) == (["s3", "new"], [0])
+    assert (put, cleared) == (["s3", "new"], [0])
     assert read_sync_state(tables) == SyncState(str(Path(store.name).resolve()), 4, False)
     assert ids(tables) == [*(f"s{n}" for n in range(20)), "new"]
 
@@ -174,17 +174,17 @@ def test_namespaces_are_the_stores(store: SubscriptionStore, tables: RelationalM
     assert tables.namespaces == {"p": "urn:p", "q": "urn:q"}
 
 
-def test_any_version_can_be_had(
-    store: SubscriptionStore, tables: RelationalMatcher, emptied: list[int]
+def test_any_later_version_can_be_loaded(
+    store: SubscriptionStore, tables: RelationalMatcher, cleared: list[int]
 ) -> None:
     for n in range(1, 6):
         store.add(f"s{n}", "//a")
     assert synchronize(tables, store, 2) == 2
     assert ids(tables) == ["s1", "s2"]
     assert synchronize(tables, store, 4) == 4
-    assert (ids(tables), emptied) == (["s1", "s2", "s3", "s4"], [0])
+    assert (ids(tables), cleared) == (["s1", "s2", "s3", "s4"], [0])
     synchronize(tables, store, 1)  # the way back is not known
-    assert (ids(tables), emptied) == (["s1"], [0, 4])
+    assert (ids(tables), cleared) == (["s1"], [0, 4])
     with pytest.raises(StoreError, match="no version 9 yet"):
         synchronize(tables, store, 9)
     assert ids(tables) == ["s1"]
@@ -202,8 +202,8 @@ def test_an_empty_store(store: SubscriptionStore, tables: RelationalMatcher) -> 
 # -- anew ----------------------------------------------------------------------------------------------------
 
 
-def test_a_version_that_was_pruned_is_no_beginning(
-    store: SubscriptionStore, tables: RelationalMatcher, emptied: list[int]
+def test_tables_at_a_pruned_version_are_cleared(
+    store: SubscriptionStore, tables: RelationalMatcher, cleared: list[int]
 ) -> None:
     fill(store, 5)
     synchronize(tables, store)
@@ -212,7 +212,7 @@ def test_a_version_that_was_pruned_is_no_beginning(
     store.prune(2)
     synchronize(tables, store)
     check(tables, store)
-    assert emptied == [0, 5]
+    assert cleared == [0, 5]
 
 
 def test_another_store(store: SubscriptionStore, tables: RelationalMatcher, tmp_path: Path) -> None:
@@ -228,7 +228,7 @@ def test_another_store(store: SubscriptionStore, tables: RelationalMatcher, tmp_
     assert list(tables.match(b'<a xmlns="urn:p"/>')) == []
 
 
-def test_a_store_that_was_made_anew(tables: RelationalMatcher, tmp_path: Path) -> None:
+def test_a_store_that_was_created_again(tables: RelationalMatcher, tmp_path: Path) -> None:
     """It is in the same place and at the same version, but has other subscriptions."""
     for query in ("//a", "//b"):
         for file in tmp_path.glob("store.db*"):
@@ -240,16 +240,16 @@ def test_a_store_that_was_made_anew(tables: RelationalMatcher, tmp_path: Path) -
 
 
 def test_the_store_is_the_same_from_another_folder(
-    tables: RelationalMatcher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, emptied: list[int]
+    tables: RelationalMatcher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cleared: list[int]
 ) -> None:
     for folder, path in ((tmp_path, "store.db"), (Path("/"), str(tmp_path / "store.db"))):
         monkeypatch.chdir(folder)
         with SubscriptionStore(path) as store:
             synchronize(tables, store)
-    assert emptied == [0]
+    assert cleared == [0]
 
 
-def test_subscriptions_from_elsewhere_are_not_lost(
+def test_subscriptions_of_no_store_are_not_deleted(
     store: SubscriptionStore, tables: RelationalMatcher
 ) -> None:
     tables.add("mine", "//a")
@@ -259,7 +259,9 @@ def test_subscriptions_from_elsewhere_are_not_lost(
     assert ids(tables) == ["mine"]
 
 
-def test_what_is_the_stores_is_changed_there(store: SubscriptionStore, tables: RelationalMatcher) -> None:
+def test_synchronized_tables_cannot_be_changed_directly(
+    store: SubscriptionStore, tables: RelationalMatcher
+) -> None:
     fill(store, 2)
     synchronize(tables, store)
     changes: list[Callable[[], None]] = [
@@ -269,7 +271,7 @@ def test_what_is_the_stores_is_changed_there(store: SubscriptionStore, tables: R
         lambda: tables.remove("s0"),
     ]
     for change in changes:
-        with pytest.raises(TablesError, match=r"has the subscriptions of .*store.db, and follows it"):
+        with pytest.raises(TablesError, match=r"is synchronized with .*store.db: change its"):
             change()
     assert ids(tables) == ["s0", "s1"]
 
@@ -277,9 +279,7 @@ def test_what_is_the_stores_is_changed_there(store: SubscriptionStore, tables: R
 # -- interruptions -------------------------------------------------------------------------------------------
 
 
-def test_a_load_goes_on_where_it_was_interrupted(
-    store: SubscriptionStore, tmp_path: Path, emptied: list[int]
-) -> None:
+def test_an_interrupted_load_is_resumed(store: SubscriptionStore, tmp_path: Path, cleared: list[int]) -> None:
     fill(store, 50)
     file = tmp_path / "tables"
     with RelationalMatcher(file) as tables, pytest.raises(Interrupted):
@@ -294,10 +294,12 @@ def test_a_load_goes_on_where_it_was_interrupted(
         check(tables, store)
         assert read_sync_state(tables).version == 3
     assert done == [30, 40, 50, 1]
-    assert emptied == [0]
+    assert cleared == [0]
 
 
-def test_so_does_a_change(store: SubscriptionStore, tables: RelationalMatcher, emptied: list[int]) -> None:
+def test_an_interrupted_change_is_resumed(
+    store: SubscriptionStore, tables: RelationalMatcher, cleared: list[int]
+) -> None:
     fill(store, 5)
     synchronize(tables, store)
     fill(store, 30, first=5)
@@ -308,12 +310,12 @@ def test_so_does_a_change(store: SubscriptionStore, tables: RelationalMatcher, e
     store.remove("s7", "s33")
     synchronize(tables, store, chunk=10)
     check(tables, store)
-    assert (read_sync_state(tables).version, emptied) == (4, [0])
+    assert (read_sync_state(tables).version, cleared) == (4, [0])
 
 
 @pytest.mark.parametrize("when", ["load", "change"])
-def test_unfinished_and_pruned(
-    store: SubscriptionStore, tables: RelationalMatcher, emptied: list[int], when: str
+def test_an_interrupted_change_from_a_pruned_version(
+    store: SubscriptionStore, tables: RelationalMatcher, cleared: list[int], when: str
 ) -> None:
     fill(store, 30)
     if when == "change":
@@ -325,7 +327,7 @@ def test_unfinished_and_pruned(
     store.prune(store.version)
     synchronize(tables, store, chunk=10)
     check(tables, store)
-    assert len(emptied) == 2
+    assert len(cleared) == 2
 
 
 def test_an_interruption_amid_a_chunk(
@@ -339,7 +341,7 @@ def test_an_interruption_amid_a_chunk(
         raise Interrupted
 
     with monkeypatch.context() as patch, pytest.raises(Interrupted):
-        patch.setattr(tables.population, "change", interrupt)
+        patch.setattr(tables.catalog, "apply_changes", interrupt)
         synchronize(tables, store)
     assert "new" not in [id for message in MESSAGES for id in tables.match(message)]
     store.remove("new")
@@ -352,7 +354,7 @@ def test_an_interruption_amid_a_chunk(
 
 
 def spoil(store: SubscriptionStore, id: str) -> None:
-    """Puts what is no query into a store, which would not have taken it: another Sapwood did."""
+    """Write an invalid query into a store, as another version of Sapwood might have."""
     with sqlite3.connect(store.name) as connection:
         connection.execute(
             "UPDATE sapwood_subscriptions SET query = '//a[' WHERE id = ? AND until IS NULL", (id,)
@@ -360,7 +362,7 @@ def spoil(store: SubscriptionStore, id: str) -> None:
     connection.close()
 
 
-def test_what_is_refused_is_told_and_gone(store: SubscriptionStore, tables: RelationalMatcher) -> None:
+def test_a_refused_query_is_reported_and_deleted(store: SubscriptionStore, tables: RelationalMatcher) -> None:
     fill(store, 3)
     synchronize(tables, store)
     store.replace("s1", "//c")

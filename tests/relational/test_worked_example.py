@@ -14,7 +14,7 @@ from sapwood.relational.executor import match_rules
 from sapwood.relational.rules.comparisons import EQUAL_TEXT
 from sapwood.relational.shredder import Shredder
 from sapwood.relational.storage.duckdb_database import Connection
-from sapwood.relational.subscription_catalog import read_extents
+from sapwood.relational.subscription_catalog import read_plan_parameters
 
 SUBSCRIPTION = '/a//b[.//c/d/text()="v1" and p//q/text()="v2"]/x[@y="v3"]//z/text()="v4"'
 """as the paper has it, but that in XPath a path inside brackets must not start with a slash"""
@@ -36,7 +36,7 @@ def matcher(request: pytest.FixtureRequest) -> Iterator[RelationalMatcher]:
 
 
 def values(matcher: RelationalMatcher, message: str) -> pa.Table:
-    return Shredder(matcher.population.tags, Limits()).read([Message(message)]).values
+    return Shredder(matcher.catalog.tag_paths, Limits()).shred([Message(message)]).values
 
 
 # -- what the subscription brings ------------------------------------------------------------------------
@@ -210,8 +210,10 @@ def test_exchanged_they_do_not_meet(matcher: RelationalMatcher) -> None:
 
 def step_by_step(matcher: RelationalMatcher, messages: list[str]) -> Connection:
     """A connection with the temporary tables of a batch."""
-    said = Shredder(matcher.population.tags, Limits()).read([Message(message) for message in messages])
+    tag_paths = matcher.catalog.tag_paths
+    batch = Shredder(tag_paths, Limits()).shred([Message(message) for message in messages])
     connection = matcher.connection
-    reach = read_extents(connection)
-    match_rules(connection, said, reach, matcher.population.tags.place_points, range(len(messages)))
+    parameters = read_plan_parameters(connection)
+    locate = tag_paths.locate_branching_nodes
+    match_rules(connection, batch, parameters, locate, range(len(messages)))
     return connection

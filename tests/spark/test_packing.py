@@ -296,7 +296,7 @@ def test_loading_an_absent_file_says_so(tmp_path: Path) -> None:
     "foreign", [b"", b"\n", b"PK\x03\x04", b"<a/>", pickle.dumps({"a": 1}), b"SAPWOOD-INDEX 2", b"SAPWOOD-IN"]
 )
 def test_foreign_bytes_are_no_packed_matcher(foreign: bytes, tmp_path: Path) -> None:
-    with pytest.raises(PackError, match="no packed matcher; compile the queries anew"):
+    with pytest.raises(PackError, match="no packed matcher; make the pack again"):
         Matcher.unpack(foreign)
     (tmp_path / "index").write_bytes(foreign)
     with pytest.raises(PackError, match="no packed matcher"):
@@ -307,9 +307,9 @@ def test_foreign_bytes_are_no_packed_matcher(foreign: bytes, tmp_path: Path) -> 
 def test_another_format_is_told_apart(format: bytes) -> None:
     head, newline, content = Matcher().pack().partition(b"\n")
     magic, _, checksum = head.split(b" ")
-    with pytest.raises(PackError, match=r"packed in format .* compile the queries anew"):
+    with pytest.raises(PackError, match=r"packed in format .* make the pack again"):
         Matcher.unpack(b" ".join([magic, format, checksum]) + newline + content)
-    with pytest.raises(PackError, match=r"packed in format .* compile the queries anew"):
+    with pytest.raises(PackError, match=r"packed in format .* make the pack again"):
         Matcher.unpack(b" ".join([magic, format]) + newline + content)
 
 
@@ -317,7 +317,7 @@ def test_a_cut_matcher_is_damaged_wherever_it_is_cut() -> None:
     matcher = random_matcher(random.Random(5), 12)
     packed = matcher.pack()
     for length in [*range(min(200, len(packed))), *range(200, len(packed), 97), len(packed) - 1]:
-        with pytest.raises(PackError, match="compile the queries anew"):
+        with pytest.raises(PackError, match="make the pack again"):
             Matcher.unpack(packed[:length])
     with pytest.raises(PackError, match="damaged"):
         Matcher.unpack(packed + b"\0")
@@ -329,7 +329,7 @@ def test_a_matcher_with_any_changed_byte_is_refused() -> None:
     for place in [*range(100), *rng.sample(range(len(packed)), 400)]:
         damaged = bytearray(packed)
         damaged[place] ^= 1 << rng.randrange(8)
-        with pytest.raises(PackError, match="compile the queries anew"):
+        with pytest.raises(PackError, match="make the pack again"):
             Matcher.unpack(bytes(damaged))
 
 
@@ -342,5 +342,5 @@ def test_a_matcher_whose_classes_have_changed_is_refused(monkeypatch: pytest.Mon
         raise KeyError("a field of today")
 
     monkeypatch.setattr(Matcher, "__setstate__", changed)
-    with pytest.raises(PackError, match=r"another version .*a field of today.*compile the queries anew"):
+    with pytest.raises(PackError, match=r"another version .*a field of today.*make the pack again"):
         Matcher.unpack(packed)

@@ -16,7 +16,7 @@ from sapwood.relational.storage.table_snapshot import SnapshotTable
 from sapwood.spark.pipeline.batch import Outcome, Server
 from sapwood.spark.pipeline.config import read_config
 from sapwood.spark.pipeline.pipeline import Pipeline
-from sapwood.spark.relational.parquet_snapshot import Copies
+from sapwood.spark.relational.parquet_snapshot import ParquetSnapshot
 from sapwood.spark.relational.relational_match import RelationalMatching, match_relational
 from sapwood.store import NewSubscription
 from tests.support.crashes import Crash, after
@@ -60,7 +60,7 @@ NEW = (b"<a><n m='1'/><b>7</b></a>", b"<n><n><b>1</b></n></n>")
 def test_chains_on_spark_give_the_matchers_answers(
     spark: SparkSession, plan: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(table_snapshot, "_PART", 10)
+    monkeypatch.setattr(table_snapshot, "_RULES_PER_PARTITION", 10)
     queries = {f"above {i}": f"/a[c = 4]/b > {i}" for i in range(-30, 30)}  # enough for buckets
     matcher = Matcher()
     matcher.add_many(queries.items())
@@ -87,18 +87,21 @@ def test_chains_on_spark_give_the_matchers_answers(
 
 
 def test_one_message_reads_few_files(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table_snapshot, "_PART", 10)
+    monkeypatch.setattr(table_snapshot, "_RULES_PER_PARTITION", 10)
     read: dict[str, list[int]] = {}
-    frame = Copies.frame
+    read_table = ParquetSnapshot.read_table
 
     def recorded(
-        self: Copies, own: SparkSession, table: SnapshotTable, parts: Iterable[int] | None = None
+        self: ParquetSnapshot,
+        session: SparkSession,
+        table: SnapshotTable,
+        partitions: Iterable[int] | None = None,
     ) -> DataFrame:
-        found = frame(self, own, table, parts)
+        found = read_table(self, session, table, partitions)
         read.setdefault(table.name, []).append(len(found.inputFiles()))
         return found
 
-    monkeypatch.setattr(Copies, "frame", recorded)
+    monkeypatch.setattr(ParquetSnapshot, "read_table", recorded)
     messages = spark.createDataFrame([(1, b"<a><b>7</b><c/></a>")], "message_id INT, body BINARY")
     with RelationalMatcher(plan=Plan.UNROLLED) as tables:
         tables.add_many((str(i), f"/a[b = {i}]/c") for i in range(200))
@@ -164,7 +167,7 @@ def run(spark: SparkSession, stream: Stream, on_batch: Callable[[Outcome], None]
 def test_a_pipeline_with_spark_sql(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(table_snapshot, "_PART", 2)
+    monkeypatch.setattr(table_snapshot, "_RULES_PER_PARTITION", 2)
     stream = streaming(tmp_path / "stream", "spark")
     stream.publish_these(MESSAGES + NEW)
     pipeline = run(spark, stream, lambda outcome: change(stream) if outcome.batch == 0 else None)

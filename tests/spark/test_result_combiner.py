@@ -25,7 +25,7 @@ FULL = os.environ.get("SAPWOOD_TESTS") == "full"
 FEW_CASES = [
     test_against_automaton.names,
     test_against_automaton.numbers,
-    test_against_automaton.nothing_to_go_by,
+    test_against_automaton.no_facts,
 ]
 PLANS = list(Plan) if FULL else [Plan.UNROLLED]
 only_in_full = pytest.mark.skipif(not FULL, reason="make test-full")
@@ -38,7 +38,7 @@ def assert_alike(
     messages: Sequence[str | bytes],
     namespaces: Mapping[str, str] | None = None,
 ) -> int:
-    """Asserts that Spark answers as the automaton does; the number of matches."""
+    """Assert that Spark matches as the automaton does; return the number of matches."""
     pairs = [(query, query) for query in dict.fromkeys(queries)]
     bodies = [message.encode() if isinstance(message, str) else message for message in messages]
     expected = automaton(pairs, bodies, namespaces)

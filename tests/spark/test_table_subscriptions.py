@@ -1,4 +1,4 @@
-"""Subscriptions of a pipeline in tables: brought to a version, left out, copied for Spark. Needs no Java."""
+"""Subscriptions of a pipeline in tables: synchronized, refused, snapshots for Spark. Needs no Java."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from sapwood.spark.distribution.pipeline_subscriptions import (
     is_not_filter,
 )
 from sapwood.spark.pipeline.config import ConfigError, PipelineConfig, parse_config
-from sapwood.spark.relational.parquet_snapshot import Copies
-from sapwood.spark.relational.table_subscriptions import TabledPopulation, in_tables
+from sapwood.spark.relational.parquet_snapshot import ParquetSnapshot
+from sapwood.spark.relational.table_subscriptions import TableSubscriptions, open_table_subscriptions
 from sapwood.store import SubscriptionStore
 
 BASIC: dict[str, Any] = {
@@ -52,7 +52,7 @@ class Carrier:
 
 
 @contextmanager
-def population(given: PipelineConfig) -> Iterator[TabledPopulation]:
+def population(given: PipelineConfig) -> Iterator[TableSubscriptions]:
     """The subscriptions of a pipeline, as it has them."""
     limits = given.matcher_limits()
     others: Subscribed
@@ -61,7 +61,7 @@ def population(given: PipelineConfig) -> Iterator[TabledPopulation]:
     else:
         assert given.subscriptions.file is not None
         others = FixedPopulation(given.subscriptions.file, {}, limits, is_not_filter)
-    tabled = in_tables(others, given)
+    tabled = open_table_subscriptions(others, given)
     try:
         yield tabled
     finally:
@@ -137,7 +137,7 @@ def test_a_file_of_queries_is_read_again_only_if_it_has_changed(tmp_path: Path) 
         assert len(subscribed) == 3
         assert not subscribed.edition(Carrier(), 0).empty
     with RelationalMatcher(given.tables) as tables:
-        tables.population.change(removed=["1"])
+        tables.catalog.apply_changes(removed=["1"])
     with population(given) as subscribed:
         assert len(subscribed) == 2  # since it was not read
     file.write_text("//a\n//c\n//d\n")
@@ -166,42 +166,42 @@ def test_tables_that_are_somebody_elses_are_left_alone(tmp_path: Path) -> None:
     assert ids_in(given) == {"mine"}
 
 
-# -- copies ----------------------------------------------------------------------------------------------
+# -- snapshots -------------------------------------------------------------------------------------------
 
 
-class Copied:
-    """A matcher and copies of its tables, to be compared."""
+class Snapshotted:
+    """A matcher and a snapshot of its tables, to be compared."""
 
     def __init__(self, folder: Path, plan: Plan) -> None:
         self.folder = folder
         self.matcher = RelationalMatcher(folder / "tables.duckdb", plan=plan)
-        self.copies = Copies(self.matcher, str(folder / "copies"))
+        self.snapshot = ParquetSnapshot(self.matcher, str(folder / "snapshot"))
 
     def check(self) -> str:
-        """Asserts that the copies have all rows that there are; what stands for them."""
+        """Assert that the snapshot has all rows of the tables; return its id."""
         connection = self.matcher.connection
         plan = self.matcher.plan
         assert plan is not None
-        name = self.copies.bring(connection, plan)
-        assert name.split() == sorted(path.name for path in (self.folder / "copies").iterdir())
+        name = self.snapshot.update(connection, plan)
+        assert name.split() == sorted(path.name for path in (self.folder / "snapshot").iterdir())
         for table in snapshot_tables(plan):
             assert rows(connection.arrow(table.sql())) <= rows(self._read(name, table.name))
-        there = rows(self._read(name.split()[0], SUBSCRIPTION.name))
-        since = self.copies._since
-        if since is not None:
-            gone = rows(since.gone)
-            assert gone <= {(number, query) for number, _, query in there}
-            there = {row for row in there if (row[0], row[2]) not in gone}
-            come = rows(self._read(since.name, SUBSCRIPTION.name))
-            assert not come & there
-            there |= come
-        assert there == rows(connection.arrow("SELECT * FROM subscription"))
+        found = rows(self._read(name.split()[0], SUBSCRIPTION.name))
+        delta = self.snapshot._delta
+        if delta is not None:
+            deleted = rows(delta.deleted)
+            assert deleted <= {(number, query) for number, _, query in found}
+            found = {row for row in found if (row[0], row[2]) not in deleted}
+            added = rows(self._read(delta.name, SUBSCRIPTION.name))
+            assert not added & found
+            found |= added
+        assert found == rows(connection.arrow("SELECT * FROM subscription"))
         connection.close()
         return name
 
     def _read(self, name: str, table: str) -> pa.Table:
         return pa.concat_tables(
-            [pq.read_table(self.folder / "copies" / folder / table) for folder in name.split()]
+            [pq.read_table(self.folder / "snapshot" / folder / table) for folder in name.split()]
         )
 
 
@@ -220,50 +220,50 @@ QUERIES = [
 
 
 @pytest.mark.parametrize("plan", [Plan.SHARED, Plan.UNROLLED])
-def test_copies_are_kept_in_step(tmp_path: Path, plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table_snapshot, "STRETCH", 3)
-    monkeypatch.setattr(table_snapshot, "_FEW", 15)
-    monkeypatch.setattr(table_snapshot, "_PART", 5)
-    copied = Copied(tmp_path, plan)
+def test_a_snapshot_follows_its_tables(tmp_path: Path, plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table_snapshot, "RANGE_BITS", 3)
+    monkeypatch.setattr(table_snapshot, "_MIN_CHANGES_FOR_BASE", 15)
+    monkeypatch.setattr(table_snapshot, "_RULES_PER_PARTITION", 5)
+    snapshotted = Snapshotted(tmp_path, plan)
     random = Random(plan.value)
     bases = set()
     queries = {f"s{i}": random.choice(QUERIES) for i in range(30)}
-    copied.matcher.add_many(queries.items())
+    snapshotted.matcher.add_many(queries.items())
     for round in range(6):
-        first = copied.check()
-        assert copied.check() == first  # nothing has changed
+        first = snapshotted.check()
+        assert snapshotted.check() == first  # nothing has changed
         bases.add(first.split()[0])
         if round == 3:  # another process
-            copied.matcher.close()
-            copied = Copied(tmp_path, plan)
-            assert copied.check().split()[0] == first.split()[0]
+            snapshotted.matcher.close()
+            snapshotted = Snapshotted(tmp_path, plan)
+            assert snapshotted.check().split()[0] == first.split()[0]
         gone = random.sample(sorted(queries), 4)
         others = random.sample(sorted(queries.keys() - set(gone)), 4)
         put = {id: random.choice(QUERIES) for id in others}
         put |= {f"r{round}-{i}": f"/a[b = {random.random()} and c < {random.random()}]" for i in range(5)}
-        copied.matcher.population.change(gone, list(put.items()))
+        snapshotted.matcher.catalog.apply_changes(gone, list(put.items()))
         queries = {id: query for id, query in (queries | put).items() if id not in gone}
         if round == 4:
-            copied.matcher.collect_garbage(plan)
+            snapshotted.matcher.collect_garbage(plan)
     assert 1 < len(bases) < 6
-    copied.matcher.close()
+    snapshotted.matcher.close()
 
 
-def test_what_is_filed_anew_is_copied_anew(tmp_path: Path) -> None:
-    copied = Copied(tmp_path, Plan.SHARED)
-    copied.matcher.add_many((f"s{i}", query) for i, query in enumerate(QUERIES))
-    first = copied.check()
-    copied.matcher.collect_garbage(Plan.UNROLLED)
-    second = copied.check()
-    copied.matcher.collect_garbage(Plan.SHARED)
-    copied.matcher.collect_garbage(Plan.UNROLLED)  # with other chains than before
-    third = copied.check()
+def test_rebuilt_access_structures_need_a_new_base(tmp_path: Path) -> None:
+    snapshotted = Snapshotted(tmp_path, Plan.SHARED)
+    snapshotted.matcher.add_many((f"s{i}", query) for i, query in enumerate(QUERIES))
+    first = snapshotted.check()
+    snapshotted.matcher.collect_garbage(Plan.UNROLLED)
+    second = snapshotted.check()
+    snapshotted.matcher.collect_garbage(Plan.SHARED)
+    snapshotted.matcher.collect_garbage(Plan.UNROLLED)  # with other chains than before
+    third = snapshotted.check()
     assert len({first, second, third}) == 3
-    (tmp_path / "copies" / third / "marks").unlink()  # as if it had never been finished
-    copied.matcher.close()
-    copied = Copied(tmp_path, Plan.UNROLLED)
-    assert copied.check() not in (first, second, third)
-    copied.matcher.close()
+    (tmp_path / "snapshot" / third / "marks").unlink()  # as if it had never been finished
+    snapshotted.matcher.close()
+    snapshotted = Snapshotted(tmp_path, Plan.UNROLLED)
+    assert snapshotted.check() not in (first, second, third)
+    snapshotted.matcher.close()
 
 
 # -- settings --------------------------------------------------------------------------------------------

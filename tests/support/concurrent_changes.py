@@ -51,7 +51,7 @@ def storm(path: Path, seed: int) -> None:
                     sizes[number] = size
                 case 3:
                     put = [pair for one in some for pair in group(one, sizes[one], rng.choice([1, 2]))]
-                    matcher.population.change(put=put)
+                    matcher.catalog.apply_changes(put=put)
                 case 4:
                     matcher.remove(*(id for one in some for id, _ in group(one, sizes.pop(one), 1)))
                 case 5:
@@ -61,7 +61,7 @@ def storm(path: Path, seed: int) -> None:
 
 
 def listed(matcher: RelationalMatcher) -> dict[int, int]:
-    """The groups that are there, and how large they are."""
+    """Return the sizes of the subscribed groups."""
     sizes: dict[int, int] = {}
     for (id,) in matcher.connection.rows("SELECT id FROM subscription"):
         number, _, place = id.removeprefix("g").partition("-")

@@ -1,11 +1,11 @@
-"""The blocks of README and docs, extracted and run as a reader would: page by page, in an empty folder.
+"""The blocks of README and docs, extracted and run page by page in an empty folder.
 
-    python      executed in one namespace a page
-    console     lines with `$ ` are given to a shell; those below are what it prints, where `…` is anything
+    python      executed in one namespace per page
+    console     lines with `$ ` are run by a shell; the lines below are its output, in which `…` is any text
     toml        written to the file that its first line names, `# pipeline.toml`, or at least parsed
 
-A block without a language is not for running: a diagram, a grammar. A comment before a block says what is
-special about it: `<!-- not run: REASON -->`, or `<!-- with Spark -->`, which takes a Java and a minute.
+A block without a language, such as a diagram or a grammar, is not run. A comment before a block marks an
+exception: `<!-- not run: REASON -->`, or `<!-- with Spark -->`, which needs Java and a minute.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tomllib
@@ -21,9 +22,10 @@ from pathlib import Path
 from typing import Any
 
 from sapwood.spark.pipeline.config import read_config
+from tests.support.in_process import sapwood
 
 ROOT = Path(__file__).parents[2]
-PAGES = ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
+PAGES = ["README.md", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md"))]
 RUN = frozenset({"python", "console", "toml"})
 _BLOCK = re.compile(
     r"(?:^<!--[ ](?P<mark>[^\n]*?)[ ]-->\n)?^```(?P<language>[^\n]*)\n(?P<text>.*?)^```$",
@@ -51,13 +53,13 @@ class Block:
 
     @property
     def reason(self) -> str | None:
-        """Why it is not run; None if it is."""
+        """The reason why it is not run; None if it is run."""
         found = re.fullmatch(r"not run: *(.*)", self.mark)
         return found[1] if found else None
 
 
 def blocks(page: str) -> list[Block]:
-    """The blocks of a page, in order."""
+    """Return the blocks of a page, in order."""
     source = (ROOT / page).read_text()
     return [
         Block(
@@ -86,7 +88,7 @@ for line in sys.stdin:
 
 
 class Interpreter:
-    """A Python of its own in a folder, for Spark, whose Java takes paths from where it was started."""
+    """A separate Python process in a folder, for Spark, whose JVM resolves paths where it was started."""
 
     def __init__(self, folder: Path) -> None:
         command = [sys.executable, "-c", _LOOP]
@@ -101,13 +103,13 @@ class Interpreter:
         assert self._process.stderr is not None
         self._process.stdin.write(json.dumps([source, block.page]) + "\n")
         self._process.stdin.flush()
-        said: list[str] = []
-        for line in self._process.stderr:  # Java and others have their say there, too
+        output: list[str] = []
+        for line in self._process.stderr:  # the JVM and others write there, too
             if line.startswith('"'):
                 assert not json.loads(line), f"{block}\n{json.loads(line)}"
                 return
-            said.append(line)
-        raise AssertionError(f"{block}: Python ended\n{''.join(said)}")
+            output.append(line)
+        raise AssertionError(f"{block}: Python ended\n{''.join(output)}")
 
     def __enter__(self) -> Interpreter:
         return self
@@ -121,7 +123,7 @@ class Interpreter:
 
 
 class Reader:
-    """Somebody who follows a page word for word, in a folder."""
+    """Runs the blocks of one page in a folder."""
 
     def __init__(self, folder: Path, interpreter: Interpreter | None = None) -> None:
         self._folder = folder
@@ -130,7 +132,7 @@ class Reader:
 
     def follow(self, block: Block) -> None:
         if block.language == "python":
-            # lines of an error's traceback are those of the page
+            # so that line numbers in a traceback are those of the page
             source = "\n" * block.line + block.text
             if self._interpreter is not None:
                 self._interpreter.run(source, block)
@@ -147,8 +149,25 @@ class Reader:
                 read_config(self._folder / name[1])
 
     def _type(self, command: str, shown: str, block: Block) -> None:
+        arguments = None if self._interpreter is not None else sapwood_arguments(command)
+        status, printed = self._run_in_shell(command) if arguments is None else self._run_here(*arguments)
+        refused = shown.startswith("error: ")
+        assert status == (2 if refused else 0), f"{block}: $ {command}\n{printed}"
+        assert not shown or matches(shown, printed), (
+            f"{block}: $ {command}\nprints\n{printed}\nand not\n{shown}"
+        )
+
+    def _run_here(self, arguments: list[str], target: str | None) -> tuple[int, str]:
+        """Run a `sapwood` command in this process, whose current folder is the page's."""
+        done = sapwood(*arguments, COLUMNS="200")
+        if target is None:
+            return done.returncode, done.stdout + done.stderr
+        (self._folder / target).write_text(done.stdout)
+        return done.returncode, done.stderr
+
+    def _run_in_shell(self, command: str) -> tuple[int, str]:
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-        strict = [] if "| head" in command else ["-o", "pipefail"]  # which ends what comes before it
+        strict = [] if "| head" in command else ["-o", "pipefail"]  # head ends the commands before it
         done = subprocess.run(
             ["bash", *strict, "-c", command],
             cwd=self._folder,
@@ -159,15 +178,35 @@ class Reader:
             text=True,
             timeout=_TIMEOUT,
         )
-        refused = shown.startswith("error: ")
-        assert done.returncode == (2 if refused else 0), f"{block}: $ {command}\n{done.stdout}"
-        assert not shown or matches(shown, done.stdout), (
-            f"{block}: $ {command}\nprints\n{done.stdout}\nand not\n{shown}"
-        )
+        return done.returncode, done.stdout
+
+
+_SHELL = frozenset("|&;<>()$`")
+
+
+def sapwood_arguments(command: str) -> tuple[list[str], str | None] | None:
+    """Return the arguments of a plain `sapwood` command, and the file that its output goes to; else None.
+
+    A plain command has no use for a shell but that one redirection, so it can run without starting a process.
+    """
+    lexer = shlex.shlex(command, posix=True, punctuation_chars="|&;<>()")
+    lexer.whitespace_split = True
+    words = list(lexer)
+    if words[0] != "sapwood":
+        return None
+    target = words.pop() if len(words) > 2 and words[-2] == ">" else None
+    if target is not None:
+        words.pop()
+    quoted = [word for word in words if _SHELL.isdisjoint(word) or _is_quoted(word, command)]
+    return (words[1:], target) if quoted == words else None
+
+
+def _is_quoted(word: str, command: str) -> bool:
+    return f"'{word}'" in command or (f'"{word}"' in command and not {"$", "`"} & set(word))
 
 
 def commands(block: Block) -> list[tuple[str, str]]:
-    """The commands of a console block, and what is shown below each."""
+    """Return the commands of a console block, each with the output shown below it."""
     found: list[tuple[str, str]] = []
     for line in block.text.splitlines():
         if line.startswith("$ "):
@@ -182,6 +221,6 @@ def commands(block: Block) -> list[tuple[str, str]]:
 
 
 def matches(shown: str, printed: str) -> bool:
-    """Whether a page shows what is printed, `…` being any text."""
+    """Return whether the shown text is the printed one, `…` being any text."""
     pattern = ".*".join(re.escape(part) for part in shown.rstrip("\n").split("…"))
     return re.fullmatch(pattern, printed.rstrip("\n"), re.DOTALL) is not None

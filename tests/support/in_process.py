@@ -25,7 +25,8 @@ Sapwood = Callable[..., Run]
 
 def sapwood(*arguments: str, stdin: str = "", **environment: str) -> Run:
     """What `sapwood ARGUMENTS` says, with these variables in its environment."""
-    out, err = io.StringIO(), io.StringIO()
+    written, err = io.BytesIO(), io.StringIO()
+    out = io.TextIOWrapper(written, "utf-8", write_through=True)  # commands write text and bytes
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
         patch.setattr(sys, "argv", ["sapwood", *arguments])
         patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
@@ -36,4 +37,4 @@ def sapwood(*arguments: str, stdin: str = "", **environment: str) -> Run:
             status = 0
         except SystemExit as ended:
             status = ended.code if isinstance(ended.code, int) else 0
-    return Run(status, out.getvalue(), err.getvalue())
+    return Run(status, written.getvalue().decode(), err.getvalue())

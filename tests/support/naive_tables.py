@@ -1,4 +1,4 @@
-"""The plain meaning of linear paths and rules: everything is tried."""
+"""A naive evaluator of linear paths and rules, which tries all embeddings."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sapwood.engine.automaton.path_trie import PathTrie
 from sapwood.engine.automaton.predicate_index import passes
 from sapwood.engine.message.message_reader import Message, read_document
 from sapwood.lang.pattern import ANY_NAMESPACE, TEXT, Axis
-from sapwood.relational.paths.linear_path import LinearPath, TagPath, element_tag
+from sapwood.relational.paths.linear_path import LinearPath, TagPath, escape_element_name
 from sapwood.relational.rules.rule_form import Branch, Rule, RuleForm
 
 NodeId = tuple[str, int]
@@ -32,7 +32,7 @@ def name_passes(axis: Axis, test: str, name: str) -> bool:
 
 
 def embeddings(path: LinearPath, tag: TagPath, step: int = 0, at: int = 0) -> Iterator[tuple[int, ...]]:
-    """The positions of all steps, in every way in which the path matches the tag path."""
+    """Yield the positions of all steps, for every embedding of the path in the tag path."""
     if step == len(path.steps):
         if at == len(tag):
             yield ()
@@ -55,13 +55,13 @@ class Value:
 
 
 def values(message: str) -> list[Value]:
-    """All elements, attributes and text nodes of a message."""
+    """Return all elements, attributes and text nodes of a message."""
     document = read_document(Message(message), Limits(), Dataguide(PathTrie(), 0).root, with_text=True)
     elements = [Value((), (), "")]
     found: list[Value] = []
     for element in range(1, len(document)):
         above = elements[document.parents[element]]
-        tag = (*above.tag, element_tag(document.names[element]))
+        tag = (*above.tag, escape_element_name(document.names[element]))
         here = Value(tag, (*above.nodes, ("element", element)), document.string_value(element))
         elements.append(here)
         found.append(here)
@@ -76,12 +76,12 @@ def values(message: str) -> list[Value]:
 
 
 def holds(form: RuleForm, message: list[Value]) -> bool:
-    """Whether some rule holds of the message."""
+    """Return whether the message matches some rule."""
     return any(met_at(rule, message) for rule in form.rules)
 
 
 def met_at(rule: Rule, message: list[Value]) -> list[Points]:
-    """The nodes at which the rule's branching points are, in every way in which its branches meet."""
+    """Return the nodes of the rule's branching points, for every way in which its branches meet."""
     met: list[Points] = [{}]
     for branch in rule.branches:
         rows = _rows(branch, message)

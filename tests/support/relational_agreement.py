@@ -1,4 +1,4 @@
-"""Answers of the tables, which must be those of the automaton, and of lxml."""
+"""Compares the relational engine with the automaton and lxml."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def assert_alike(
     times: int = 1,
     with_lxml: bool = True,
 ) -> int:
-    """Asserts that every plan answers as the automaton does; the number of matches.
+    """Assert that every plan matches as the automaton does; return the number of matches.
 
     `times` tells how often each query is subscribed: from the second time on, it is compiled by its skeleton.
     """
@@ -41,7 +41,7 @@ def assert_alike(
 
 
 def about(plan: Plan | None, message: str | bytes, one: Answer, other: Answer) -> str:
-    """What differs, in a line or two."""
+    """Describe a difference in a line or two."""
     if isinstance(one, str) or isinstance(other, str):
         return f"{plan}: {one} or {other}, on {message[:2_000]!r}"
     extra, missing = [id for id in one if id not in other], [id for id in other if id not in one]

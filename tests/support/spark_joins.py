@@ -18,9 +18,10 @@ from urllib.parse import unquote, urlparse
 from pyspark.sql import SparkSession
 
 from sapwood import Broker, Delivery
+from sapwood.broker.distributed import DistributedBroker
 from sapwood.engine.message.message_reader import Message as Source
 from sapwood.join.state.message_state import StoredMessage
-from sapwood.lang.language_detection import is_join
+from sapwood.lang.languages import is_join
 from sapwood.lang.xscl.compiler import compile_join
 from sapwood.store import NewSubscription, SubscriptionStore
 from tests.support.join_queries import NAMESPACES, written
@@ -296,9 +297,9 @@ def _change(broker: Broker, store: SubscriptionStore, since: int, until: int, un
 
 def _alone(broker: Broker, stream: str, id: str, body: str) -> Iterator[Delivery]:
     """What single blocks get of a message, whatever its time; and others, of what these pass on."""
-    joins, data = broker.network_of_joins, body.encode()
-    _, alone = joins.testify(broker.filters.index.find(Source(data)), stream)
-    meetings = joins.single(alone, StoredMessage(id, stream, 0.0, 0, data, None))
+    distributed, data = DistributedBroker(broker), body.encode()
+    _, alone = distributed.extract(distributed.find(Source(data)), stream)
+    meetings = distributed.match_single_blocks(alone, StoredMessage(id, stream, 0.0, 0, data, None))
     yield from broker.deliveries(meetings, id, [])
     for made in broker.published(meetings):
         yield from broker.publish(made.message.data, made.id, stream=made.stream, time=made.time)

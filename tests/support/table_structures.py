@@ -1,4 +1,4 @@
-"""Whether the tables agree with each other: every structure, against all others that say the same."""
+"""Checks the consistency of tables: each structure against the others with the same content."""
 
 from __future__ import annotations
 
@@ -7,11 +7,16 @@ from collections import Counter
 from typing import Any
 
 from sapwood.relational import Plan, RelationalMatcher
-from sapwood.relational.paths.linear_path import matches, parse_linear, parse_tag, positions
-from sapwood.relational.paths.path_catalog import Uses, uses_of
+from sapwood.relational.paths.linear_path import (
+    find_positions,
+    parse_linear_path,
+    parse_tag_path,
+    path_matches,
+)
+from sapwood.relational.paths.path_catalog import Uses, required_uses
 from sapwood.relational.rules.comparisons import ALWAYS, FIRST_BOUND
 from sapwood.relational.storage.duckdb_database import Connection
-from sapwood.relational.storage.table_schema import BOUNDS, FACTS, NO_FACT, NO_PATH
+from sapwood.relational.storage.table_schema import BOUND_COLUMNS, FACT_COLUMNS, NO_FACT, NO_PATH
 
 Fact = int
 Bound = tuple[int, int, float | None, str | None]
@@ -23,7 +28,7 @@ FOR_MESSAGES = ("tag_path", "path_match", "tag_branching", "class_tag", "class_m
 
 
 def assert_consistent(matcher: RelationalMatcher) -> None:
-    """No half subscription, no row that leads nowhere, no structure that says other than its neighbour."""
+    """Assert that there is no incomplete subscription, no dangling row, and no contradiction."""
     connection = matcher.connection
     _subscriptions(connection)
     wanted = _predicates(connection)
@@ -35,7 +40,7 @@ def assert_consistent(matcher: RelationalMatcher) -> None:
 
 
 def assert_empty(matcher: RelationalMatcher) -> None:
-    """Nothing is left of subscriptions and messages."""
+    """Assert that no rows of subscriptions and messages are left."""
     connection = matcher.connection
     for table in (*FOR_SUBSCRIPTIONS, *FOR_PATHS, *FOR_MESSAGES):
         assert connection.value(f"SELECT count(*) FROM {table}") == 0, table
@@ -57,7 +62,7 @@ def _subscriptions(connection: Connection) -> None:
 
 
 def _predicates(connection: Connection) -> dict[int, tuple[set[Fact], set[Bound]]]:
-    """The facts and bounds of each rule."""
+    """Return the facts and bounds of each rule."""
     shapes = dict(connection.rows("SELECT id, shape FROM rule"))
     texts = dict(connection.rows("SELECT id, branchings FROM shape"))
     facts = {id: row for id, *row in connection.rows("SELECT id, path, op, number, text FROM fact")}
@@ -81,7 +86,7 @@ def _predicates(connection: Connection) -> dict[int, tuple[set[Fact], set[Bound]
             assert n == 0 or op < FIRST_BOUND
             found[rule][0].add(fact)
         if path != NO_PATH:
-            wanted = uses_of(op, branching is not None)
+            wanted = required_uses(op, branching is not None)
             assert n == 0 or uses[path] & wanted == wanted
         if branching is not None:
             assert paths_of_branchings[branching] == path
@@ -97,7 +102,7 @@ def _predicates(connection: Connection) -> dict[int, tuple[set[Fact], set[Bound]
 
 
 def _reached(connection: Connection, plan: Plan | None) -> dict[int, tuple[set[Fact], set[Bound]]]:
-    """The facts and bounds by which each rule is reached."""
+    """Return the facts and bounds by which the access structure leads to each rule."""
     asked: dict[int, Row] = {}  # what leads to each link of a chain, and from where
     finals: dict[int, Row] = {}
     levels = {"fact": 0, "bound": 0}
@@ -143,9 +148,9 @@ def _reached(connection: Connection, plan: Plan | None) -> dict[int, tuple[set[F
 def _in_rows(
     connection: Connection, found: dict[int, tuple[set[Fact], set[Bound]]]
 ) -> tuple[dict[int, int | None], tuple[int, int]]:
-    """Puts in what rows of the unrolled plan ask for; where their chains start, and the columns in use."""
-    facts = [f"fact{i}" for i in range(1, FACTS + 1)]
-    bounds = [f"{name}{i}" for i in range(1, BOUNDS + 1) for name in ("path", "op", "number", "text")]
+    """Add the facts and bounds of unrolled rows; return where their chains start, and the columns in use."""
+    facts = [f"fact{i}" for i in range(1, FACT_COLUMNS + 1)]
+    bounds = [f"{name}{i}" for i in range(1, BOUND_COLUMNS + 1) for name in ("path", "op", "number", "text")]
     starts: dict[int, int | None] = {}
     widest = [0, 0]
     for rule, next, *cells in connection.rows(
@@ -153,11 +158,11 @@ def _in_rows(
     ):
         assert rule not in starts, "a rule has two rows"
         starts[rule] = next
-        some = cells[:FACTS]
+        some = cells[:FACT_COLUMNS]
         used = [i for i, fact in enumerate(some, 1) if fact != NO_FACT]
         asked: set[Bound] = set()
-        for i in range(BOUNDS):
-            path, op, number, text = cells[FACTS + 4 * i : FACTS + 4 * i + 4]
+        for i in range(BOUND_COLUMNS):
+            path, op, number, text = cells[FACT_COLUMNS + 4 * i : FACT_COLUMNS + 4 * i + 4]
             if op != ALWAYS:
                 asked.add((path, op, number, text))
                 widest[1] = max(widest[1], i + 1)
@@ -180,7 +185,7 @@ def _paths(connection: Connection) -> None:
     for id, text, prefix, suffix, middle in connection.rows(
         "SELECT id, text, prefix, suffix, middle FROM linear_path"
     ):
-        path = parse_linear(text)
+        path = parse_linear_path(text)
         assert (path.prefix, path.suffix, path.middle) == (prefix, suffix, middle), id
     _distinct(connection.rows("SELECT path, op, number, text FROM fact"))
     assert {shape for (shape,) in connection.rows("SELECT shape FROM shape_part")} == {
@@ -189,15 +194,18 @@ def _paths(connection: Connection) -> None:
 
 
 def _messages(connection: Connection) -> None:
-    """What is known of tag paths is all there is to know."""
-    tags = {id: parse_tag(text) for id, text in connection.rows("SELECT id, text FROM tag_path")}
+    """Assert that the matches of tag paths are complete."""
+    tags = {id: parse_tag_path(text) for id, text in connection.rows("SELECT id, text FROM tag_path")}
     _distinct(tags.values())
     rows = connection.rows("SELECT id, text, uses FROM linear_path")
-    paths = {id: parse_linear(text) for id, text, _ in rows}
+    paths = {id: parse_linear_path(text) for id, text, _ in rows}
     pairs = connection.rows("SELECT tag, path FROM path_match")
     _distinct(pairs)
     assert {(tag, path) for tag, path in pairs if path in paths} == {
-        (tag, path) for tag, name in tags.items() for path, steps in paths.items() if matches(steps, name)
+        (tag, path)
+        for tag, name in tags.items()
+        for path, steps in paths.items()
+        if path_matches(steps, name)
     }
     members: dict[int, set[int]] = {}
     for number, tag in connection.rows("SELECT class, tag FROM class_tag"):
@@ -216,7 +224,7 @@ def _messages(connection: Connection) -> None:
             placed.setdefault((tag, branching), []).append(None if where is None else tuple(where))
     for (tag, branching), vectors in placed.items():
         at = tuple(int(point.partition("=")[2]) for point in points[branching].split("&"))
-        expected = positions(paths[of_path[branching]], tags[tag], at)
+        expected = find_positions(paths[of_path[branching]], tags[tag], at)
         assert sorted(map(str, vectors)) == sorted(map(str, [None] if expected is None else expected))
 
 

@@ -1,4 +1,4 @@
-"""Filters, transformations and joins together, in one process: `Broker`, and what it delivers."""
+"""The broker: filters, transformations and joins together, in one process."""
 
 from sapwood.broker.broker import Broker
 

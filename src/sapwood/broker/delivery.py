@@ -1,4 +1,4 @@
-"""What a broker returns: deliveries, or what a message is to all subscriptions before they are made."""
+"""The results of publishing a message: deliveries, and the evaluation that they are built from."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from sapwood.join.results import Meeting, Meetings
 
 
 class Delivery(NamedTuple):
-    """What a subscription gets of a message.
+    """A message or query output for one subscription.
 
     `message` is the id that the message was published with, or else its number, counted from 1. `body` is the
-    message itself for a filter, and for a transformation what it makes of it: XML in UTF-8. A join gets what
-    it makes of several messages as soon as the last of them is there, and `meeting` tells which, and which
-    of their nodes.
+    message itself for a filter, and the output of a transformation or a join, XML in UTF-8. A join delivers
+    when the last of its messages is published; `meeting` is then the join result: the messages, and the nodes
+    that its variables are bound to.
     """
 
     subscription: Hashable
@@ -27,12 +27,12 @@ class Delivery(NamedTuple):
 
 
 class Deliveries(list[Delivery]):
-    """What subscriptions get of a message."""
+    """The deliveries of a published message, with the failures of queries."""
 
     def __init__(self, deliveries: Iterable[Delivery] = (), failures: Iterable[Failure] = ()) -> None:
         super().__init__(deliveries)
         self.failures = list(failures)
-        """the subscriptions that have no answer, and why; there are hardly ever any"""
+        """the subscriptions whose query could not be evaluated, with the reason; rarely any"""
 
     def __reduce__(self) -> tuple[type[Deliveries], tuple[list[Delivery], list[Failure]]]:
         return type(self), (list(self), self.failures)
@@ -43,7 +43,7 @@ class Published(NamedTuple):
 
     stream: str
     id: str
-    """made of the stream and of the messages that met, so several may have the same"""
+    """made of the stream and the joined messages, so several may have the same"""
     query: int
     """the number of the query that publishes it"""
     message: Message
@@ -51,17 +51,17 @@ class Published(NamedTuple):
 
 
 def delivery_id(id: str, copy: int) -> str:
-    """The id of one of several published messages that would have the same, counted from 1."""
+    """Return the id of one of several published messages with the same base id, counted from 1."""
     return id if copy == 1 else f"{id}#{copy}"
 
 
 class PublishResult(NamedTuple):
-    """What a message is to all subscriptions: the filters it matches, and what others make of it."""
+    """The evaluation of a message: filters that match, output of transformations, and join results."""
 
     matches: Matches
     made: list[tuple[int, bytes]]
-    """by the subscription's number, in any order"""
+    """the output of transformations by the subscription's number, in no order"""
     joined: Meetings | None = None
-    """what it meets in joins, if there are any"""
+    """the join results, if there are joins"""
     problems: Sequence[tuple[int, QueryProblem]] = ()
     """the transformations that failed, by the subscription's number"""

@@ -1,4 +1,4 @@
-"""Why a message is delivered to a transformation or a join, or is not."""
+"""Explanations of why a message produces output of a transformation or takes part in a join, or does not."""
 
 from __future__ import annotations
 
@@ -14,39 +14,37 @@ from sapwood.lang.query import Query
 from sapwood.lang.xscl.model import MESSAGE, Join
 
 
-def why_made(
+def why_transformed(
     transformation: Transformation, made: int, message: Message, index: Index, namespaces: Mapping[str, str]
 ) -> Why:
-    """Why a transformation makes something of a message, or how far its pattern gets."""
-    traced = _traced(transformation.text, transformation.condition, made > 0, message, index, namespaces)
+    """Explain why a transformation has output for a message, or at which step of its pattern it fails."""
+    trace = _trace(transformation.text, transformation.condition, made > 0, message, index, namespaces)
     if made:
-        return Why(traced.query, True, f"something is made of it: {traced.reason}", traced.steps)
-    if not traced.found:
-        reason = "the pattern is met, but nothing is bound"
-        return Why(traced.query, False, reason, traced.steps)
-    return traced
+        return Why(trace.query, True, f"it has output: {trace.reason}", trace.steps)
+    if not trace.found:
+        reason = "the pattern matches, but no variable is bound"
+        return Why(trace.query, False, reason, trace.steps)
+    return trace
 
 
 def why_joined(join: Join, message: Message, index: Index, namespaces: Mapping[str, str]) -> Why:
-    """Whether a message of the right stream would take part in a join, and as which of its blocks; it is
-    delivered when messages of all the other blocks are there."""
-    evaluator = Selection(message, index.read(message, all=True), index.refiner).evaluator
-    wanted = [_block(join, number) for number in range(len(join.blocks))]
-    met = [number for number, condition in enumerate(wanted) if evaluator.holds(condition)]
-    condition = wanted[met[0]] if met else any_of(wanted)
-    traced = _traced(join.text, condition, bool(met), message, index, namespaces)
-    if not met:
-        return Why(
-            traced.query, False, f"it is none of the blocks: {traced.reason}", traced.steps, traced.found
-        )
-    told = " and ".join(
-        f"{number + 1} (stream {join.blocks[number].stream or 'without a name'})" for number in met
+    """Explain whether a message would take part in a join, and as which of its blocks, if it is published to
+    the stream of that block."""
+    evaluator = Selection(message, index.read(message, all=True), index.fallback).evaluator
+    conditions = [_block_condition(join, number) for number in range(len(join.blocks))]
+    matched = [number for number, condition in enumerate(conditions) if evaluator.holds(condition)]
+    condition = conditions[matched[0]] if matched else any_of(conditions)
+    trace = _trace(join.text, condition, bool(matched), message, index, namespaces)
+    if not matched:
+        return Why(trace.query, False, f"it matches no block: {trace.reason}", trace.steps, trace.found)
+    blocks = " and ".join(
+        f"{number + 1} (stream {join.blocks[number].stream or 'without a name'})" for number in matched
     )
-    reason = f"it takes part as block {told} of {len(join.blocks)}"
-    return Why(traced.query, True, reason, traced.steps)
+    reason = f"it takes part as block {blocks} of {len(join.blocks)}"
+    return Why(trace.query, True, reason, trace.steps)
 
 
-def _traced(
+def _trace(
     text: str,
     condition: Condition,
     matched: bool,
@@ -54,13 +52,13 @@ def _traced(
     index: Index,
     namespaces: Mapping[str, str],
 ) -> Why:
-    selection = Selection(message, index.read(message, all=True), index.refiner)
+    selection = Selection(message, index.read(message, all=True), index.fallback)
     with use_prefixes(namespaces):
         return explain_match(Query(text, "boolean", condition), matched, selection, [])
 
 
-def _block(join: Join, number: int) -> Condition:
-    """What a message must have to take part as a block."""
+def _block_condition(join: Join, number: int) -> Condition:
+    """Return the condition that a message must meet to take part as a block."""
 
     def exists(variable: int) -> Condition:
         below = [exists(n) for n, other in enumerate(join.variables) if other.origin == variable]

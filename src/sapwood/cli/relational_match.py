@@ -147,7 +147,7 @@ def _load(
             for query in some:
                 suspicions.check(query.place, query.text)
             pairs = [(encode_id(query.id), query.text) for query in some]
-            matcher.population.change(put=pairs, on_error=lines.refuse, replace=False)
+            matcher.catalog.apply_changes(put=pairs, on_error=lines.refuse, replace=False)
             refused += lines.tell()
             progress.advance(task, len(some))
         suspicions.finish()

@@ -1,4 +1,4 @@
-"""The shared matcher: all queries in one automaton, every message read once."""
+"""The matching engine: all queries in one index, every message read once."""
 
 from sapwood.engine.diagnostics.explain import Explanation
 from sapwood.engine.diagnostics.why import Why

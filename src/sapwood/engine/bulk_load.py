@@ -1,4 +1,4 @@
-"""Many queries at once, or all of them: what is worth doing besides adding one after another."""
+"""Bulk loading of queries."""
 
 from __future__ import annotations
 
@@ -7,17 +7,16 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
 
 _MANY = 1_000
-"""From so many new queries at once, making all places anew is cheaper than spreading each query to them."""
+"""From this many new queries on, rebuilding the dataguide is cheaper than propagating each query in it."""
 
 OnError = Callable[[Hashable, ValueError], None]
 
 
 @contextmanager
 def pause_garbage_collection(worthwhile: Callable[[], bool]) -> Iterator[None]:
-    """No garbage is made while queries are loaded, and looking for it all the time takes a third of it.
+    """Pause the garbage collector while queries are loaded, which makes no garbage; scans take a third of it.
 
-    Instead, where it is worthwhile, all that was made is looked through once, so that the collector takes it
-    for old and leaves it alone.
+    Afterwards, where it is worthwhile, one collection moves what was made to the oldest generation.
     """
     paused = gc.isenabled()
     gc.disable()
@@ -34,19 +33,19 @@ def add_all(
     pairs: Iterable[tuple[Hashable, str]],
     add: Callable[[Hashable, str], None],
     on_error: OnError | None,
-    forget: Callable[[], None],
+    clear: Callable[[], None],
 ) -> None:
-    """Adds queries in order; `forget` drops what was worked out for queries before.
+    """Add queries in order; `clear` drops the dataguide, which is rebuilt for all queries at once.
 
-    What cannot be added is told to `on_error`, and the rest go in; without it, the error is raised with a
-    note that names the subscription, and those before it stay.
+    `on_error` is called with what cannot be added, and the rest are added; without it, the error is raised
+    with a note that names the subscription, and those before it stay.
     """
     done = 0
     with pause_garbage_collection(lambda: done > _MANY):
         for id, query in pairs:
             done += 1
             if done == _MANY:
-                forget()
+                clear()
             try:
                 add(id, query)
             except ValueError as error:

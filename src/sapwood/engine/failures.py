@@ -1,4 +1,4 @@
-"""What fails for one query on one message: a fact of that query alone, that its neighbours do not feel."""
+"""Failures of one query on one message, which do not affect other queries."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ _log = logging.getLogger(__name__)
 
 
 class FailureKind(StrEnum):
-    """Why a query has no answer on a message."""
+    """The reason why a query has no result on a message."""
 
     UNDECIDED = "undecided"
     """lxml could not read the message, or not evaluate the query on it"""
     OVER_BUDGET = "over budget"
     """the query took more time or memory than `Limits` allow"""
     SUSPENDED = "suspended"
-    """the query went over its budget so often that it is not evaluated any more, until it is resumed"""
+    """the query exceeded its budget so often that it is not evaluated until it is resumed"""
     FAILED = "failed"
-    """a transformation or a join could not make its output, or made too much"""
+    """a transformation or a join could not make its output, or its output is too large"""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A subscription that has no answer on a message, and why."""
+    """A subscription that has no result on a message, and why."""
 
     subscription: Hashable
     kind: FailureKind
@@ -39,13 +39,13 @@ class Failure:
 
 
 class QueryProblem(NamedTuple):
-    """The same before anybody has asked who subscribed to the query."""
+    """A failure of a query, before it is attributed to the subscriptions to it."""
 
     kind: FailureKind
     reason: str
 
 
 def report_defect(error: Exception, query: str) -> QueryProblem:
-    """A failure that nobody expects: logged with its traceback, and told with the exception's type."""
-    _log.error("a query failed by an error of Sapwood: %s", query[:200], exc_info=error)
+    """Log an unexpected exception with its traceback, and return it as the query's failure."""
+    _log.error("a defect of Sapwood in the evaluation of a query: %s", query[:200], exc_info=error)
     return QueryProblem(FailureKind.FAILED, f"{type(error).__name__}: {error}")

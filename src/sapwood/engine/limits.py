@@ -1,4 +1,4 @@
-"""How much of a message Sapwood is willing to take, and how it tunes itself."""
+"""Limits on messages and queries, and switches of the optimisations."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bounds on one message. What exceeds one is refused with a MessageError that names it; but what exceeds
-    `result` or one of a query's fails for that query alone."""
+    """Bounds on one message. A message that exceeds one is refused with a MessageError that names it; what
+    exceeds `result` or a limit of queries fails for that query alone."""
 
     bytes: int = 16 * 1024 * 1024
     depth: int = 500
@@ -17,13 +17,13 @@ class Limits:
     name_length: int = 1_000
     """in characters, with the namespace"""
     entity_expansion: int = 100_000
-    """characters that all references to entities of the internal subset, and default attributes, come to"""
+    """characters that all references to entities of the internal subset, and default attributes, expand to"""
     result: int = 16 * 1024 * 1024
-    """bytes that one query may make of it, or characters that it may select; one that exceeds it fails"""
+    """bytes that one query may make of a message, or characters that it may select"""
     query_seconds: float = 1.0
-    """CPU time that a query may take which only lxml can evaluate; 0: no limit"""
+    """CPU seconds for a query that only lxml can evaluate; 0: no limit"""
     query_memory: int = 2 * 1024 * 1024 * 1024
-    """bytes of memory for such a query, with the tree of the message; 0: no limit"""
+    """bytes of memory for such a query, including the tree of the message; 0: no limit"""
 
     def __post_init__(self) -> None:
         for name in self.__slots__:
@@ -35,18 +35,18 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """Every optimisation by name, so that each can be switched off and the answers compared."""
+    """Switches of the optimisations, so that each can be turned off and the results compared."""
 
     cache: int = 8_000_000
-    """cells, of some twenty bytes, that determinised states and remembered values may take; 0: no caching"""
+    """cells, of some twenty bytes, for cached guide nodes and values; 0: no caching"""
     index_values: bool = True
     """find the tests that a value passes by index; False: try each test"""
     join_bundles: bool = True
-    """bring leaves together by joining arrays; False: evaluate each candidate's pattern on the message"""
+    """match twigs by joining arrays; False: evaluate each candidate's pattern on the message"""
     prefilter: bool = True
     """find candidates by their leaves; False: evaluate every query on every message"""
     share_plans: bool = True
-    """one network of operators for all transformations; False: a plan for each, run on every message"""
+    """one plan of shared operators for all transformations; False: one plan each, run on every message"""
     share_joins: bool = True
     """evaluate joins template by template, all queries of one at once; False: one query at a time"""
     share_values: bool = True

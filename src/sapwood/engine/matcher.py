@@ -1,4 +1,4 @@
-"""The public face of the engine: subscriptions in, messages through, matches out."""
+"""The matcher: subscriptions to XPath queries, and the messages that match them."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from threading import RLock
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sapwood.engine.automaton.dataguide import GuideNode
 from sapwood.engine.automaton.predicate_index import Ints
@@ -31,6 +30,9 @@ from sapwood.engine.synchronization import synchronized
 from sapwood.lang.namespaces import Namespaces, declare
 from sapwood.lang.pattern import use_prefixes
 from sapwood.lang.query import Query, compile_query
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 class _Subscription:
@@ -77,96 +79,98 @@ class Matcher:
 
     @property
     def index(self) -> Index:
-        """For those who file other kinds of queries under it; they freeze unread matches before they do."""
+        """The index, in which other owners register their queries; they call `freeze_unread` before."""
         return self._index
 
     # -- subscriptions ---------------------------------------------------------------------------------
 
     @synchronized
     def declare(self, namespaces: Namespaces) -> None:
-        """Declares further prefixes for queries to come; ValueError for one that is bound already.
+        """Declare further prefixes for coming queries; raise ValueError for one that is bound already.
 
-        Whether names without a prefix match in any namespace has to be said before the first query.
+        Whether names without a prefix match in any namespace must be declared before the first query.
         """
         declare(self._namespaces, namespaces, len(self._index))
 
     @synchronized
     def add(self, id: Hashable, query: str) -> None:
-        """Subscribes `id` to a query. QueryError says where and why a query is not XPath 1.0."""
+        """Subscribe `id` to a query; raise QueryError, with position and reason, if it is not XPath 1.0."""
         if id in self._subscriptions:
             raise ValueError(f"{id!r} is subscribed already; replace() changes its query")
         compiled = compile_query(query, self._namespaces)
         self.freeze_unread()
-        self._enrol(id, compiled, self.new_number())
+        self._subscribe(id, compiled, self.new_number())
 
     @synchronized
     def add_numbered(self, id: Hashable, query: str, number: int) -> None:
-        """Subscribes `id` with a number that `new_number` gave before, so with a place in the order."""
+        """Subscribe `id` with a number from `new_number`, which is its position in the order."""
         compiled = compile_query(query, self._namespaces)
         self.freeze_unread()
-        self._enrol(id, compiled, number)
+        self._subscribe(id, compiled, number)
 
     def add_many(
         self,
         pairs: Iterable[tuple[Hashable, str]],
         on_error: OnError | None = None,
     ) -> None:
-        """Subscribes many at once, in order.
+        """Subscribe many at once, in order.
 
-        What cannot be subscribed is told to `on_error`, and the rest go in; without it, the error is raised
-        with a note that names the subscription, and those before it stay.
+        `on_error` is called with what cannot be subscribed, and the rest are added; without it, the error is
+        raised with a note that names the subscription, and those before it stay.
         """
-        add_all(pairs, self.add, on_error, self._forget_places)
+        add_all(pairs, self.add, on_error, self._clear_dataguide)
 
     @synchronized
-    def _forget_places(self) -> None:
-        self._index.machine.forget()
+    def _clear_dataguide(self) -> None:
+        self._index.dataguide.clear()
 
     @synchronized
     def remove(self, id: Hashable) -> None:
-        """Ends a subscription; KeyError if there is none."""
+        """End a subscription; raise KeyError if there is none."""
         subscription = self._subscriptions[id]
         self.freeze_unread()
-        self._withdraw(subscription)
+        self._unsubscribe(subscription)
 
     @synchronized
     def replace(self, id: Hashable, query: str) -> None:
-        """Changes the query of a subscription, which keeps its place in the order; resumes one that was
+        """Change the query of a subscription, which keeps its position in the order; resume it if it was
         suspended."""
         subscription = self._subscriptions[id]
         compiled = compile_query(query, self._namespaces)
         if not compiled.exact and compiled.key not in self._slot_of:
-            self._index.refiner.check(compiled)  # which may fail, and then nothing has changed
+            self._index.fallback.check(compiled)  # before anything is changed, since it may fail
         self.freeze_unread()
-        self._withdraw(subscription)
-        self._enrol(id, compiled, subscription.number)
+        self._unsubscribe(subscription)
+        self._subscribe(id, compiled, subscription.number)
         self.resume(id)
 
     @synchronized
     def resume(self, id: Hashable) -> None:
-        """Lets the query of a subscription be evaluated again, if it was suspended for going over its budget;
-        and so for all that are subscribed to the same query."""
-        self._index.refiner.resume(self._subscriptions[id].slot)
+        """Have the query of a subscription evaluated again if it was suspended for exceeding its budget.
+
+        This holds for all subscriptions to the same query.
+        """
+        self._index.fallback.resume(self._subscriptions[id].slot)
 
     @synchronized
     def query(self, id: Hashable) -> str:
-        """The query that `id` is subscribed to."""
+        """Return the query that `id` is subscribed to."""
         return self._subscriptions[id].text
 
     @synchronized
     def number(self, id: Hashable) -> int:
-        """The number by which `Matches.numbers` calls a subscription: they ascend in the order added."""
+        """Return the number of a subscription in `Matches.numbers`; numbers ascend in the order added."""
         return self._subscriptions[id].number
 
     @synchronized
     def new_number(self) -> int:
-        """The next number, for a subscription here or of whoever shares the index."""
+        """Return the next number, for a subscription here or of another owner of the index."""
         self._next_number += 1
         return self._next_number - 1
 
     @synchronized
     def numbered(self) -> tuple[list[Hashable], NDArray[np.int64]]:
-        """All ids, in any order, and their numbers."""
+        """Return all ids, in any order, and their numbers."""
         numbers = np.fromiter(self._by_number, np.int64, len(self._by_number))
         return list(self._by_number.values()), numbers
 
@@ -179,33 +183,33 @@ class Matcher:
 
     @synchronized
     def __iter__(self) -> Iterator[Hashable]:
-        """The ids, in the order added."""
+        """Iterate over the ids, in the order added."""
         return iter(sorted(self._subscriptions, key=self.number))
 
-    def _enrol(self, id: Hashable, query: Query, number: int) -> None:
+    def _subscribe(self, id: Hashable, query: Query, number: int) -> None:
         key = query.key
         slot = self._slot_of.get(key)
         if slot is None:
-            slot = self._slot_of[key] = self._index.add(query)
+            slot = self._slot_of[key] = self._index.register(query)
             self._key_of[slot] = key
         text = self._index.text(slot)
         self._numbers_of.append(slot, number)
-        # equal texts are kept once
+        # equal texts are stored once
         self._subscriptions[id] = _Subscription(id, number, slot, text if text == query.text else query.text)
         self._by_number[number] = id
 
-    def _withdraw(self, subscription: _Subscription) -> None:
+    def _unsubscribe(self, subscription: _Subscription) -> None:
         slot = subscription.slot
         del self._subscriptions[subscription.id]
         del self._by_number[subscription.number]
         self._numbers_of.remove(slot, subscription.number)
         if not self._numbers_of.lengths[slot]:
             del self._slot_of[self._key_of.pop(slot)]
-            self._index.remove(slot)
+            self._index.unregister(slot)
 
     @synchronized
     def freeze_unread(self) -> None:
-        """Matches that nobody has read yet refer to slots, whose meaning is about to change."""
+        """List the ids of unread matches now, because the slots that they refer to are about to change."""
         if self._unread:
             for matches in list(self._unread):
                 matches.freeze()
@@ -215,75 +219,78 @@ class Matcher:
 
     @synchronized
     def match(self, message: Source) -> Matches:
-        """The subscriptions that a message matches; MessageError says where and why it is refused."""
+        """Return the subscriptions that a message matches; raise MessageError if it is refused."""
         found = self._index.find(Message(message))
-        return self.matches(found.places, found.slots, found.problems)
+        return self.matches(found.guide_nodes, found.slots, found.problems)
 
     @synchronized
     def matches(
-        self, places: set[GuideNode] | None, slots: Ints, problems: Mapping[int, QueryProblem] | None = None
+        self,
+        guide_nodes: set[GuideNode] | None,
+        slots: Ints,
+        problems: Mapping[int, QueryProblem] | None = None,
     ) -> Matches:
-        """The subscriptions of slots that were found; what they are stays so when others come and go."""
-        matches = Matches(self, places, slots, problems)
+        """Return the subscriptions of matched slots; later changes of subscriptions do not affect them."""
+        matches = Matches(self, guide_nodes, slots, problems)
         self._unread.add(matches)
         return matches
 
     def match_many(self, messages: Iterable[Source]) -> Iterator[Matches]:
-        """The matches of each message, as they are asked for."""
+        """Yield the matches of each message, read when the next is asked for."""
         for message in messages:
             yield self.match(message)
 
     @synchronized
     def select(self, message: Source) -> Selected:
-        """For each subscription that the message matches, the nodes its query selects, in document order."""
+        """Return, for each subscription that the message matches, the nodes selected, in document order."""
         source = Message(message)
-        slots, problems = self._read(source)
-        selection = Selection(source, self._index.read(source, all=True), self._index.refiner)
+        slots, problems = self._match_slots(source)
+        selection = Selection(source, self._index.read(source, all=True), self._index.fallback)
         queries = {slot: self._index.query(slot) for slot in slots}
-        refined = {slot: query for slot, query in queries.items() if not query.exact}
+        by_xpath = {slot: query for slot, query in queries.items() if not query.exact}
         nodes: dict[int, list[Node]] = {}
-        for slot, found in (selection.by_xpath(refined) if refined else {}).items():
+        for slot, found in (selection.select_by_xpath(by_xpath) if by_xpath else {}).items():
             if isinstance(found, QueryProblem):
                 problems[slot] = found
-                self._index.note_problem(slot, found)
+                self._index.count_problem(slot, found)
             else:
                 nodes[slot] = found
         for slot, query in queries.items():
             if query.exact:
-                nodes[slot] = selection.by_pattern(query)
+                nodes[slot] = selection.select_by_pattern(query)
         ids = self.ids(self.numbers(np.array(list(nodes), np.int32)))
         selected = Selected((id, nodes[self._subscriptions[id].slot]) for id in ids)
         selected.undecided = failures(self, problems)
         return selected
 
-    def _read(self, source: Message) -> tuple[list[int], dict[int, QueryProblem]]:
+    def _match_slots(self, source: Message) -> tuple[list[int], dict[int, QueryProblem]]:
         found = self._index.find(source)
-        slots = found.slots if found.places is None else self._index.slots_of(found.places)
+        slots = found.slots if found.guide_nodes is None else self._index.slots_of(found.guide_nodes)
         return [int(slot) for slot in slots], found.problems
 
     # -- explanations ----------------------------------------------------------------------------------
 
     @synchronized
     def explain(self, id: Hashable) -> Explanation:
-        """How a subscription is evaluated: pattern, paths, what is shared, what is refined and why."""
+        """Explain how a subscription is evaluated: pattern, paths, sharing, what lxml decides and why."""
         slot = self._subscriptions[id].slot
         query = self._index.query(slot)
         plan = self._index.plan(query)
-        suspended = self._index.refiner.is_suspended(slot)
+        suspended = self._index.fallback.is_suspended(slot)
         with use_prefixes(self._namespaces):
             return explain(query, plan, int(self._numbers_of.lengths[slot]), suspended)
 
     @synchronized
     def why(self, id: Hashable, message: Source) -> Why:
-        """Why a message matches a subscription, step by step and node by node, or how far it gets."""
+        """Explain why a message matches a subscription, step by step and node by node, or how far it gets."""
         slot = self._subscriptions[id].slot
         source = Message(message)
-        slots, problems = self._read(source)
+        slots, problems = self._match_slots(source)
         matched = slot in slots
         query = self._index.query(slot)
-        selection = Selection(source, self._index.read(source, all=True), self._index.refiner)
-        refined = matched and not query.exact
-        found = selection.by_xpath({slot: query})[slot] if refined else problems.get(slot, [])
+        selection = Selection(source, self._index.read(source, all=True), self._index.fallback)
+        by_xpath = matched and not query.exact
+        found = selection.select_by_xpath({slot: query})[slot] if by_xpath else problems.get(slot, [])
         if isinstance(found, QueryProblem):
             return Why(query.text, matched, f"{found.kind}: {found.reason}", ())
         with use_prefixes(self._namespaces):
@@ -291,10 +298,10 @@ class Matcher:
 
     @synchronized
     def take_costs(self) -> dict[Hashable, float]:
-        """Seconds spent on each subscription that is decided on its own, since this was last asked.
+        """Return the seconds spent on each subscription that is decided individually, since the last call.
 
-        What is decided by the shared structure costs none of them anything of its own. Subscriptions with
-        equal queries are decided together; the first of them is named.
+        Subscriptions decided by shared structures are not listed. Of subscriptions with equal queries, which
+        are decided together, the first is listed.
         """
         costs = {slot: spent for slot, spent in self._index.costs.items() if spent}
         self._index.costs.clear()
@@ -303,18 +310,17 @@ class Matcher:
 
     @synchronized
     def failure_counts(self) -> dict[Hashable, dict[FailureKind, int]]:
-        """On how many messages each subscription had no answer, by kind; those that always had one are not
-        there."""
+        """Return, for each subscription that failed on messages, on how many, by kind of failure."""
         return {
             id: dict(counts)
             for slot, counts in self._index.problems.items()
             for id in self.ids(self.numbers(np.array([slot], np.int32)))
         }
 
-    # -- what Matches asks -----------------------------------------------------------------------------
+    # -- queries of `Matches` --------------------------------------------------------------------------
 
-    def slots_of(self, places: set[GuideNode]) -> Ints:
-        return self._index.slots_of(places)
+    def slots_of(self, guide_nodes: set[GuideNode]) -> Ints:
+        return self._index.slots_of(guide_nodes)
 
     def count(self, slots: Ints) -> int:
         return int(self._numbers_of.lengths.take(slots).sum())
@@ -334,23 +340,24 @@ class Matcher:
         subscription = self._subscriptions.get(id)
         return subscription.slot if subscription is not None else None
 
-    # -- packed ----------------------------------------------------------------------------------------
+    # -- serialization ---------------------------------------------------------------------------------
 
     @synchronized
     def pack(self) -> bytes:
-        """The compiled subscriptions as bytes, for another process or another day."""
+        """Return the compiled subscriptions as bytes."""
         return pack(self)
 
     @staticmethod
     def unpack(data: bytes) -> Matcher:
-        """The matcher that was packed, in a fraction of the time it takes to compile its queries.
+        """Return the matcher that was packed, in a fraction of the time it takes to compile its queries.
 
-        Like any pickle, the bytes must come from someone you trust. PackError if another version made them.
+        Like any pickle, the bytes must come from a trusted source. Raise PackError if another version of
+        Sapwood made them.
         """
         return unpack(data, Matcher)
 
     def save(self, path: str | Path) -> None:
-        """Writes the packed matcher to a file, all or nothing."""
+        """Write the packed matcher to a file, atomically."""
         path = Path(path)
         unfinished = path.with_name(path.name + ".unfinished")
         unfinished.write_bytes(self.pack())
@@ -358,7 +365,7 @@ class Matcher:
 
     @staticmethod
     def load(path: str | Path) -> Matcher:
-        """The matcher that was saved to a file; see `unpack`."""
+        """Return the matcher that was saved to a file; see `unpack`."""
         return Matcher.unpack(Path(path).read_bytes())
 
     @synchronized
@@ -371,8 +378,8 @@ class Matcher:
             [s.number for s in subscriptions],
             [s.slot for s in subscriptions],
         )
-        shapes = {"_subscriptions": (*columns, texts), "_by_number": None, "_unread": None, "lock": None}
-        return self.__dict__ | shapes
+        changed = {"_subscriptions": (*columns, texts), "_by_number": None, "_unread": None, "lock": None}
+        return self.__dict__ | changed
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -386,11 +393,11 @@ class Matcher:
         self._by_number = dict(zip(numbers, ids, strict=True))
         self._unread = WeakSet()
 
-    # -- the end ---------------------------------------------------------------------------------------
+    # -- closing ---------------------------------------------------------------------------------------
 
     @synchronized
     def close(self) -> None:
-        """Lets the processes that evaluate queries with lxml go; the last matcher to do so ends them."""
+        """Release the processes that evaluate queries with lxml; they end with the last matcher."""
         self._index.close()
 
     def __enter__(self) -> Matcher:

@@ -1,4 +1,4 @@
-"""What a message matched, and nodes that a query selected."""
+"""The results of matching: the subscriptions that a message matches, and the nodes that queries select."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sapwood.engine.automaton.dataguide import GuideNode
 from sapwood.engine.automaton.predicate_index import Ints
@@ -17,16 +16,19 @@ from sapwood.engine.diagnostics import notebook_html
 from sapwood.engine.failures import Failure, QueryProblem
 from sapwood.engine.synchronization import synchronized
 
-_SHOWN = 20
-"""ids that a notebook shows"""
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_MAX_SHOWN = 20
+"""ids in the HTML representation"""
 
 
 class Subscribers(Protocol):
-    """Who stands behind the slots; the matcher's side of `Matches`."""
+    """The subscriptions behind the slots, as `Matches` looks them up."""
 
     @property
     def lock(self) -> AbstractContextManager[Any]: ...
-    def slots_of(self, places: set[GuideNode]) -> Ints: ...
+    def slots_of(self, guide_nodes: set[GuideNode]) -> Ints: ...
     def count(self, slots: Ints) -> int: ...
     def numbers(self, slots: Ints) -> NDArray[np.int64]: ...
     def unordered(self, slots: Ints) -> NDArray[np.int64]: ...
@@ -37,23 +39,31 @@ class Subscribers(Protocol):
 class Matches:
     """The subscriptions that a message matched.
 
-    Counting and testing membership build no list; ids come in the order in which they were added. What was
-    matched is what was subscribed when the message was: later changes do not show.
+    Counting and testing membership build no list; ids are in the order in which they were added. Later
+    changes of subscriptions do not affect the matches.
     """
 
-    __slots__ = ("__weakref__", "_numbers", "_places", "_problems", "_slots", "_subscribers", "_undecided")
+    __slots__ = (
+        "__weakref__",
+        "_guide_nodes",
+        "_numbers",
+        "_problems",
+        "_slots",
+        "_subscribers",
+        "_undecided",
+    )
 
     def __init__(
         self,
         subscribers: Subscribers,
-        places: set[GuideNode] | None,
+        guide_nodes: set[GuideNode] | None,
         slots: Ints,
         problems: Mapping[int, QueryProblem] | None = None,
     ) -> None:
         self._subscribers = subscribers
         self._problems = problems
         self._undecided: tuple[Failure, ...] | None = None if problems else ()
-        self._places = places
+        self._guide_nodes = guide_nodes
         self._slots = slots
         self._numbers: tuple[NDArray[np.int64], Sequence[Hashable]] | None = None
 
@@ -62,14 +72,14 @@ class Matches:
         return self._subscribers.lock
 
     def _read(self) -> Ints:
-        if self._places is not None:
-            self._slots = self._subscribers.slots_of(self._places)
-            self._places = None
+        if self._guide_nodes is not None:
+            self._slots = self._subscribers.slots_of(self._guide_nodes)
+            self._guide_nodes = None
         return self._slots
 
     @synchronized
     def freeze(self) -> None:
-        """Lists everything now, because the subscriptions are about to change."""
+        """List everything now, because the subscriptions are about to change."""
         if self._numbers is None:
             numbers = self._subscribers.numbers(self._read())
             self._numbers = numbers, self._subscribers.ids(numbers)
@@ -78,8 +88,7 @@ class Matches:
     @property
     @synchronized
     def undecided(self) -> tuple[Failure, ...]:
-        """The subscriptions of which it is not known whether they match, in the order added, and why; there
-        are hardly ever any."""
+        """The subscriptions that could not be decided, in the order added, and why; usually none."""
         if self._undecided is None:
             assert self._problems is not None
             self._undecided = failures(self._subscribers, self._problems)
@@ -96,7 +105,7 @@ class Matches:
     @property
     @synchronized
     def unordered(self) -> NDArray[np.int64]:
-        """The same numbers in any order, which takes less time."""
+        """The same numbers in any order, which is faster."""
         if self._numbers is not None:
             return self._numbers[0]
         return self._subscribers.unordered(self._read())
@@ -125,13 +134,13 @@ class Matches:
 
     def _repr_html_(self) -> str:
         count = f"{len(self):,} subscription{'' if len(self) == 1 else 's'}"
-        ids = [str(id) for id in islice(self, _SHOWN)]
-        more = [f"and {len(self) - _SHOWN:,} more"] if len(self) > _SHOWN else []
+        ids = [str(id) for id in islice(self, _MAX_SHOWN)]
+        more = [f"and {len(self) - _MAX_SHOWN:,} more"] if len(self) > _MAX_SHOWN else []
         return notebook_html.sections([(count, ids + more or ["none"])])
 
 
 def failures(subscribers: Subscribers, problems: Mapping[int, QueryProblem]) -> tuple[Failure, ...]:
-    """The problems of slots as their subscriptions', in the order added."""
+    """Return the problems of slots as failures of their subscriptions, in the order added."""
     found: list[tuple[int, QueryProblem]] = []
     for slot, problem in problems.items():
         found += [(number, problem) for number in subscribers.numbers(np.array([slot], np.int32)).tolist()]
@@ -146,7 +155,7 @@ class Selected(dict[Hashable, list["Node"]]):
     """The nodes that queries select in a message, by subscription."""
 
     undecided: tuple[Failure, ...] = ()
-    """the subscriptions of which they are not known, and why; there are hardly ever any"""
+    """the subscriptions whose nodes could not be found, and why; usually there are none"""
 
 
 @dataclass(frozen=True, slots=True)

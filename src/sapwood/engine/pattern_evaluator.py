@@ -1,8 +1,8 @@
-"""Patterns evaluated on one message: the plain meaning of the algebra, and the last word where leaves are
-only necessary conditions.
+"""The evaluation of patterns on one message: the reference semantics of the algebra, and the residual check
+where leaves are only necessary conditions.
 
-A path is followed a step at a time with the whole set of nodes reached so far, and each condition is answered
-at most once for each node, so the cost is polynomial whatever the nesting of `//`.
+A path is followed a step at a time with the whole set of nodes reached so far, and each condition is
+evaluated at most once for each node, so the cost is polynomial whatever the nesting of `//`.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ DOCUMENT = 0
 
 
 class PatternEvaluator:
-    """Answers for one message; what it has found out is kept for the next question."""
+    """Evaluates patterns on one message, and caches the truth of each condition at each node."""
 
     def __init__(self, document: Document) -> None:
         self.document = document
-        self._answers: dict[tuple[Condition, ContextNode], bool] = {}
+        self._cache: dict[tuple[Condition, ContextNode], bool] = {}
 
     @property
     def answers(self) -> int:
-        """How many answers are kept."""
-        return len(self._answers)
+        """The number of cached results."""
+        return len(self._cache)
 
     def holds(self, condition: Condition, node: ContextNode = DOCUMENT) -> bool:
-        """Whether a condition that ignores positions holds of a node."""
+        """Return whether a condition that ignores positions holds of a node."""
         return self._holds(condition, node, 1, 1)
 
     def select(self, path: Path, node: ContextNode = DOCUMENT) -> list[ContextNode]:
-        """The nodes that a path reaches from a node, in document order."""
+        """Return the nodes that a path reaches from a node, in document order."""
         nodes: list[ContextNode] = [node]
         for step in path.steps:
             nodes = self.follow(nodes, step)
@@ -57,7 +57,7 @@ class PatternEvaluator:
         return nodes
 
     def select_any(self, paths: Iterable[Path]) -> list[ContextNode]:
-        """The union of what the paths reach from the document, in document order."""
+        """Return the union of the nodes that the paths reach from the document, in document order."""
         found = [node for path in paths for node in self.select(path)]
         return sorted(set(found), key=self.document.order)
 
@@ -65,16 +65,16 @@ class PatternEvaluator:
 
     def _holds(self, condition: Condition, node: ContextNode, position: int, size: int) -> bool:
         if isinstance(condition, Position):
-            return _stands(condition, position, size)
+            return _holds_at(condition, position, size)
         if condition.positional:
-            return self._answer(condition, node, position, size)
+            return self._evaluate(condition, node, position, size)
         key = condition, node
-        known = self._answers.get(key)
-        if known is None:
-            known = self._answers[key] = self._answer(condition, node, position, size)
-        return known
+        cached = self._cache.get(key)
+        if cached is None:
+            cached = self._cache[key] = self._evaluate(condition, node, position, size)
+        return cached
 
-    def _answer(self, condition: Condition, node: ContextNode, position: int, size: int) -> bool:
+    def _evaluate(self, condition: Condition, node: ContextNode, position: int, size: int) -> bool:
         match condition:
             case And(items=items):
                 return all(self._holds(item, node, position, size) for item in items)
@@ -101,16 +101,16 @@ class PatternEvaluator:
     # -- steps -----------------------------------------------------------------------------------------
 
     def follow(self, nodes: list[ContextNode], step: Step) -> list[ContextNode]:
-        """The nodes that one step reaches from a set of nodes, in document order."""
+        """Return the nodes that one step reaches from a set of nodes, in document order."""
         elements = [node for node in nodes if isinstance(node, int)]
         match step.axis:
             case Axis.ATTRIBUTE:
                 found: list[ContextNode] = []
                 for element in elements:
-                    found += self._kept(self.document.attributes_named(element, step.test), step)
+                    found += self._filter(self.document.attributes_named(element, step.test), step)
                 return found
             case Axis.CHILD:
-                found = [n for e in elements for n in self._kept(self._children(e, step.test), step)]
+                found = [n for e in elements for n in self._filter(self._children(e, step.test), step)]
                 return sorted(found, key=self.document.order)
             case Axis.DESCENDANT:
                 return self._descendants(elements, step)
@@ -125,7 +125,7 @@ class PatternEvaluator:
         found: list[ContextNode] = []
         if any(condition.positional for condition in step.conditions):
             parents = [p for e in outermost for p in range(e, document.ends[e])]
-            found = [n for p in parents for n in self._kept(self._children(p, step.test), step)]
+            found = [n for p in parents for n in self._filter(self._children(p, step.test), step)]
             return sorted(found, key=document.order)
         for element in outermost:
             if step.test == TEXT:
@@ -133,7 +133,7 @@ class PatternEvaluator:
                 inside: Iterable[ContextNode] = [self._text(number) for number in numbers]
             else:
                 inside = document.named(step.test, element + 1, document.ends[element])
-            found += self._kept(inside, step)
+            found += self._filter(inside, step)
         return found
 
     def _children(self, element: int, test: str) -> Iterable[ContextNode]:
@@ -150,8 +150,8 @@ class PatternEvaluator:
     def _text(self, number: int) -> LeafNode:
         return LeafNode(self.document.text_parents[number], "text", number)
 
-    def _kept(self, nodes: Iterable[ContextNode], step: Step) -> list[ContextNode]:
-        """The nodes that pass the step's conditions, one after the other."""
+    def _filter(self, nodes: Iterable[ContextNode], step: Step) -> list[ContextNode]:
+        """Return the nodes that pass the step's conditions, applied one after the other."""
         kept = list(nodes)
         for condition in step.conditions:
             size = len(kept)
@@ -159,7 +159,7 @@ class PatternEvaluator:
         return kept
 
 
-def _stands(condition: Position, position: int, size: int) -> bool:
+def _holds_at(condition: Position, position: int, size: int) -> bool:
     left = float(size if condition.of_size else position)
     right = condition.n + size if condition.from_last else condition.n
     return COMPARE[condition.op](left, right)

@@ -24,29 +24,29 @@ _ATTRIBUTE = re.compile(r"""[^\s=<>/"']+\s*=\s*(?:"[^"]*"|'[^']*')""")
 
 
 class Selection:
-    """Selects in one message, for any number of queries."""
+    """The nodes of one message that queries select."""
 
-    def __init__(self, message: Message, document: Document, refiner: XPathFallback) -> None:
+    def __init__(self, message: Message, document: Document, fallback: XPathFallback) -> None:
         self._message = message
-        self._refiner = refiner
+        self._fallback = fallback
         self._document = document
         self.evaluator = PatternEvaluator(document)
         self._expanded: Document | None = None
 
-    def by_pattern(self, query: Query) -> list[Node]:
-        """The nodes of an exact query that the message matches."""
+    def select_by_pattern(self, query: Query) -> list[Node]:
+        """Return the nodes of an exact query that the message matches."""
         if query.type != "node-set":
             return [Node(0, "boolean", "true", "")]
         return [self.node(node) for node in self.evaluator.select_any(query.paths)]
 
-    def by_xpath(self, queries: dict[int, Query]) -> dict[int, list[Node] | QueryProblem]:
-        """The nodes of refined queries that the message matches, by slot, or why they are not known."""
-        values = self._refiner.values(self._message, queries)
-        return {slot: self._converted(value, queries[slot]) for slot, value in values.items()}
+    def select_by_xpath(self, queries: dict[int, Query]) -> dict[int, list[Node] | QueryProblem]:
+        """Return the nodes that lxml selects for queries that the message matches, by slot, or why not."""
+        values = self._fallback.evaluate_selections(self._message, queries)
+        return {slot: self._convert(value, queries[slot]) for slot, value in values.items()}
 
-    def computed(self, xpath: str, namespaces: Mapping[str, str]) -> Any:
-        """The value of an expression, to show it."""
-        return self._refiner.computed(self._message, xpath, namespaces)
+    def evaluate_expression(self, xpath: str, namespaces: Mapping[str, str]) -> Any:
+        """Return the value of an expression, for display."""
+        return self._fallback.evaluate_expression(self._message, xpath, namespaces)
 
     def node(self, node: ContextNode) -> Node:
         document = self._document
@@ -55,14 +55,14 @@ class Selection:
             kind = "element" if node else "document"
             return Node(node, kind, value, self._source(node), to_clark_name(document.names[node]))
         if node.kind == "text":
-            return Node(node.element, "text", value, _escaped(value))
+            return Node(node.element, "text", value, _escape(value))
         name = to_clark_name(document.attributes[node.element][2 * node.number])
         xml = self._attribute_xml(node.element, node.number, name, value)
         return Node(node.element, "attribute", value, xml, name)
 
     # -- results of lxml -------------------------------------------------------------------------------
 
-    def _converted(self, value: Any, query: Query) -> list[Node] | QueryProblem:
+    def _convert(self, value: Any, query: Query) -> list[Node] | QueryProblem:
         if isinstance(value, QueryProblem):
             return value
         if isinstance(value, list):
@@ -77,14 +77,14 @@ class Selection:
         return [Node(0, "string", str(value), "")]
 
     def _from_lxml(self, kind: str, element: int, value: str = "", more: str = "") -> Node:
-        """A node as `fallback_process` tells it."""
+        """Convert a node as `lxml_process` encodes it."""
         if kind == "element":
             return self.node(element)
         if kind == "attribute":
             names = self._document.attributes[element][::2]
             return self.node(LeafNode(element, kind, [to_clark_name(name) for name in names].index(more)))
         if kind == "text":
-            return Node(element, kind, value, _escaped(value))
+            return Node(element, kind, value, _escape(value))
         if kind == "namespace":
             return Node(element, kind, value, "", more)
         return Node(element, kind, value, more)
@@ -92,7 +92,7 @@ class Selection:
     # -- source ----------------------------------------------------------------------------------------
 
     def _attribute_xml(self, element: int, number: int, name: str, value: str) -> str:
-        """The attribute as it stands in the start tag; a default one does not stand there."""
+        """Return the attribute as it is written in the start tag, where a default attribute is not."""
         tag = _START_TAG.match(self._source(element))
         written = [a for a in _ATTRIBUTE.findall(tag[0] if tag else "") if not _DECLARATION.match(a)]
         if number < len(written):
@@ -102,8 +102,8 @@ class Selection:
         return f"{name.rpartition('}')[2]}={quoteattr(value)}"
 
     def _source(self, element: int) -> str:
-        """The element as it stands in the message; in the message without entities, if it has some, since it
-        may have come out of one."""
+        """Return the source of an element; if the message has entities, with them expanded, since they may
+        contain the element."""
         document = self._document
         if not document.verbatim and b"<!ENTITY" in document.source:
             if self._expanded is None:
@@ -114,5 +114,5 @@ class Selection:
         return source.removeprefix(BOM_UTF8).decode("utf-8", "surrogatepass")
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return text.replace("&", "&amp;").replace(">", "&gt;").replace("<", "&lt;")

@@ -1,8 +1,8 @@
-"""One lock for each matcher or broker, which makes it safe under threads.
+"""One lock for each matcher or broker, which makes it thread-safe.
 
-Matching writes: guide nodes are made on the way, probes remember values, costs are counted. So calls take
-turns, and an edit takes effect between two messages. What a call returns lazily (`Matches`) takes the same
-lock when it is read. Threads gain no speed, since one interpreter runs one of them at a time in any case.
+Matching writes: guide nodes are made, probes cache values, costs are counted. So calls take turns, and an
+edit takes effect between two messages. What a call returns lazily (`Matches`) takes the same lock when it is
+read. Threads gain no speed, since one interpreter runs one of them at a time in any case.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ R = TypeVar("R")
 
 
 class Lockable(Protocol):
-    """Whoever has a reentrant lock."""
+    """An object with a reentrant lock."""
 
     @property
     def lock(self) -> AbstractContextManager[Any]: ...
@@ -27,7 +27,7 @@ L = TypeVar("L", bound=Lockable)
 
 
 def synchronized(method: Callable[Concatenate[L, P], R]) -> Callable[Concatenate[L, P], R]:
-    """A method that runs under the lock of its object."""
+    """Decorate a method to run under the lock of its object."""
 
     @wraps(method)
     def locked(self: L, /, *args: P.args, **kwargs: P.kwargs) -> R:

@@ -1,4 +1,4 @@
-"""How a join is evaluated: what is left of its graph, its template, and what is shared with others."""
+"""Explanations of join queries: the reduced join graph, its template, and what is shared with others."""
 
 from __future__ import annotations
 
@@ -7,30 +7,30 @@ from dataclasses import dataclass
 from math import isinf
 
 from sapwood.engine.diagnostics import notebook_html
-from sapwood.join.catalog_entries import Filed, JoinEntry, Prefix
-from sapwood.join.evaluation.witnesses import Witnesses
+from sapwood.join.evaluation.witnesses import VariableIndex
+from sapwood.join.join_catalog import CatalogLink, ChainPrefix, JoinEntry
 from sapwood.lang.xscl.model import MESSAGE, Join, Link
 
 
 @dataclass(frozen=True, slots=True)
 class JoinExplanation:
-    """How a join is evaluated; `str()` of it is for people."""
+    """The evaluation of a join query; `str()` of it is for people."""
 
     query: str
     blocks: tuple[str, ...]
-    """every block with its variables, constants and branches as conditions"""
+    """the variables of all blocks, with constants and branches as conditions"""
     links: tuple[str, ...]
-    """what must hold between blocks, in normal form, and when"""
+    """the comparisons between blocks in normal form, and their windows"""
     compared: tuple[str, ...]
-    """what is left of the blocks once the matcher has done its part, and in how many graphs it is used"""
+    """the variables of the reduced blocks, and the number of join graphs that use each"""
     templates: tuple[str, ...]
-    """of each link the shape that it is a row of, and how many rows that has"""
+    """for each link its template, and the number of rows of that"""
     kept: tuple[str, ...]
-    """for how long messages are kept for it"""
+    """how long messages are in the state because of it"""
 
     def _parts(self) -> list[tuple[str, tuple[str, ...]]]:
         parts = [("query", (self.query,)), ("blocks", self.blocks), ("links", self.links)]
-        parts += [("compared", self.compared), ("templates", self.templates), ("kept", self.kept)]
+        parts += [("compared", self.compared), ("templates", self.templates), ("state", self.kept)]
         return parts
 
     def __str__(self) -> str:
@@ -44,26 +44,26 @@ class JoinExplanation:
         return notebook_html.sections(self._parts())
 
 
-def explain(entry: JoinEntry, witnesses: Witnesses) -> JoinExplanation:
-    """Explains an entry of the joins."""
+def explain(entry: JoinEntry, witnesses: VariableIndex) -> JoinExplanation:
+    """Explain how an entry of the join engine is evaluated."""
     join = entry.join
-    filed = [_filed(prefix) for prefix in entry.prefixes] + entry.filed
+    links = [_prefix_link(prefix) for prefix in entry.prefixes] + entry.links
     return JoinExplanation(
         join.text,
-        tuple(_blocks(join)),
-        tuple(_link(join, link) for link in join.links),
-        tuple(_compared(filed, witnesses)),
-        tuple(_template(one) for one in filed),
-        tuple(_kept(join)),
+        tuple(_format_variables(join)),
+        tuple(_format_link(join, link) for link in join.links),
+        tuple(_format_compared(links, witnesses)),
+        tuple(_format_template(link) for link in links),
+        tuple(_format_retention(join)),
     )
 
 
-def _filed(prefix: Prefix) -> Filed:
-    assert prefix.filed is not None
-    return prefix.filed
+def _prefix_link(prefix: ChainPrefix) -> CatalogLink:
+    assert prefix.link is not None
+    return prefix.link
 
 
-def _blocks(join: Join) -> Iterator[str]:
+def _format_variables(join: Join) -> Iterator[str]:
     for number, variable in enumerate(join.variables):
         if variable.numeric:
             continue
@@ -78,16 +78,18 @@ def _name(join: Join, number: int) -> str:
     return join.variables[number].name or f"({number})"
 
 
-def _link(join: Join, link: Link) -> str:
-    held = " and ".join(f"{_name(join, c.left)} {c.op} {_name(join, c.right)}" for c in link.comparisons)
+def _format_link(join: Join, link: Link) -> str:
+    comparisons = " and ".join(
+        f"{_name(join, c.left)} {c.op} {_name(join, c.right)}" for c in link.comparisons
+    )
     window = "at any time" if isinf(link.window) else f"{link.window:g} s"
     if link.ordered:
-        return f"{held}, {'later' if isinf(link.window) else f'at most {window} later'}"
-    return f"{held}, {window if isinf(link.window) else f'at most {window} apart'}"
+        return f"{comparisons}, {'later' if isinf(link.window) else f'at most {window} later'}"
+    return f"{comparisons}, {window if isinf(link.window) else f'at most {window} apart'}"
 
 
-def _compared(filed: list[Filed], witnesses: Witnesses) -> Iterator[str]:
-    for number in dict.fromkeys(number for one in filed for number, _ in one.definitions):
+def _format_compared(links: list[CatalogLink], witnesses: VariableIndex) -> Iterator[str]:
+    for number in dict.fromkeys(number for link in links for number, _ in link.definitions):
         definition = witnesses.definition(number)
         start = definition.stream if definition.origin is None else "…"
         uses = witnesses.uses(number)
@@ -95,16 +97,17 @@ def _compared(filed: list[Filed], witnesses: Witnesses) -> Iterator[str]:
         yield f"{path}: used {uses:,} time{'s' if uses > 1 else ''}"
 
 
-def _template(filed: Filed) -> str:
-    rows = len(filed.relations.templates[filed.graph.shape].rows) if filed.relations is not None else 1
-    return f"{filed.graph.shape}: {rows:,} row{'s' if rows > 1 else ''}"
+def _format_template(link: CatalogLink) -> str:
+    graph = link.graph.template_graph
+    rows = len(link.relations.templates[graph].rows) if link.relations is not None else 1
+    return f"{graph}: {rows:,} row{'s' if rows > 1 else ''}"
 
 
-def _kept(join: Join) -> Iterator[str]:
+def _format_retention(join: Join) -> Iterator[str]:
     for link in join.links:
         if isinf(link.window):
-            yield "for ever: the window has no end"
+            yield "all messages, without end: the window is INF"
         elif link.ordered:
-            yield f"what is first {link.window:g} s, what follows as long as what is first may be late"
+            yield f"the earlier message {link.window:g} s, the later one while earlier ones may be late"
         else:
-            yield f"both sides {link.window:g} s"
+            yield f"messages of both sides {link.window:g} s"

@@ -1,37 +1,37 @@
-"""All joins of a broker, and the messages they remember.
+"""The join engine: all join queries of a broker, and the state that they share.
 
-    message ── witnesses ──► arrival ──► relations × past ──► meetings ──► what is made of them
-                                │                     └─ of the first blocks of chains: arrivals, too
-                                └──► past
+    message ── witness extraction ──► current item ──► templates × state ──► join results
+                                           │                  └─ partial matches of chains: current items, too
+                                           └──► state
 
-See `relations` for how all queries are evaluated at once, `past` for what is kept and for how long.
+See `graph/templates` and `evaluation/shared_evaluation` for how all queries are evaluated at once, and
+`state/message_state` for the state and its eviction.
 """
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Hashable, Iterator, Sequence
 from math import inf
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sapwood.engine.automaton.predicate_index import Ints
 from sapwood.engine.index import Index, IndexMatches
 from sapwood.engine.limits import Tuning
 from sapwood.engine.message.message_reader import Message
 from sapwood.errors import QueryError
-from sapwood.join.catalog_entries import Filed, JoinEntry, Prefix
 from sapwood.join.evaluation.bindings import compared_value
-from sapwood.join.evaluation.per_query_evaluation import OneByOne
-from sapwood.join.evaluation.shared_evaluation import equal_pairs, rows_met
-from sapwood.join.evaluation.witnesses import Witness, Witnesses
+from sapwood.join.evaluation.per_query_evaluation import PerQueryEvaluator
+from sapwood.join.evaluation.shared_evaluation import find_equal_pairs, match_rows
+from sapwood.join.evaluation.witnesses import VariableIndex, Witness
 from sapwood.join.explain import JoinExplanation, explain
-from sapwood.join.graph.templates import Relations
-from sapwood.join.join_catalog import Filing
-from sapwood.join.output import Library
-from sapwood.join.results import Meetings, Met
-from sapwood.join.state.message_state import Arrival, MessageState, StoredMessage
+from sapwood.join.graph.templates import TemplateRelations
+from sapwood.join.join_catalog import CatalogLink, ChainPrefix, JoinCatalog, JoinEntry
+from sapwood.join.output import MessageCache
+from sapwood.join.results import LinkMatches, Meetings, Records
+from sapwood.join.state.message_state import CurrentItem, MessageState, StoredMessage
 from sapwood.join.state.portable_state import (
     EquatedVariables,
     PortableMessage,
@@ -44,57 +44,61 @@ from sapwood.lang.xscl.model import Join
 from sapwood.transform.result_groups import TooManyGroups
 
 _FEW_ROWS, _FEW_RUNS = 16, 128
-_RETIRED = 64
-"""variables that nobody uses any more, but whose values are still there"""
+"""up to so many template rows and runs, row by row is faster than arrays"""
+_MOST_RELEASED = 64
+"""numbers of removed variables whose values may still be in the state, before it is cleaned"""
+_log = logging.getLogger(__name__)
 
 
 class JoinEngine:
-    """The joins over one index. Equal ones are one entry, counted by how many use it."""
+    """Evaluates join queries over one index. Equal queries are one entry with several uses."""
 
     def __init__(self, index: Index, lateness: float, tuning: Tuning) -> None:
-        """`lateness`: seconds that a message may be older than the newest one."""
-        self._filing = Filing(index, tuning)
-        self._library = Library(index)
+        """`lateness` is how many seconds the watermark is behind the newest message."""
+        self._catalog = JoinCatalog(index, tuning)
+        self._cache = MessageCache(index)
         self._lateness = lateness
         self._shared = tuning.share_joins
         self._share_values = tuning.share_values
-        self._past = MessageState(remember=tuning.share_values)
+        self._state = MessageState(cached=tuning.share_values)
         self._streams = StreamGraph()
         self._entries: dict[int, JoinEntry] = {}
         self._number_of: dict[object, int] = {}
         self._recent: dict[str, int] = {}  # by text, those added since the last message
         self._next = 0
-        self._unswept = 0  # messages since the last sweep
-        self._left = False  # whether a query has, since the last sweep
-        self._sequence = 0
+        self._since_eviction = 0  # messages
+        self._retention_changed = False  # since the last eviction
+        self._version = 0  # of the subscriptions, see `StoredMessage.visible_from`
         self._latest = -inf
 
     def __len__(self) -> int:
+        """The number of distinct queries."""
         return len(self._entries)
 
     @property
-    def witnesses(self) -> Witnesses:
-        """The definitions of all variables."""
-        return self._filing.witnesses
+    def witnesses(self) -> VariableIndex:
+        """The variable definitions of all queries."""
+        return self._catalog.witnesses
 
     def entry(self, number: int) -> JoinEntry:
+        """Return a distinct query by its number."""
         return self._entries[number]
 
-    # -- the population --------------------------------------------------------------------------------
+    # -- registration ----------------------------------------------------------------------------------
 
     def add(self, join: Join, instead_of: int | None = None) -> int:
-        """Adds one use of a join: the number of its entry. QueryError if streams would feed themselves, once
-        a use of another is taken back."""
-        key: object = (self._sequence, join.key) if self._shared else self._next
+        """Add one use of a join, and return the number of its entry. QueryError if streams would form a cycle
+        after a use of another entry was removed."""
+        key: object = (self._version, join.key) if self._shared else self._next
         number = self._number_of.get(key)
         if number is None:
             self._check_streams(join, instead_of)
             number = self._next
-            entry = JoinEntry(number, key, join, self._sequence)
+            entry = JoinEntry(number, key, join, self._version)
             try:
-                self._filing.file(entry)
+                self._catalog.add(entry)
             except BaseException:
-                self._filing.unfile(entry)
+                self._catalog.remove(entry)
                 raise
             self._next += 1
             self._number_of[key] = number
@@ -105,7 +109,7 @@ class JoinEngine:
         return number
 
     def add_again(self, text: str) -> int | None:
-        """Adds one more use of a join that was added since the last message; None if it was not."""
+        """Add one more use of a join that was added since the last message; None if it was not."""
         number = self._recent.get(text) if self._shared else None
         if number is not None:
             self._entries[number].uses += 1
@@ -124,7 +128,7 @@ class JoinEngine:
             raise QueryError(describe_cycle(cycle), join.text, position, hint)
 
     def remove(self, number: int) -> None:
-        """Takes back one use of an entry, and frees all that only it used."""
+        """Remove one use of an entry, and unregister all that no other entry uses."""
         entry = self._entries[number]
         entry.uses -= 1
         if entry.uses:
@@ -132,300 +136,304 @@ class JoinEngine:
         del self._entries[number], self._number_of[entry.key]
         self._recent.clear()
         self._streams.remove(entry.join.streams, entry.join.publish, bool(entry.join.links))
-        self._filing.unfile(entry)
-        self._left = True
-        if len(self._filing.numbers.retired) > _RETIRED or not self._entries:
-            self._sweep()
+        self._catalog.remove(entry)
+        self._retention_changed = True
+        if len(self._catalog.numbers.released) > _MOST_RELEASED or not self._entries:
+            self._evict()
 
-    def _sweep(self) -> None:
-        """Forgets what nobody waits for any more."""
-        self._unswept = 0
-        if self._left:
-            self._past.shorten(self._filing.waiting.until)
-            self._left = False
-        self._past.sweep(self.watermark)
-        self._filing.numbers.forgotten()
+    def _evict(self) -> None:
+        """Evict from the state what no query can reach any more."""
+        if self._retention_changed:
+            self._state.limit_expiry(self._catalog.retention.expiry)
+            self._retention_changed = False
+        before = len(self._state.records)
+        self._state.evict_expired(self.watermark)
+        _log.debug(
+            "watermark at %s after %d more messages: %d of %d items are in the join state",
+            self.watermark,
+            self._since_eviction,
+            len(self._state.records),
+            before,
+        )
+        self._since_eviction = 0
+        self._catalog.numbers.reuse_released()
 
     # -- messages --------------------------------------------------------------------------------------
 
     @property
     def watermark(self) -> float:
-        """No message before this time is taken any more."""
+        """The event time before which messages are late."""
         return self._latest - self._lateness
 
     @property
     def latest(self) -> float:
-        """The largest time of a message."""
+        """The largest event time of a message."""
         return self._latest
 
-    def note(self, time: float) -> None:
-        """Notes the time of a message; now and then, forgets what no message from now on can reach."""
+    def observe_time(self, time: float) -> None:
+        """Move the watermark on by the event time of a message; from time to time, evict expired state."""
         self._latest = max(self._latest, time)
-        self._unswept += 1
-        if self._unswept * 8 > len(self._past.records) + 1_024:
-            self._sweep()
+        self._since_eviction += 1
+        if self._since_eviction * 8 > len(self._state.records) + 1_024:
+            self._evict()
 
     def is_late(self, stream: str, time: float) -> bool:
-        """Whether a message comes too late for joins that read its stream."""
+        """Return whether a message is late for the joins that read its stream."""
         return time < self.watermark and self._streams.joined(stream)
 
     def why_late(self, time: float) -> str:
+        """Return the reason why a message is late, for people."""
         behind = self._latest - time
         return (
             f"too late for joins: {behind:g} s older than the newest message, and {self._lateness:g} s of"
             " lateness are allowed"
         )
 
-    def claimed(self, slots: Ints) -> NDArray[np.bool_]:
-        """Which of the index's slots are those of joins."""
-        return self.witnesses.claimed(slots)
-
     def receive(
         self, message: Message, found: IndexMatches, id: Hashable, stream: str, time: float
     ) -> Meetings:
-        """Takes in a message: all that it meets, and from now on it may be met. One that is too late meets
-        single blocks only."""
+        """Join a message with the state, add it to the state, and return the results. A late message only
+        matches queries over one block."""
         late = self.is_late(stream, time)
-        self.note(time)
-        sequence = self._sequence
-        self._sequence += 1
+        self.observe_time(time)
+        version = self._version
+        self._version += 1
         self._recent.clear()
-        meetings = Meetings(self._library, self._entries)
-        seen = self.witnesses.of(found, stream)
-        if not seen.witnesses and not seen.watched:
-            return meetings
-        record = StoredMessage(id, stream, time, sequence, message.data, message.encoding)
+        results = Meetings(self._cache, self._entries)
+        extracted = self.witnesses.extract(found, stream)
+        if not extracted.witnesses and not extracted.watched:
+            return results
+        record = StoredMessage(id, stream, time, version, message.data, message.encoding, arrival=version)
         assert found.evaluator is not None
-        meetings.table.arrived(record, found.evaluator)
-        for watched in seen.watched:
-            for number in self._filing.watched[watched]:
-                meetings.single(number, record)
-        if seen.witnesses and not late:
-            self._join(Arrival((record,), time, sequence, seen.witnesses), meetings)
-        return meetings
+        results.context.set_current(record, found.evaluator)
+        for watched in extracted.watched:
+            for number in self._catalog.single_blocks[watched]:
+                results.add_single(number, record)
+        if extracted.witnesses and not late:
+            self._join(CurrentItem((record,), time, version, extracted.witnesses), results)
+        return results
 
-    def _join(self, first: Arrival, meetings: Meetings) -> None:
-        """Brings an arrival together with the past, and then what comes of that."""
-        arrivals = deque([first])
-        followed: set[tuple[object, tuple[StoredMessage, ...]]] = set()
-        while arrivals:
-            arrival = arrivals.popleft()
-            for met in self._met(arrival, self._past):
-                for prefix, records in meetings.add(met, self._filing.targets):
+    def _join(self, first: CurrentItem, results: Meetings) -> None:
+        """Join an item with the state, then the partial matches that follow; all are added to the state."""
+        pending = deque([first])
+        followed: set[tuple[object, Records]] = set()
+        while pending:
+            current = pending.popleft()
+            for matches in self._match(current, self._state):
+                for prefix, records in results.add(matches, self._catalog.chain_targets):
                     if (prefix.key, records) not in followed:
                         followed.add((prefix.key, records))
-                        arrivals += self._going_on(prefix, records, meetings)
-            until = self._filing.waiting.until(arrival.variable, arrival.time)
-            self._past.keep(arrival, until, self.watermark)
+                        pending += self._partial_items(prefix, records, results)
+            expiry = self._catalog.retention.expiry(current.variable, current.time)
+            self._state.insert(current, expiry, self.watermark)
 
-    def _met(self, arrival: Arrival, past: MessageState) -> Iterator[Met]:
-        """The members that an arrival and an earlier item meet."""
+    def _match(self, current: CurrentItem, state: MessageState) -> Iterator[LinkMatches]:
+        """Yield the members that the current item and an item of the state satisfy."""
         sides = [True]
-        if self._filing.members.unordered or past.latest > arrival.time:
+        if self._catalog.windows.unordered or state.latest > current.time:
             sides.append(False)
         if not self._shared:
-            yield from self._met_one_by_one(arrival, past, sides)
+            yield from self._match_per_query(current, state, sides)
             return
         if not self._share_values:
-            for relations in self._filing.apart.values():
-                yield from self._met_together(relations, arrival, past, sides)
-        elif len(self._filing.together) <= _FEW_ROWS and past.at_most(_FEW_RUNS, arrival):
-            yield from self._met_row_by_row(arrival, past, sides)
+            for relations in self._catalog.separate.values():
+                yield from self._match_shared(relations, current, state, sides)
+        elif len(self._catalog.relations) <= _FEW_ROWS and state.has_at_most(_FEW_RUNS, current):
+            yield from self._match_row_by_row(current, state, sides)
         else:
-            yield from self._met_together(self._filing.together, arrival, past, sides)
+            yield from self._match_shared(self._catalog.relations, current, state, sides)
 
-    def _met_together(
-        self, relations: Relations, arrival: Arrival, past: MessageState, sides: list[bool]
-    ) -> Iterator[Met]:
-        common = past.common(arrival)
+    def _match_shared(
+        self, relations: TemplateRelations, current: CurrentItem, state: MessageState, sides: list[bool]
+    ) -> Iterator[LinkMatches]:
+        common = state.find_common(current)
         if not len(common.runs):
             return
-        for past_is_left in sides:
-            equal = equal_pairs(relations, arrival, common, past_is_left)
-            rows, items = rows_met(relations, equal, arrival, past, past_is_left)
+        for state_is_left in sides:
+            equal = find_equal_pairs(relations, current, common, state_is_left)
+            rows, items = match_rows(relations, equal, current, state, state_is_left)
             members, source = relations.members(rows)
-            yield self._in_time(members, items.take(source), arrival, past, past_is_left)
+            yield self._check_windows(members, items.take(source), current, state, state_is_left)
 
-    def _met_row_by_row(self, arrival: Arrival, past: MessageState, sides: list[bool]) -> Iterator[Met]:
-        """Few rows and few values are looked at faster one by one than in arrays."""
-        evaluator = OneByOne(arrival, past)
-        for past_is_left in sides:
-            met = [
+    def _match_row_by_row(
+        self, current: CurrentItem, state: MessageState, sides: list[bool]
+    ) -> Iterator[LinkMatches]:
+        evaluator = PerQueryEvaluator(current, state)
+        for state_is_left in sides:
+            found = [
                 (row, item)
-                for graph, row in self._filing.together.graphs()
-                for item in evaluator.items(graph, past_is_left)
+                for graph, row in self._catalog.relations.graphs()
+                for item in evaluator.items(graph, state_is_left)
             ]
-            if met:
-                rows, items = np.array(met, np.int32).T
-                members, source = self._filing.together.members(rows)
-                yield self._in_time(members, items.take(source), arrival, past, past_is_left)
+            if found:
+                rows, items = np.array(found, np.int32).T
+                members, source = self._catalog.relations.members(rows)
+                yield self._check_windows(members, items.take(source), current, state, state_is_left)
 
-    def _met_one_by_one(self, arrival: Arrival, past: MessageState, sides: list[bool]) -> Iterator[Met]:
-        evaluator = OneByOne(arrival, past)
-        for past_is_left in sides:
-            for filed in self._filed():
-                items = np.fromiter(evaluator.items(filed.graph, past_is_left), np.int32)
+    def _match_per_query(
+        self, current: CurrentItem, state: MessageState, sides: list[bool]
+    ) -> Iterator[LinkMatches]:
+        evaluator = PerQueryEvaluator(current, state)
+        for state_is_left in sides:
+            for link in self._iter_links():
+                items = np.fromiter(evaluator.items(link.graph, state_is_left), np.int32)
                 if len(items):
-                    members = np.full(len(items), filed.member, np.int32)
-                    yield self._in_time(members, items, arrival, past, past_is_left)
+                    members = np.full(len(items), link.member, np.int32)
+                    yield self._check_windows(members, items, current, state, state_is_left)
 
-    def _filed(self) -> Iterator[Filed]:
-        yield from self._filing.prefixes_filed()
+    def _iter_links(self) -> Iterator[CatalogLink]:
+        yield from self._catalog.prefix_links()
         for entry in self._entries.values():
-            yield from entry.filed
+            yield from entry.links
 
-    def _in_time(
-        self, members: Ints, items: Ints, arrival: Arrival, past: MessageState, past_is_left: bool
-    ) -> Met:
-        times = past.item_time.take(items)
-        first = np.minimum(past.item_sequence.take(items), arrival.sequence)
-        before, after = (times, arrival.time) if past_is_left else (arrival.time, times)
-        held = self._filing.members.hold(members, before, after, first)
-        members = members[held]
-        entries = self._filing.members.entry.take(members)
-        return Met(members, entries, items[held], past.records, arrival.records, past_is_left)
+    def _check_windows(
+        self, members: Ints, items: Ints, current: CurrentItem, state: MessageState, state_is_left: bool
+    ) -> LinkMatches:
+        times = state.item_time.take(items)
+        visible_from = np.minimum(state.item_visible_from.take(items), current.visible_from)
+        left, right = (times, current.time) if state_is_left else (current.time, times)
+        holds = self._catalog.windows.check(members, left, right, visible_from)
+        members = members[holds]
+        entries = self._catalog.windows.entry.take(members)
+        return LinkMatches(members, entries, items[holds], state.records, current.records, state_is_left)
 
-    def _going_on(
-        self, prefix: Prefix, records: tuple[StoredMessage, ...], meetings: Meetings
-    ) -> Iterator[Arrival]:
-        """The first messages of a chain, as what the next link sees of them."""
-        time, sequence = max(r.time for r in records), min(r.sequence for r in records)
-        for witnesses in self._witnesses_of(prefix, records, meetings):
-            yield Arrival(records, time, sequence, witnesses)
+    def _partial_items(
+        self, prefix: ChainPrefix, records: Records, results: Meetings
+    ) -> Iterator[CurrentItem]:
+        """Yield a partial match of a chain as items that the next link joins, one for each binding."""
+        time, visible_from = max(r.time for r in records), min(r.visible_from for r in records)
+        for witnesses in self._partial_witnesses(prefix, records, results):
+            yield CurrentItem(records, time, visible_from, witnesses)
 
-    def _witnesses_of(
-        self, prefix: Prefix, records: tuple[StoredMessage, ...], meetings: Meetings
+    def _partial_witnesses(
+        self, prefix: ChainPrefix, records: Records, results: Meetings
     ) -> Iterator[list[Witness]]:
-        """For each way to bind what goes on together, its values."""
-        loaded = [meetings.table.load(record) for record in records]
-        documents = [message.document for message in loaded]
-        meaning, variables = prefix.meaning, prefix.join.variables
-        numbers = [prefix.numbers[prefix.going_on[variable]] for variable in meaning.wanted]
-        wanted = [variables[variable] for variable in meaning.wanted]
+        """Yield the witnesses of the carried variables of a partial match, for each binding."""
+        messages = [results.context.load(record) for record in records]
+        documents = [message.document for message in messages]
+        carried = prefix.bindings.wanted
+        numbers = [prefix.numbers[prefix.carried[variable]] for variable in carried]
+        variables = [prefix.join.variables[variable] for variable in carried]
         try:
-            ways = meaning.ways(loaded)
+            bindings = prefix.bindings.enumerate(messages)
         except TooManyGroups as error:
-            going_on = [number for number, entry in self._entries.items() if prefix in entry.prefixes]
-            meetings.problems.update(dict.fromkeys(going_on, f"its chain is not followed: {error}"))
+            affected = [number for number, entry in self._entries.items() if prefix in entry.prefixes]
+            results.problems.update(dict.fromkeys(affected, f"its chain is not followed: {error}"))
             return
-        for way in ways:
+        for binding in bindings:
             values = [
                 compared_value(documents[variable.block], node, variable.numeric)
-                for variable, node in zip(wanted, way, strict=True)
+                for variable, node in zip(variables, binding, strict=True)
             ]
             bound = enumerate(zip(numbers, values, strict=True), 1)
             yield [Witness(number, value, (at, 0)) for at, (number, value) in bound if value is not None]
 
-    # -- for those who keep messages themselves --------------------------------------------------------
+    # -- portable state, see `broker/distributed` ------------------------------------------------------
 
-    def begin(self, sequence: int) -> None:
-        """Queries that are added from now on see only messages from this sequence number on."""
-        self._sequence = sequence
+    def set_visible_from(self, version: int) -> None:
+        """Let queries that are added from now on see only messages that are visible from a version on."""
+        self._version = version
         self._recent.clear()
 
-    def testify(self, found: IndexMatches, stream: str) -> tuple[list[PortableValue], list[int]]:
-        """What a message has to say in a form that other processes understand, and the entries of single
-        blocks that it meets by itself."""
-        seen = self.witnesses.of(found, stream)
-        alone = [number for watched in seen.watched for number in self._filing.watched[watched]]
-        return [
-            PortableValue(self.witnesses.key(v), value, nodes) for v, value, nodes in seen.witnesses
-        ], alone
+    def extract_portable(self, found: IndexMatches, stream: str) -> tuple[list[PortableValue], list[int]]:
+        """Return the portable values of a message, and the entries over one block that it matches."""
+        extracted = self.witnesses.extract(found, stream)
+        single = [number for w in extracted.watched for number in self._catalog.single_blocks[w]]
+        key = self.witnesses.key
+        return [PortableValue(key(v), value, nodes) for v, value, nodes in extracted.witnesses], single
 
     @property
-    def going_on(self) -> bool:
-        """Whether what is met may go on: there are chains, or queries that publish."""
-        return bool(self._filing.prefixes) or self._streams.fed
+    def has_feedback(self) -> bool:
+        """Whether results may have to be processed again: there are chains, or queries that publish."""
+        return bool(self._catalog.prefixes) or self._streams.has_publishers
 
-    def meet(self, now: PortableMessage, earlier: Sequence[PortableMessage]) -> Meetings:
-        """The meetings of a message with some that came before it; `Meetings.begun` are chains that go on.
+    def join_portable(self, current: PortableMessage, earlier: Sequence[PortableMessage]) -> Meetings:
+        """Return the results of a restored message with earlier ones; `Meetings.partial` are partial matches
+        of chains. `visible_from` of the messages says which queries see them."""
+        results = Meetings(self._cache, self._entries)
+        state = MessageState(cached=False)
+        for message in earlier:
+            for item in self._restore_items(message):
+                state.insert(item, np.full(len(item), inf), -inf)
+        for item in self._restore_items(current):
+            if len(item) and len(state):
+                for matches in self._match(item, state):
+                    results.partial.update(dict.fromkeys(results.add(matches, self._catalog.chain_targets)))
+        return results
 
-        The records' sequence numbers say which queries they may take part in.
-        """
-        meetings = Meetings(self._library, self._entries)
-        past = MessageState(remember=False)
-        for kept in earlier:
-            for arrival in self._arrivals(kept):
-                past.keep(arrival, np.full(len(arrival), inf), -inf)
-        for arrival in self._arrivals(now):
-            if len(arrival) and len(past):
-                for met in self._met(arrival, past):
-                    meetings.begun.update(dict.fromkeys(meetings.add(met, self._filing.targets)))
-        return meetings
-
-    def go_on(self, meetings: Meetings) -> Iterator[PortableMessage]:
-        """What chains that have begun have to say to their next links: each is kept like a message."""
-        for prefix, records in meetings.begun:
+    def iter_partial_matches(self, results: Meetings) -> Iterator[PortableMessage]:
+        """Yield the partial matches of chains, to be stored like messages."""
+        for prefix, records in results.partial:
             ways = [
                 [PortableValue(prefix.keys[number], value, nodes) for number, value, nodes in witnesses]
-                for witnesses in self._witnesses_of(prefix, records, meetings)
+                for witnesses in self._partial_witnesses(prefix, records, results)
             ]
             if ways:
                 yield PortableMessage(records, ways, prefix.name)
 
-    def _arrivals(self, kept: PortableMessage) -> Iterator[Arrival]:
-        number_of = self._filing.keys_going_on if kept.chain else self.witnesses.by_key()
-        for way in kept.ways:
+    def _restore_items(self, message: PortableMessage) -> Iterator[CurrentItem]:
+        number_of = self._catalog.carried_keys if message.chain else self.witnesses.by_key()
+        for way in message.ways:
             known = [Witness(number_of[key], value, nodes) for key, value, nodes in way if key in number_of]
-            yield Arrival(kept.records, kept.time, kept.sequence, known)
+            yield CurrentItem(message.records, message.time, message.visible_from, known)
 
     def reads(self, stream: str) -> bool:
-        """Whether any query reads a stream."""
+        """Return whether any query reads a stream."""
         return self._streams.read(stream)
 
     def joins(self, stream: str) -> bool:
-        """Whether any query joins messages of a stream with others, so that they can come too late."""
+        """Return whether any query joins messages of a stream with others, so that they can be late."""
         return self._streams.joined(stream)
 
-    def partners(self) -> dict[bytes, EquatedVariables]:
-        """What each variable is equated with, and for how long it waits."""
-        going_on = {number: key for key, number in self._filing.keys_going_on.items()}
+    def equated_variables(self) -> dict[bytes, EquatedVariables]:
+        """Return the variables that each variable is equated with, and for how long its values are needed."""
+        carried = {number: key for key, number in self._catalog.carried_keys.items()}
 
         def key(number: int) -> bytes:
-            return going_on[number] if number in going_on else self.witnesses.key(number)
+            return carried[number] if number in carried else self.witnesses.key(number)
 
-        return equated_variables(self._filed(), key)
+        return equated_variables(self._iter_links(), key)
 
-    def single(self, entries: Sequence[int], record: StoredMessage) -> Meetings:
-        """What single blocks make of a message that meets them."""
-        meetings = Meetings(self._library, self._entries)
+    def match_single_blocks(self, entries: Sequence[int], record: StoredMessage) -> Meetings:
+        """Return the results of queries over one block that a message matches."""
+        results = Meetings(self._cache, self._entries)
         for number in entries:
-            meetings.single(number, record)
-        return meetings
+            results.add_single(number, record)
+        return results
 
-    # -- reporting -------------------------------------------------------------------------------------
+    # -- statistics ------------------------------------------------------------------------------------
 
     def explain(self, number: int) -> JoinExplanation:
-        """How an entry is evaluated."""
+        """Explain how an entry is evaluated."""
         return explain(self._entries[number], self.witnesses)
 
     def state(self) -> State:
-        """What is kept now."""
-        self._sweep()
-        past = self._past
-        living = np.flatnonzero(past.living).astype(np.int32)
-        held = past.messages(living)
+        """Return the size of the state, after eviction."""
+        self._evict()
+        state = self._state
+        live = np.flatnonzero(state.live).astype(np.int32)
+        messages = state.messages(live)
         return State(
-            messages=len(held),
-            rows=int(past.run_count[living].sum()),
-            values=len({past.run_value[run] for run in living.tolist()}),
-            bytes=past.bytes(living, held),
+            messages=len(messages),
+            rows=int(state.run_count[live].sum()),
+            values=len({state.run_value[run] for run in live.tolist()}),
+            bytes=state.bytes(live, messages),
             watermark=self.watermark if self._latest > -inf else None,
-            templates=tuple(self._template_states(living)),
+            templates=tuple(self._template_states(live)),
         )
 
-    def _template_states(self, living: Ints) -> Iterator[TemplateState]:
-        past = self._past
-        for relations in (self._filing.together, *self._filing.apart.values()):
+    def _template_states(self, live: Ints) -> Iterator[TemplateState]:
+        state = self._state
+        for relations in (self._catalog.relations, *self._catalog.separate.values()):
             for template in relations.templates.values():
                 graphs = [relations.graph(row) for row in template.rows]
                 variables = {v for g in graphs for left, right in g.pairs for v in (left, right)}
-                runs = living[np.isin(past.run_variable[living], np.array(sorted(variables), np.int32))]
-                held = past.messages(runs)
+                runs = live[np.isin(state.run_variable[live], np.array(sorted(variables), np.int32))]
+                messages = state.messages(runs)
                 yield TemplateState(
-                    shape=str(template.shape),
+                    shape=str(template.graph),
                     queries=len(graphs),
-                    messages=len(held),
-                    rows=int(past.run_count[runs].sum()),
-                    bytes=past.bytes(runs, held),
+                    messages=len(messages),
+                    rows=int(state.run_count[runs].sum()),
+                    bytes=state.bytes(runs, messages),
                 )

@@ -1,4 +1,4 @@
-"""What a message meets, as numbers until somebody asks for more."""
+"""Join results: messages that satisfy a query together, held as numbers until they are read."""
 
 from __future__ import annotations
 
@@ -11,68 +11,69 @@ import numpy as np
 from sapwood.engine.automaton.predicate_index import Ints
 from sapwood.engine.message.message_reader import Message
 from sapwood.engine.pattern_evaluator import PatternEvaluator
-from sapwood.join.catalog_entries import JoinEntry, Prefix
-from sapwood.join.evaluation.bindings import Nodes
-from sapwood.join.output import Library, Loaded
+from sapwood.join.evaluation.bindings import Binding
+from sapwood.join.join_catalog import ChainPrefix, JoinEntry
+from sapwood.join.output import LoadedMessage, MessageCache, load_message
 from sapwood.join.state.message_state import StoredMessage
 
 Records = tuple[StoredMessage, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Met:
-    """Members, and the earlier items with which the arrival meets them."""
+class LinkMatches:
+    """The members that the current item satisfies, with the items of the state on the other side."""
 
     members: Ints
     entries: Ints
-    """-1 for parts of chains"""
+    """-1 for links of chains"""
     items: Ints
-    past: list[Records]
-    now: Records
-    past_is_left: bool
+    stored: list[Records]
+    """the messages of all items of the state"""
+    current: Records
+    state_is_left: bool
 
     def records(self, item: int) -> Records:
-        """The messages in the order of their blocks."""
-        return self.past[item] + self.now if self.past_is_left else self.now + self.past[item]
+        """Return the messages of a match in the order of their blocks."""
+        return self.stored[item] + self.current if self.state_is_left else self.current + self.stored[item]
 
 
-class Table:
-    """The messages that come together, and what was made of them: the same for all queries that ask alike."""
+class ResultContext:
+    """The messages of some results and their output, shared by queries with the same bindings."""
 
-    def __init__(self, library: Library) -> None:
-        self._library = library
-        self._arrived: tuple[StoredMessage, Loaded] | None = None
+    def __init__(self, cache: MessageCache) -> None:
+        self._cache = cache
+        self._current: tuple[StoredMessage, LoadedMessage] | None = None
         self._pieces: dict[tuple[object, ...], list[bytes]] = {}
 
-    def arrived(self, record: StoredMessage, evaluator: PatternEvaluator) -> None:
-        """The message itself, which has just been read."""
-        self._arrived = record, self._library.loaded(evaluator)
+    def set_current(self, record: StoredMessage, evaluator: PatternEvaluator) -> None:
+        """Use the current message as it was just parsed."""
+        self._current = record, load_message(evaluator)
 
-    def load(self, record: StoredMessage) -> Loaded:
-        """The nodes of a message."""
-        if self._arrived is not None and self._arrived[0] is record:
-            return self._arrived[1]
-        return self._library.load(record)
+    def load(self, record: StoredMessage) -> LoadedMessage:
+        """Return a parsed message."""
+        if self._current is not None and self._current[0] is record:
+            return self._current[1]
+        return self._cache.load(record)
 
     def pieces(
-        self, entry: JoinEntry, records: Records, loaded: list[Loaded], ways: list[Nodes]
+        self, entry: JoinEntry, records: Records, messages: list[LoadedMessage], bindings: list[Binding]
     ) -> list[bytes]:
-        """What queries with one template make of the same nodes is written once."""
-        key = entry.template_key, records, tuple(ways)
+        """Return the output for each binding; queries with equal templates share it."""
+        key = entry.output_key, records, tuple(bindings)
         known = self._pieces.get(key)
         if known is None:
-            known = self._pieces[key] = entry.maker.pieces(loaded, ways)
+            known = self._pieces[key] = entry.output.build(messages, bindings)
         return known
 
 
 class Meeting:
-    """Messages that meet in a query: which, and what is made of them.
+    """A join result: the messages that satisfy a query together, and the output built from them.
 
-    A copy of it, in another process say, still knows the messages, the nodes and the time.
+    A pickled copy has the ids of the messages, the nodes and the time, but not the output.
     """
 
-    def __init__(self, table: Table, entry: JoinEntry, records: Records) -> None:
-        self._table = table
+    def __init__(self, context: ResultContext, entry: JoinEntry, records: Records) -> None:
+        self._context = context
         self.entry = entry
         self.records = records
 
@@ -83,26 +84,27 @@ class Meeting:
 
     @cached_property
     def time(self) -> float:
-        """That of the latest message."""
+        """The time of the latest message."""
         return max(record.time for record in self.records)
 
     @cached_property
     def nodes(self) -> tuple[dict[str, int], ...]:
-        """The nodes that go into what is made, by variable, way by way: numbers of elements in document
-        order, root 1; of an attribute or text, its element's. Empty if the message is delivered as it is."""
+        """The nodes that the output is built from, by variable, for each binding: numbers of elements in
+        document order, root 1; for an attribute or text, its element's. Empty for a query without a template,
+        which delivers the message itself."""
         if self.entry.join.template is None:
             return ()
         return tuple(
-            {name: node if isinstance(node, int) else node.element for name, node in way.items()}
-            for way in self.entry.maker.named(self._ways)
+            {name: node if isinstance(node, int) else node.element for name, node in binding.items()}
+            for binding in self.entry.output.named(self._bindings)
         )
 
     @property
     def pieces(self) -> list[bytes]:
-        """The XML that the query makes, once for each way to bind what it speaks of."""
+        """The XML output, one piece for each binding."""
         if self.entry.join.template is None:
             return [self.records[0].data]
-        return self._table.pieces(self.entry, self.records, self._loaded, self._ways)
+        return self._context.pieces(self.entry, self.records, self._loaded, self._bindings)
 
     @property
     def made(self) -> list[Message]:
@@ -114,17 +116,17 @@ class Meeting:
 
     @property
     def body(self) -> bytes:
-        """All that the query makes."""
+        """All pieces of the output."""
         pieces = self.pieces
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     @cached_property
-    def _ways(self) -> list[Nodes]:
-        return self.entry.maker.ways(self._loaded)
+    def _bindings(self) -> list[Binding]:
+        return self.entry.output.bindings(self._loaded)
 
     @cached_property
-    def _loaded(self) -> list[Loaded]:
-        return [self._table.load(record) for record in self.records]
+    def _loaded(self) -> list[LoadedMessage]:
+        return [self._context.load(record) for record in self.records]
 
     def __getstate__(self) -> dict[str, object]:
         return {"messages": self.messages, "nodes": self.nodes, "time": self.time}
@@ -134,28 +136,28 @@ class Meeting:
 
 
 class Meetings:
-    """All meetings that one message brings about, in the order found. Those of queries that are gone by the
-    time somebody asks are passed over."""
+    """All join results of one message, in the order found. Results of queries that were removed before they
+    are read are skipped."""
 
-    def __init__(self, library: Library, entries: Mapping[int, JoinEntry]) -> None:
-        self.table = Table(library)
+    def __init__(self, cache: MessageCache, entries: Mapping[int, JoinEntry]) -> None:
+        self.context = ResultContext(cache)
         self._entries = entries
         self._numbers: list[Ints] = []
-        self._met: list[tuple[Met, Ints]] = []
+        self._matches: list[tuple[LinkMatches, Ints]] = []
         self._single: list[tuple[int, StoredMessage]] = []
         self._chained: dict[tuple[int, Records], None] = {}
-        self.begun: dict[tuple[Prefix, Records], None] = {}
-        """chains that go on from here, if those who asked see to that themselves"""
+        self.partial: dict[tuple[ChainPrefix, Records], None] = {}
+        """partial matches of chains that the caller has to continue, see `JoinEngine.join_portable`"""
         self.problems: dict[int, str] = {}
-        """entries of chains that do not go on although they should, and why"""
+        """entries of chains that could not be continued, and the reason"""
 
     def __len__(self) -> int:
-        """How many, each distinct query counted once."""
+        """The number of results, each distinct query counted once."""
         return len(self._single) + len(self._chained) + sum(map(len, self._numbers))
 
     @property
     def deliveries(self) -> int:
-        """How many, each subscription counted."""
+        """The number of results, each subscription counted."""
         alone = [number for number, _ in (*self._single, *self._chained)]
         every = np.concatenate([*self._numbers, np.array(alone, np.int32)])
         numbers, counts = np.unique(every, return_counts=True)
@@ -164,28 +166,32 @@ class Meetings:
 
     # -- collecting ------------------------------------------------------------------------------------
 
-    def single(self, entry: int, record: StoredMessage) -> None:
+    def add_single(self, entry: int, record: StoredMessage) -> None:
+        """Add the result of a query over one block."""
         self._single.append((entry, record))
 
-    def add(self, met: Met, targets: Mapping[int, JoinEntry | Prefix]) -> list[tuple[Prefix, Records]]:
-        """Adds what was met; what of it is the beginning of chains is returned instead."""
-        chained = met.entries < 0
+    def add(
+        self, matches: LinkMatches, chain_targets: Mapping[int, JoinEntry | ChainPrefix]
+    ) -> list[tuple[ChainPrefix, Records]]:
+        """Add matches of links, and return those that are partial matches of chains."""
+        chained = matches.entries < 0
         if not chained.any():
-            self._numbers.append(met.entries)
-            self._met.append((met, met.items))
+            self._numbers.append(matches.entries)
+            self._matches.append((matches, matches.items))
             return []
-        self._numbers.append(met.entries[~chained])
-        self._met.append((met, met.items[~chained]))
-        going_on: list[tuple[Prefix, Records]] = []
-        for member, item in zip(met.members[chained].tolist(), met.items[chained].tolist(), strict=True):
-            target, records = targets[member], met.records(item)
+        self._numbers.append(matches.entries[~chained])
+        self._matches.append((matches, matches.items[~chained]))
+        partial: list[tuple[ChainPrefix, Records]] = []
+        members, items = matches.members[chained].tolist(), matches.items[chained].tolist()
+        for member, item in zip(members, items, strict=True):
+            target, records = chain_targets[member], matches.records(item)
             if len(set(records)) < len(records):
-                continue  # no message meets itself
-            if isinstance(target, Prefix):
-                going_on.append((target, records))
+                continue  # no message joins with itself
+            if isinstance(target, ChainPrefix):
+                partial.append((target, records))
             else:
                 self._chained[target.number, records] = None
-        return going_on
+        return partial
 
     # -- reading ---------------------------------------------------------------------------------------
 
@@ -193,12 +199,12 @@ class Meetings:
         entries = self._entries
         for number, records in self._found():
             if number in entries:
-                yield Meeting(self.table, entries[number], records)
+                yield Meeting(self.context, entries[number], records)
 
     def _found(self) -> Iterator[tuple[int, Records]]:
         for number, record in self._single:
             yield number, (record,)
-        for numbers, (met, items) in zip(self._numbers, self._met, strict=True):
+        for numbers, (matches, items) in zip(self._numbers, self._matches, strict=True):
             for number, item in zip(numbers.tolist(), items.tolist(), strict=True):
-                yield number, met.records(item)
+                yield number, matches.records(item)
         yield from self._chained

@@ -1,4 +1,4 @@
-"""Which streams queries read, and which they feed."""
+"""The graph of streams: which streams queries read, and which they publish to."""
 
 from __future__ import annotations
 
@@ -7,64 +7,68 @@ from collections.abc import Sequence
 
 
 def describe_cycle(cycle: Sequence[str]) -> str:
-    """What is wrong with streams that feed each other."""
+    """Return an error message for a cycle of streams."""
     return f"a cycle of streams: {' → '.join(map(repr, cycle))}"
 
 
 class StreamGraph:
-    """The streams of all queries, and what is made of what."""
+    """The streams of all queries, with an edge from each stream that a query reads to the one it publishes
+    to."""
 
     def __init__(self) -> None:
         self._read: Counter[str] = Counter()
         self._joined: Counter[str] = Counter()
-        self._feeds: dict[str, Counter[str]] = {}
+        self._edges: dict[str, Counter[str]] = {}
 
-    def add(self, read: Sequence[str], fed: str, joined: bool) -> None:
-        """Adds a query that reads streams, and perhaps feeds one and joins their messages with others."""
+    def add(self, read: Sequence[str], published: str, joined: bool) -> None:
+        """Add a query by the streams it reads and the one it publishes to, empty for none; `joined` if it
+        joins messages of these streams with others."""
         self._read.update(read)
         if joined:
             self._joined.update(read)
-        for name in read if fed else ():
-            self._feeds.setdefault(name, Counter())[fed] += 1
+        for name in read if published else ():
+            self._edges.setdefault(name, Counter())[published] += 1
 
-    def remove(self, read: Sequence[str], fed: str, joined: bool) -> None:
+    def remove(self, read: Sequence[str], published: str, joined: bool) -> None:
+        """Remove a query that was added with the same arguments."""
         for name in read:
             self._read[name] -= 1
             self._joined[name] -= joined
-            if fed:
-                feeds = self._feeds[name]
-                feeds[fed] -= 1
-                if not feeds[fed]:
-                    del feeds[fed]
+            if published:
+                edges = self._edges[name]
+                edges[published] -= 1
+                if not edges[published]:
+                    del edges[published]
 
     def read(self, name: str) -> bool:
-        """Whether any query reads a stream."""
+        """Return whether any query reads a stream."""
         return self._read[name] > 0
 
     def joined(self, name: str) -> bool:
-        """Whether any query joins the messages of a stream with others."""
+        """Return whether any query joins the messages of a stream with others."""
         return self._joined[name] > 0
 
     @property
-    def fed(self) -> bool:
-        """Whether any query feeds a stream."""
-        return any(self._feeds.values())
+    def has_publishers(self) -> bool:
+        """Whether any query publishes to a stream."""
+        return any(self._edges.values())
 
-    def cycle(self, read: Sequence[str], fed: str) -> list[str]:
-        """The streams, each feeding the next, by which a query would feed itself; none if it would not."""
-        if not fed:
+    def cycle(self, read: Sequence[str], published: str) -> list[str]:
+        """Return the cycle of streams that a query would close, each publishing to the next; empty if it
+        would close none."""
+        if not published:
             return []
-        came_from: dict[str, str | None] = {fed: None}
-        waiting = [fed]
-        while waiting:
-            name = waiting.pop()
+        came_from: dict[str, str | None] = {published: None}
+        stack = [published]
+        while stack:
+            name = stack.pop()
             if name in read:
                 trail = [name]
                 while (before := came_from[trail[-1]]) is not None:
                     trail.append(before)
                 return [name, *reversed(trail)]
-            for further in self._feeds.get(name, ()):
-                if further not in came_from:
-                    came_from[further] = name
-                    waiting.append(further)
+            for following in self._edges.get(name, ()):
+                if following not in came_from:
+                    came_from[following] = name
+                    stack.append(following)
         return []

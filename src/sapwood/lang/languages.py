@@ -1,29 +1,49 @@
-"""The languages that subscriptions are written in, and whether a text is a query in one of them."""
+"""The registry of query languages: detects the language of a text and compiles the text.
+
+    XPath 1.0           filters                     → Query
+    for-where-return    transformations             → Transformation
+    XSCL                joins between messages      → Join
+
+A text is compiled by `compile_text`, and callers dispatch on the type of the result; nothing else looks at
+the first words of a query. `detect_language` is for those who need only the language: it is a few regular
+expressions. Compilers are imported when the first query of their language comes, so that a process that only
+filters loads only XPath.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, TypeAlias
 
 from sapwood.errors import StoreError
-from sapwood.lang.fwr.compiler import compile_transformation
-from sapwood.lang.language_detection import is_join, is_transformation
-from sapwood.lang.query import compile_query
-from sapwood.lang.xscl.compiler import compile_join
+from sapwood.lang.names import NAME
+
+if TYPE_CHECKING:
+    from sapwood.lang.fwr.model import Transformation
+    from sapwood.lang.query import Query
+    from sapwood.lang.xscl.model import Join
+
+    AnyQuery: TypeAlias = "Query | Transformation | Join"
 
 XPATH, FOR_WHERE_RETURN, XSCL = "xpath", "for-where-return", "xscl"
-LANGUAGES: Mapping[str, Callable[[str, Mapping[str, str]], object]] = {
-    XPATH: compile_query,
-    FOR_WHERE_RETURN: compile_transformation,
-    XSCL: compile_join,
-}
-"""Each with what raises QueryError unless it is given a query and the namespaces it may use."""
 
 _REMEMBERED = 50_000
 _LONGEST_REMEMBERED = 1_000
 
+# -- detection -------------------------------------------------------------------------------------------
+
+_NO_OPERATOR = r"(?!(?:and|or|div|mod)\b)"
+FLWOR_START = re.compile(
+    rf"\s*(?:<|\(:|(?:for|let)\s*(?:\$|\(:)|(?:for|let)\s+{_NO_OPERATOR}{NAME}\s+(?:in\b|:=)"
+    rf"|(?:declare|import|xquery)\s+{_NO_OPERATOR}{NAME}\s)"
+)
+"""the start of a for-where-return query; no XPath starts like this"""
+_MAY_BE_JOIN = re.compile(r"->|\{|\b(?:select|from|join|followed|publish|as)\b", re.IGNORECASE)
+
 
 def detect_language(query: str, given: str | None = None) -> str:
-    """The language of a query: the given one, or else what its text looks like."""
+    """Return the language of a query: the given one, or else the one that its text looks like."""
     if given is not None:
         return given
     if is_transformation(query):
@@ -31,8 +51,58 @@ def detect_language(query: str, given: str | None = None) -> str:
     return XSCL if is_join(query) else XPATH
 
 
-def check_query(query: str, language: str | None, namespaces: Mapping[str, str]) -> object:
-    """The query, compiled; QueryError if it is none, and StoreError for a language nobody speaks."""
+def is_transformation(text: str) -> bool:
+    """Return whether a text looks like a for-where-return query; no XPath does."""
+    return FLWOR_START.match(text) is not None
+
+
+def is_join(text: str) -> bool:
+    """Return whether a text looks like a join; no XPath 1.0 or for-where-return query does.
+
+    There are two exceptions, which XPath reads as a comparison with an element called `a-`, and as a product:
+    `a->b`, and `SELECT * FROM //a`. A join whose SELECT is missing is recognized, too.
+    """
+    if _MAY_BE_JOIN.search(text) is None:
+        return False
+    from sapwood.lang.xscl.lexer import has_signs_of_join
+
+    return has_signs_of_join(text)
+
+
+# -- compilation -----------------------------------------------------------------------------------------
+
+
+def _compile_xpath(text: str, namespaces: Mapping[str, str] | None = None) -> Query:
+    from sapwood.lang.query import compile_query
+
+    return compile_query(text, namespaces)
+
+
+def _compile_for_where_return(text: str, namespaces: Mapping[str, str] | None = None) -> Transformation:
+    from sapwood.lang.fwr.compiler import compile_transformation
+
+    return compile_transformation(text, namespaces)
+
+
+def _compile_xscl(text: str, namespaces: Mapping[str, str] | None = None) -> Join:
+    from sapwood.lang.xscl.compiler import compile_join
+
+    return compile_join(text, namespaces)
+
+
+LANGUAGES: Mapping[str, Callable[[str, Mapping[str, str]], AnyQuery]] = {
+    XPATH: _compile_xpath,
+    FOR_WHERE_RETURN: _compile_for_where_return,
+    XSCL: _compile_xscl,
+}
+"""The compiler of each language; it takes a query and its namespaces, and raises QueryError."""
+
+
+def compile_text(query: str, namespaces: Mapping[str, str], language: str | None = None) -> AnyQuery:
+    """Compile a query in the given language, or in the one that its text looks like.
+
+    Raises QueryError if the text is no query of that language, and StoreError for an unknown language.
+    """
     language = detect_language(query, language)
     try:
         compiler = LANGUAGES[language]
@@ -49,11 +119,11 @@ class QueryChecker:
         self._namespaces = dict(namespaces)
         self._passed: set[tuple[str, str | None]] = set()
 
-    def check(self, query: str, language: str | None) -> object | None:
-        """What `check_query` promises, but None for a query that has passed before."""
+    def check(self, query: str, language: str | None) -> AnyQuery | None:
+        """Compile a query as `compile_text` does; None for a query that has passed before."""
         if (query, language) in self._passed:
             return None
-        compiled = check_query(query, language, self._namespaces)
+        compiled = compile_text(query, self._namespaces, language)
         if len(query) <= _LONGEST_REMEMBERED:
             if len(self._passed) >= _REMEMBERED:
                 self._passed.clear()

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 
 from sapwood.errors import QueryError
-from sapwood.lang.language_detection import is_join, is_transformation
+from sapwood.lang.languages import is_join, is_transformation
 from sapwood.lang.names import ASCII_NAME
 from sapwood.lang.namespaces import match_in_any
 from sapwood.lang.pattern import ANY_NAMESPACE, Axis, Condition, Has, Path, all_of, canonical_text, plain_step

@@ -1,4 +1,4 @@
-"""Subscriptions as tables: matching is a join, and the number of subscriptions is bounded by the disk.
+"""The relational engine: subscriptions as tables, matched by joins, so that the disk bounds their number.
 
     from sapwood.relational import RelationalMatcher
 
@@ -7,8 +7,13 @@
         for matches in matcher.match_many(messages):
             print(list(matches))
 
-`form` and `linear` know what a query is as rows, `schema` the tables, `plans` the statements that match a
-batch; `population` and `tags` keep the tables in step with subscriptions and messages.
+    rules/      queries as rules, and the access structures that lead from values to rules
+    paths/      linear paths of queries, tag paths of messages, and which match which
+    sql/        the statements that match a batch, the SQL dialects, the cost model
+    storage/    the DuckDB database: schema, loading, vacuum, snapshots, synchronisation with a store
+
+`subscription_catalog` changes subscriptions, `shredder` turns messages into rows, `executor` runs the
+statements, and `residual` evaluates the candidates that rules do not decide.
 """
 
 from sapwood.relational.executor import MatchedIds

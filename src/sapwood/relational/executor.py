@@ -1,9 +1,10 @@
-"""A batch of messages against the tables, as these are when it begins."""
+"""Runs the statements of a plan in DuckDB: a shredded batch in, the matching subscriptions out."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import pairwise
+from itertools import groupby, pairwise
+from operator import itemgetter
 from typing import Protocol
 
 import numpy as np
@@ -13,19 +14,18 @@ from numpy.typing import NDArray
 from sapwood.engine.failures import Failure, QueryProblem
 from sapwood.engine.message.message_reader import Message
 from sapwood.relational.residual import ResidualEvaluator
-from sapwood.relational.sql.dialect import DuckDialect
-from sapwood.relational.sql.match_plan import HIT, HOLDING, Extents, plan_steps
+from sapwood.relational.sql.dialect import DuckDBDialect
+from sapwood.relational.sql.match_plan import HIT, TRUE_FACT, PlanParameters, plan_steps
 from sapwood.relational.storage.duckdb_database import Connection
 
-_MOST_HELD = 2_000_000
-"""facts of messages that are joined with rules at once: hash tables of these have to fit into memory"""
-_MOST_UNDECIDED = 500_000
-"""pairs of message and query that are evaluated one by one"""
-_FETCHED = 100_000
-"""rows of answers in memory at a time"""
+_MAX_TRUE_FACTS = 2_000_000
+"""facts of messages that are joined with rules at once: their hash tables have to fit into memory"""
+_MAX_RESIDUAL_PAIRS = 500_000
+"""pairs of message and query that are left to the residual check at once"""
+_ROWS_PER_FETCH = 100_000
 
-Placed = Callable[[list[tuple[object, ...]]], pa.Table]
-"""Finds where branching points lie, and puts it on record: see `Tags.place_points`."""
+BranchingLocator = Callable[[list[tuple[object, ...]]], pa.Table]
+"""Computes and stores the positions of branching points: see `TagPathCatalog.locate_branching_nodes`."""
 
 MISSING_BRANCHING_NODES = """
     SELECT DISTINCT h.tag, h.branching, t.text, p.text, b.points
@@ -34,19 +34,19 @@ MISSING_BRANCHING_NODES = """
          JOIN tag_path t ON t.id = h.tag
          JOIN path_branching b ON b.id = h.branching
          JOIN linear_path p ON p.id = b.path"""
-"""the branching points of `hit` of which it is not known yet where they lie"""
+"""the branching points of `hit` whose positions are not in `tag_branching` yet"""
 BRANCHING_NODES = """
     SELECT k.* FROM tag_branching k SEMI JOIN hit h ON h.tag = k.tag AND h.branching = k.branching
-    UNION ALL SELECT * FROM new_places"""
-"""where they lie, with those found out now"""
+    UNION ALL SELECT * FROM new_positions"""
+"""the positions of all of them, the newly computed ones included"""
 RESIDUAL_QUERIES = """
     SELECT m.msg, m.query, q.text FROM query q JOIN matched m ON m.query = q.id
     WHERE NOT (q.exact AND m.certain)"""
-"""queries that only their texts can tell whether messages match"""
+"""candidates that need a residual check: their rules are weaker than the query, or were not decided"""
 
 
-class Saying(Protocol):
-    """What messages say, wherever they were read."""
+class ShreddedRows(Protocol):
+    """The value and message rows of a shredded batch."""
 
     @property
     def values(self) -> pa.Table: ...
@@ -55,77 +55,84 @@ class Saying(Protocol):
 
 
 class BatchTooLarge(Exception):
-    """More than one message holds more facts than are to be joined at once."""
+    """Raised when more than one message has more intermediate rows than may be joined at once."""
 
 
-def match_rules(connection: Connection, said: Saying, extents: Extents, placed: Placed, some: range) -> None:
-    """Makes the table `matched` of what some messages of a batch say; TooMuch if they had better be fewer."""
-    chosen = f"WHERE msg BETWEEN {some.start} AND {some.stop - 1}"
-    with connection.given(given_values=said.values, given_messages=said.messages):
-        connection.keep("value", f"SELECT * FROM given_values {chosen}")
-        connection.keep("message", f"SELECT * FROM given_messages {chosen}")
-    for step in plan_steps(extents, DuckDialect()):
-        connection.keep(step.name, step.sql)
-        if step.name == HOLDING and len(some) > 1:
-            if connection.value(f"SELECT count(*) FROM {HOLDING}") > _MOST_HELD:
+def match_rules(
+    connection: Connection,
+    batch: ShreddedRows,
+    parameters: PlanParameters,
+    locate_branching_nodes: BranchingLocator,
+    numbers: range,
+) -> None:
+    """Create the temporary table `matched` for the messages of a batch with these numbers.
+
+    BatchTooLarge if fewer messages must be matched at once.
+    """
+    chosen = f"WHERE msg BETWEEN {numbers.start} AND {numbers.stop - 1}"
+    with connection.register(batch_values=batch.values, batch_messages=batch.messages):
+        connection.create_temp_table("value", f"SELECT * FROM batch_values {chosen}")
+        connection.create_temp_table("message", f"SELECT * FROM batch_messages {chosen}")
+    for step in plan_steps(parameters, DuckDBDialect()):
+        connection.create_temp_table(step.name, step.sql)
+        if step.name == TRUE_FACT and len(numbers) > 1:
+            if connection.value(f"SELECT count(*) FROM {TRUE_FACT}") > _MAX_TRUE_FACTS:
                 raise BatchTooLarge
         elif step is HIT:
-            new = placed(connection.rows(MISSING_BRANCHING_NODES))
-            with connection.given(new_places=new):
-                connection.keep("point_place", BRANCHING_NODES)
-    if len(some) > 1 and connection.value(f"SELECT count(*) FROM ({RESIDUAL_QUERIES}) u") > _MOST_UNDECIDED:
-        raise BatchTooLarge
+            new = locate_branching_nodes(connection.rows(MISSING_BRANCHING_NODES))
+            with connection.register(new_positions=new):
+                connection.create_temp_table("branching_position", BRANCHING_NODES)
+    if len(numbers) > 1:
+        residual = connection.value(f"SELECT count(*) FROM ({RESIDUAL_QUERIES}) u")
+        if residual > _MAX_RESIDUAL_PAIRS:
+            raise BatchTooLarge
 
 
-def decide(
+def check_residuals(
     connection: Connection,
     messages: Sequence[Message],
-    decider: ResidualEvaluator,
+    evaluator: ResidualEvaluator,
     namespaces: Mapping[str, str],
 ) -> dict[int, list[Failure]]:
-    """Takes the queries out of `matched` that turn out not to match; by the numbers of messages, tells the
-    subscriptions of which that is not known."""
+    """Delete from `matched` the candidates whose residual check fails.
+
+    Return, by message number, the subscriptions whose queries could not be evaluated.
+    """
     problems: list[tuple[int, int, QueryProblem]] = []
+    rejected: list[tuple[int, int]] = []
     rows = connection.rows(f"{RESIDUAL_QUERIES} ORDER BY 1")
-    wrong: list[tuple[int, int]] = []
-    start = 0
-    while start < len(rows):
-        number = rows[start][0]
-        end = start
-        while end < len(rows) and rows[end][0] == number:
-            end += 1
-        some = rows[start:end]
-        answers = decider.true_of(messages[number], [text for _, _, text in some], namespaces)
-        for (_, query, _), answer in zip(some, answers, strict=True):
-            if isinstance(answer, QueryProblem):
-                problems.append((number, query, answer))
-            if answer is not True:
-                wrong.append((number, query))
-        start = end
-    if wrong:
-        table = pa.table({"msg": [msg for msg, _ in wrong], "query": [query for _, query in wrong]})
-        with connection.given(wrong=table):
-            connection.keep(
+    for number, group in groupby(rows, itemgetter(0)):
+        candidates = list(group)
+        results = evaluator.evaluate(messages[number], [text for _, _, text in candidates], namespaces)
+        for (_, query, _), result in zip(candidates, results, strict=True):
+            if isinstance(result, QueryProblem):
+                problems.append((number, query, result))
+            if result is not True:
+                rejected.append((number, query))
+    if rejected:
+        table = pa.table({"msg": [msg for msg, _ in rejected], "query": [query for _, query in rejected]})
+        with connection.register(rejected=table):
+            connection.create_temp_table(
                 "matched",
-                "SELECT m.* FROM matched m ANTI JOIN wrong w ON w.msg = m.msg AND w.query = m.query",
+                "SELECT m.* FROM matched m ANTI JOIN rejected r ON r.msg = m.msg AND r.query = m.query",
             )
-    return _failures(connection, problems)
+    return _failures_by_message(connection, problems)
 
 
-_FAILED = """
+_FAILED_SUBSCRIPTIONS = """
     SELECT s.query, s.id FROM subscription s SEMI JOIN failed f ON f.query = s.query ORDER BY s.number"""
 
 
-def _failures(
+def _failures_by_message(
     connection: Connection, problems: list[tuple[int, int, QueryProblem]]
 ) -> dict[int, list[Failure]]:
-    """The problems that queries have with messages, as their subscriptions'."""
+    """Translate problems of queries into failures of their subscriptions."""
     failures: dict[int, list[Failure]] = {}
     if not problems:
         return failures
     subscribed: dict[int, list[str]] = {}
-    with connection.given(failed=pa.table({"query": [*{query for _, query, _ in problems}]})):
-        for query, id in connection.rows(_FAILED):
+    with connection.register(failed=pa.table({"query": [*{query for _, query, _ in problems}]})):
+        for query, id in connection.rows(_FAILED_SUBSCRIPTIONS):
             subscribed.setdefault(query, []).append(id)
     for number, query, problem in problems:
         failed = [Failure(id, problem.kind, problem.reason) for id in subscribed[query]]
@@ -134,7 +141,7 @@ def _failures(
 
 
 class MatchedIds:
-    """The subscriptions that a message matched, in the order added."""
+    """The ids of the subscriptions that a message matches, in the order in which they were added."""
 
     __slots__ = ("_ids", "numbers", "undecided")
 
@@ -143,7 +150,7 @@ class MatchedIds:
         """the subscriptions' numbers, ascending"""
         self._ids = ids
         self.undecided: tuple[Failure, ...] = ()
-        """the subscriptions of which it is not known whether they match, and why"""
+        """the subscriptions whose queries could not be evaluated on the message, and why"""
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -161,32 +168,32 @@ class MatchedIds:
         return f"<MatchedIds: {len(self)} subscriptions>"
 
 
-_ANSWER = """
+_MATCHED_SUBSCRIPTIONS = """
     SELECT m.msg, s.number, s.id FROM subscription s JOIN matched m ON m.query = s.query
     ORDER BY m.msg, s.number"""
 
 
-def answers(connection: Connection, some: range) -> Iterator[MatchedIds]:
-    """The matches of some messages of a batch in turn, a few of which are in memory at a time."""
+def iter_matches(connection: Connection, numbers: range) -> Iterator[MatchedIds]:
+    """Yield the matches of each message with these numbers, streaming rows from `matched`."""
     parts: list[pa.RecordBatch] = []
-    current = some.start
-    for batch in connection.stream(_ANSWER, _FETCHED):
+    current = numbers.start
+    for batch in connection.stream(_MATCHED_SUBSCRIPTIONS, _ROWS_PER_FETCH):
         messages = batch.column(0).to_numpy()
         starts = [0, *(np.flatnonzero(np.diff(messages)) + 1).tolist()]
         for start, end in pairwise([*starts, len(messages)]):
             message = int(messages[start])
             while current < message:
-                yield _matched(parts)
+                yield _join_record_batches(parts)
                 parts = []
                 current += 1
             parts.append(batch.slice(start, end - start))
-    while current < some.stop:
-        yield _matched(parts)
+    while current < numbers.stop:
+        yield _join_record_batches(parts)
         parts = []
         current += 1
 
 
-def _matched(parts: list[pa.RecordBatch]) -> MatchedIds:
+def _join_record_batches(parts: list[pa.RecordBatch]) -> MatchedIds:
     if not parts:
         return MatchedIds(np.empty(0, np.int64), pa.chunked_array([], pa.string()))
     numbers = [part.column(1).to_numpy() for part in parts]

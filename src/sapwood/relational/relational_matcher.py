@@ -1,7 +1,8 @@
-"""The public face of the relational engine: subscriptions in tables, batches of messages against them."""
+"""The public class of the relational engine: subscriptions in tables, messages matched in batches."""
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
@@ -19,25 +20,33 @@ from sapwood.engine.matcher import Source
 from sapwood.engine.message.message_reader import Message
 from sapwood.errors import MessageError, TablesError
 from sapwood.lang.namespaces import Namespaces
-from sapwood.relational.executor import BatchTooLarge, MatchedIds, answers, decide, match_rules
+from sapwood.relational.executor import (
+    BatchTooLarge,
+    MatchedIds,
+    check_residuals,
+    iter_matches,
+    match_rules,
+)
 from sapwood.relational.residual import ResidualEvaluator
 from sapwood.relational.shredder import Shredder
 from sapwood.relational.sql.cost_model import Choice
 from sapwood.relational.sql.match_plan import Plan
-from sapwood.relational.storage.duckdb_database import MEMORY, Connection, Tables
-from sapwood.relational.storage.vacuum import Garbage, collect
+from sapwood.relational.storage.duckdb_database import DEFAULT_MEMORY, Connection, Database
+from sapwood.relational.storage.vacuum import Garbage, vacuum
 from sapwood.relational.subscription_catalog import SubscriptionCatalog
+
+_log = logging.getLogger(__name__)
 
 CHUNK = 50_000
 """subscriptions added in one transaction"""
 BATCH = 1_000
 """messages matched at a time"""
-_BATCH_BYTES = 64 * 1024 * 1024
-"""or less, if they have more bytes than this"""
+_MAX_BATCH_BYTES = 64 * 1024 * 1024
+"""a batch ends earlier at so many bytes"""
 
 
 class RelationalMatcher:
-    """Matches messages against subscriptions that are kept in tables, in a file that need not fit in memory.
+    """Matches messages against subscriptions in a DuckDB file, which need not fit in memory.
 
     A file is used by one process at a time. In it, threads may change subscriptions while others match: a
     batch is matched with the subscriptions as they are when it begins. Every change is a transaction: after a
@@ -51,228 +60,235 @@ class RelationalMatcher:
         limits: Limits | None = None,
         *,
         plan: Plan | str | None = None,
-        memory: str = MEMORY,
+        memory: str = DEFAULT_MEMORY,
         threads: int | None = None,
     ) -> None:
-        """Opens a file of tables, which is made if it is absent; None keeps them in memory.
+        """Open a file of tables, and create it if it is absent; None keeps the tables in memory.
 
-        `memory` is what DuckDB may use. A plan of None is the one that the file has, or the one that seems
-        best when the first subscriptions come; another than it has makes part of the file anew.
+        `memory` is DuckDB's memory limit. With a plan of None, the file's plan is used; an empty file gets
+        the one with the lowest estimated cost for the first subscriptions. Another plan than the file's
+        rebuilds the access structures.
         """
-        wanted = Plan(plan) if plan is not None else None
+        required = Plan(plan) if plan is not None else None
         self.limits = limits or Limits()
-        self.tables = Tables(tables, memory, threads)
+        self.database = Database(tables, memory, threads)
         try:
-            self.population = SubscriptionCatalog(self.tables)
-            self.population.declare(namespaces or {})
-            if wanted is not None:
-                self.population.use(wanted)
+            self.catalog = SubscriptionCatalog(self.database)
+            self.catalog.declare(namespaces or {})
+            if required is not None:
+                self.catalog.use_plan(required)
         except BaseException:
-            self.tables.close()
+            self.database.close()
             raise
-        self._reader = Shredder(self.population.tags, self.limits)
-        self._decider = ResidualEvaluator(self.limits)
-        self._at_once = 1_000_000  # messages; fewer, once they were too many
-        self._failed: dict[Hashable, Counter[FailureKind]] = {}
+        self._shredder = Shredder(self.catalog.tag_paths, self.limits)
+        self._evaluator = ResidualEvaluator(self.limits)
+        self._max_messages = 1_000_000  # matched at once; adapted to the memory that batches need
+        self._failure_counts: dict[Hashable, Counter[FailureKind]] = {}
 
     # -- subscriptions ---------------------------------------------------------------------------------
 
     @property
     def namespaces(self) -> Mapping[str, str]:
         """The prefixes that queries may use."""
-        return self.population.namespaces
+        return self.catalog.namespaces
 
     def declare(self, namespaces: Namespaces) -> None:
-        """Declares further prefixes for queries to come; ValueError for one that is bound already."""
-        self.population.declare(namespaces)
+        """Declare further prefixes for new queries; ValueError if one is bound already."""
+        self.catalog.declare(namespaces)
 
     def add(self, id: str, query: str) -> None:
-        """Subscribes `id` to a query. QueryError says where and why a query is not XPath 1.0."""
+        """Subscribe `id` to a query. QueryError says where and why a query is not XPath 1.0."""
         self._check_ownership()
-        self.population.change(put=[(id, query)], replace=False)
+        self.catalog.apply_changes(put=[(id, query)], replace=False)
 
     def add_many(
         self, pairs: Iterable[tuple[str, str]], on_error: OnError | None = None, chunk: int = CHUNK
     ) -> None:
-        """Subscribes many, in order, a transaction for each chunk.
+        """Subscribe many, in order, with one transaction for each chunk.
 
-        What cannot be subscribed is told to `on_error`, and the rest go in; without it, the error is raised
-        with a note that names the subscription, and nothing of its chunk goes in.
+        `on_error` is called for each subscription that is refused, and the others are added. Without it, the
+        error is raised with a note that names the subscription, and nothing of its chunk is added.
         """
         if chunk < 1:
             raise ValueError(f"a chunk has one subscription at least, not {chunk!r}")
         self._check_ownership()
-        rest = iter(pairs)
-        while some := list(islice(rest, chunk)):
-            self.population.change(put=some, on_error=on_error, replace=False)
+        remaining = iter(pairs)
+        while pending := list(islice(remaining, chunk)):
+            self.catalog.apply_changes(put=pending, on_error=on_error, replace=False)
 
     def replace(self, id: str, query: str) -> None:
-        """Changes the query of a subscription, which keeps its place; KeyError if there is none."""
-        with self.tables.lock:
+        """Replace the query of a subscription, which keeps its number; KeyError if there is none."""
+        with self.database.lock:
             self._check_ownership()
-            self._there([id])
-            self.population.change(put=[(id, query)])
+            self._check_subscribed([id])
+            self.catalog.apply_changes(put=[(id, query)])
 
     def remove(self, *ids: str) -> None:
-        """Ends subscriptions, all of them or, if one is not there, none; KeyError names it."""
-        with self.tables.lock:
+        """Remove subscriptions, all of them or, if one is missing, none; KeyError names it."""
+        with self.database.lock:
             self._check_ownership()
-            self._there(ids)
-            self.population.change(removed=ids)
+            self._check_subscribed(ids)
+            self.catalog.apply_changes(removed=ids)
 
     def _check_ownership(self) -> None:
-        owner = self.tables.meta("store")
+        owner = self.database.meta("store")
         if owner is not None:
             raise TablesError(
-                f"{self.tables.path} has the subscriptions of {owner}, and follows it: change them there"
+                f"{self.database.path} is synchronized with {owner}: change its subscriptions there"
             )
 
-    def _there(self, ids: Sequence[str]) -> None:
-        found = self.population.numbers(ids)
+    def _check_subscribed(self, ids: Sequence[str]) -> None:
+        found = self.catalog.numbers(ids)
         for id in ids:
             if id not in found:
                 raise KeyError(id)
 
     def query(self, id: str) -> str:
-        """The query that `id` is subscribed to, or one that means the same; KeyError if there is none."""
-        self._there([id])
+        """Return the query of a subscription, or an equivalent one; KeyError if there is none."""
+        self._check_subscribed([id])
         sql = "SELECT q.text FROM subscription s JOIN query q ON q.id = s.query WHERE s.id = ?"
-        text: str | None = self.tables.connect().value(sql, [id])
-        if text is None:  # gone meanwhile
+        text: str | None = self.database.connect().value(sql, [id])
+        if text is None:  # removed since the check
             raise KeyError(id)
         return text
 
     def __contains__(self, id: object) -> bool:
-        return isinstance(id, str) and bool(self.population.numbers([id]))
+        return isinstance(id, str) and bool(self.catalog.numbers([id]))
 
     def __len__(self) -> int:
-        return int(self.tables.connect().value("SELECT count(*) FROM subscription"))
+        return int(self.database.connect().value("SELECT count(*) FROM subscription"))
 
     # -- messages --------------------------------------------------------------------------------------
 
     def match(self, message: Source) -> MatchedIds:
-        """The subscriptions that a message matches; MessageError says where and why it is refused."""
+        """Return the subscriptions that a message matches; MessageError says where and why it is refused."""
         return next(self.match_many([message]))
 
     def match_many(self, messages: Iterable[Source], batch: int = BATCH) -> Iterator[MatchedIds]:
-        """The matches of each message in turn; the first that is refused ends it with a MessageError."""
-        for answer in self.match_each(messages, batch):
-            if isinstance(answer, MessageError):
-                raise answer
-            yield answer
+        """Yield the matches of each message; the first one that is refused raises a MessageError."""
+        for result in self.match_each(messages, batch):
+            if isinstance(result, MessageError):
+                raise result
+            yield result
 
     def match_each(
         self, messages: Iterable[Source], batch: int = BATCH
     ) -> Iterator[MatchedIds | MessageError]:
-        """The matches of each message in turn, or why it is refused; a batch of them is matched at once."""
+        """Yield the matches of each message, or the error with which it is refused, batch by batch."""
         if batch < 1:
             raise ValueError(f"a batch has one message at least, not {batch!r}")
-        some: list[Message] = []
+        pending: list[Message] = []
         size = 0
         for source in messages:
             try:
                 message = Message(source)
-            except MessageError as error:  # it cannot be had; those before it come first
-                if some:
-                    yield from self._batch(some)
-                    some, size = [], 0
+            except MessageError as error:  # unreadable source; the messages before it come first
+                if pending:
+                    yield from self._match_batch(pending)
+                    pending, size = [], 0
                 yield error
                 continue
-            some.append(message)
+            pending.append(message)
             size += len(message.data)
-            if len(some) >= batch or size >= _BATCH_BYTES:
-                yield from self._batch(some)
-                some, size = [], 0
-        if some:
-            yield from self._batch(some)
+            if len(pending) >= batch or size >= _MAX_BATCH_BYTES:
+                yield from self._match_batch(pending)
+                pending, size = [], 0
+        if pending:
+            yield from self._match_batch(pending)
 
-    def _batch(self, messages: Sequence[Message]) -> Iterator[MatchedIds | MessageError]:
-        """The answers to a batch; in two batches if one needs too much memory."""
-        connection = self.tables.connect()
+    def _match_batch(self, messages: Sequence[Message]) -> Iterator[MatchedIds | MessageError]:
+        """Yield the results of a batch, matching fewer messages at once where memory runs out."""
+        connection = self.database.connect()
         try:
-            with self.tables.lock:  # nothing may change between what is asked for and what is told
-                said = self._reader.read(messages)
+            with self.database.lock:  # values are shredded for the tables that the transaction sees
+                batch = self._shredder.shred(messages)
                 connection.run("BEGIN TRANSACTION")
-                connection.run("SELECT 1 FROM meta LIMIT 1")  # from now on it sees the tables as they are
-                found = self.population.extents(connection)
+                connection.run("SELECT 1 FROM meta LIMIT 1")  # DuckDB takes its snapshot at the first read
+                parameters = self.catalog.plan_parameters(connection)
                 namespaces = dict(self.namespaces)
             done = 0
             while done < len(messages):
-                some = range(done, min(done + self._at_once, len(messages)))
+                numbers = range(done, min(done + self._max_messages, len(messages)))
                 try:
-                    match_rules(connection, said, found, self.place_points, some)
-                    failures = decide(connection, messages, self._decider, namespaces)
-                    for answer in answers(connection, some):
+                    match_rules(connection, batch, parameters, self.locate_branching_nodes, numbers)
+                    failures = check_residuals(connection, messages, self._evaluator, namespaces)
+                    for matches in iter_matches(connection, numbers):
                         if done in failures:
-                            answer.undecided = tuple(failures[done])
-                            self._count(answer.undecided)
-                        yield said.refused.get(done, answer)
+                            matches.undecided = tuple(failures[done])
+                            self._count_failures(matches.undecided)
+                        yield batch.rejected.get(done, matches)
                         done += 1
                 except BatchTooLarge:
-                    self._at_once = max(1, len(some) // 2)
+                    self._reduce_batch_size(numbers)
                     continue
                 except duckdb.OutOfMemoryException:
-                    if len(some) == 1:
+                    if len(numbers) == 1:
                         raise
-                    self._at_once = max(1, len(some) // 2)
+                    self._reduce_batch_size(numbers)
                     break
-                self._at_once += self._at_once // 8 + 1  # the next ones may be smaller
+                self._max_messages += self._max_messages // 8 + 1  # later messages may need less memory
         finally:
             connection.close()
-        if done < len(messages):  # a transaction does not survive that: the rest may see newer subscriptions
-            yield from self._batch(messages[done:])
+        if done < len(messages):  # the transaction was lost, so the rest may see newer subscriptions
+            yield from self._match_batch(messages[done:])
 
-    def _count(self, failures: Iterable[Failure]) -> None:
+    def _reduce_batch_size(self, numbers: range) -> None:
+        self._max_messages = max(1, len(numbers) // 2)
+        _log.debug("%d messages need too much memory: matching %d at once", len(numbers), self._max_messages)
+
+    def _count_failures(self, failures: Iterable[Failure]) -> None:
         for failure in failures:
-            self._failed.setdefault(failure.subscription, Counter())[failure.kind] += 1
+            self._failure_counts.setdefault(failure.subscription, Counter())[failure.kind] += 1
 
     def failure_counts(self) -> dict[Hashable, dict[FailureKind, int]]:
-        """On how many messages each subscription had no answer, by kind, since the tables were opened; those
-        that always had one are not there."""
-        return {id: dict(counts) for id, counts in self._failed.items()}
+        """Return, by subscription and kind of failure, the messages since opening that it failed on."""
+        return {id: dict(counts) for id, counts in self._failure_counts.items()}
 
-    def place_points(self, missing: list[tuple[Any, ...]]) -> pa.Table:
-        """Where branching points lie that nobody has placed yet, put on record for batches to come."""
-        found = self.population.tags.place_points(missing)
-        if len(found):
-            with self.tables.changing() as connection, connection.given(new_places=found):
-                connection.run(  # another batch may have been faster
+    def locate_branching_nodes(self, missing: list[tuple[Any, ...]]) -> pa.Table:
+        """Compute positions of branching points that `tag_branching` lacks, and store them there."""
+        positions = self.catalog.tag_paths.locate_branching_nodes(missing)
+        if len(positions):
+            writing = self.database.write_transaction()
+            with writing as connection, connection.register(new_positions=positions):
+                connection.run(  # a concurrent batch may have stored them already
                     """
                     INSERT INTO tag_branching BY NAME
-                    SELECT * FROM new_places ANTI JOIN tag_branching USING (tag, branching)"""
+                    SELECT * FROM new_positions ANTI JOIN tag_branching USING (tag, branching)"""
                 )
-        return found
+        return positions
 
-    # -- upkeep ----------------------------------------------------------------------------------------
+    # -- maintenance -----------------------------------------------------------------------------------
 
     @property
     def plan(self) -> Plan | None:
         """The plan in use; None as long as there are no subscriptions."""
-        return self.population.plan
+        return self.catalog.plan
 
     def explain(self) -> Choice:
-        """What each plan would cost, by what is known of the subscriptions, and which is in use."""
-        return self.population.explain()
+        """Return the estimated cost of each plan for the subscriptions, and the plan in use."""
+        return self.catalog.explain()
 
     def collect_garbage(self, plan: Plan | str | None = None) -> Garbage:
-        """Drops paths, tag paths and constants that no subscription uses any more, and puts the tables in
-        order; changes to the plan given, or to the one that seems best by now."""
-        with self.tables.lock:
-            self.population.use(Plan(plan) if plan is not None else self.explain().best)
+        """Vacuum: delete paths, tag paths and constants that no subscription uses, and compact the file.
+
+        Changes to the plan given, or to the one with the lowest estimated cost.
+        """
+        with self.database.lock:
+            self.catalog.use_plan(Plan(plan) if plan is not None else self.explain().best)
             try:
-                return collect(self.tables)
+                return vacuum(self.database)
             finally:
-                self.population.shrink()
+                self.catalog.update_structure_size()
 
     @property
     def connection(self) -> Connection:
-        """A connection of one's own, to look at the tables."""
-        return self.tables.connect()
+        """A new connection to the tables, for queries of one's own."""
+        return self.database.connect()
 
     def close(self) -> None:
-        """Lets the file go."""
-        self._decider.close()
-        self.tables.close()
+        """Close the file."""
+        self._evaluator.close()
+        self.database.close()
 
     def __enter__(self) -> RelationalMatcher:
         return self

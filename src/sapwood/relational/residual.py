@@ -1,4 +1,4 @@
-"""The last word on candidates whose rules say less than their query, or too many ways to look at them."""
+"""The residual check: evaluates queries whose rules are weaker than the query on their candidate messages."""
 
 from __future__ import annotations
 
@@ -15,66 +15,67 @@ from sapwood.engine.message.message_reader import Message, read_document
 from sapwood.engine.pattern_evaluator import PatternEvaluator
 from sapwood.lang.query import Query, compile_query
 
-_MOST_KEPT = 10_000
-"""queries that are kept compiled"""
-_AT_ONCE = 1_000
-"""of which so many are asked of a message that lxml has parsed once"""
+_MAX_COMPILED_QUERIES = 10_000
+"""compiled queries in the LRU cache"""
+_QUERIES_PER_PARSE = 1_000
+"""queries that lxml evaluates on a message that it has parsed once"""
 
 
 class ResidualEvaluator:
-    """Evaluates queries on messages, one by one."""
+    """Evaluates queries on single messages, with a cache of compiled queries."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._machine = Dataguide(PathTrie(), 0)
+        self._guide = Dataguide(PathTrie(), 0)
         self._costs: Counter[int] = Counter()
-        self._refiner = XPathFallback(self._costs, limits)
+        self._fallback = XPathFallback(self._costs, limits)
         self._namespaces: dict[str, str] = {}
-        self._kept: OrderedDict[str, tuple[int, Query]] = OrderedDict()
+        self._compiled: OrderedDict[str, tuple[int, Query]] = OrderedDict()
         self._slots = 0
         self._lock = Lock()  # lxml works in one thread at a time
 
-    def true_of(
+    def evaluate(
         self, message: Message, texts: Sequence[str], namespaces: Mapping[str, str]
     ) -> list[bool | QueryProblem]:
-        """Which of the queries, each given by its text, match a message that was read before, or why that is
-        not known."""
+        """Return for each query text whether the message matches it, or why it cannot be evaluated."""
         with self._lock:
             if namespaces != self._namespaces:
                 self._namespaces = dict(namespaces)
-                while self._kept:
-                    self._forget_oldest()
+                while self._compiled:
+                    self._evict_oldest()
             evaluator = PatternEvaluator(
-                read_document(message, self._limits, self._machine.settle(), with_text=True)
+                read_document(message, self._limits, self._guide.start(), with_text=True)
             )
-            answers: list[bool | QueryProblem] = []
-            for start in range(0, len(texts), _AT_ONCE):
-                answers += self._true_of(message, evaluator, texts[start : start + _AT_ONCE])
-            return answers
+            results: list[bool | QueryProblem] = []
+            for start in range(0, len(texts), _QUERIES_PER_PARSE):
+                results += self._evaluate_chunk(message, evaluator, texts[start : start + _QUERIES_PER_PARSE])
+            return results
 
-    def _true_of(
+    def _evaluate_chunk(
         self, message: Message, evaluator: PatternEvaluator, texts: Sequence[str]
     ) -> list[bool | QueryProblem]:
-        found = [self._compiled(text) for text in texts]
-        holding = {slot for slot, query in found if evaluator.holds(query.condition)}
-        refined = {slot: query for slot, query in found if slot in holding and not query.exact}
-        answers = self._refiner.holding(message, refined)
-        return [answers.get(slot, slot in holding) for slot, _ in found]
+        compiled = [self._compile(text) for text in texts]
+        holding = {slot for slot, query in compiled if evaluator.holds(query.condition)}
+        refined = {slot: query for slot, query in compiled if slot in holding and not query.exact}
+        answers = self._fallback.evaluate_conditions(message, refined)
+        return [answers.get(slot, slot in holding) for slot, _ in compiled]
 
-    def _compiled(self, text: str) -> tuple[int, Query]:
-        found = self._kept.pop(text, None)
-        if found is None:
+    def _compile(self, text: str) -> tuple[int, Query]:
+        """Return the compiled query from the cache, with its slot in the fallback."""
+        entry = self._compiled.pop(text, None)
+        if entry is None:
             self._slots += 1
-            found = self._slots, compile_query(text, self._namespaces)
-            if len(self._kept) >= _MOST_KEPT:
-                self._forget_oldest()
-        self._kept[text] = found
-        return found
+            entry = self._slots, compile_query(text, self._namespaces)
+            if len(self._compiled) >= _MAX_COMPILED_QUERIES:
+                self._evict_oldest()
+        self._compiled[text] = entry
+        return entry
 
-    def _forget_oldest(self) -> None:
-        _, (slot, _) = self._kept.popitem(last=False)
-        self._refiner.forget(slot)
+    def _evict_oldest(self) -> None:
+        _, (slot, _) = self._compiled.popitem(last=False)
+        self._fallback.forget(slot)
         del self._costs[slot]
 
     def close(self) -> None:
-        self._refiner.close()
+        """Release the fallback's resources."""
+        self._fallback.close()

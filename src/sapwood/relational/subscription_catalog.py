@@ -1,8 +1,9 @@
-"""The subscriptions of a set of tables: how they come, go and are filed, each change a transaction."""
+"""The catalog of subscriptions in a set of tables; every change is one transaction."""
 
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 
@@ -10,107 +11,113 @@ import pyarrow as pa
 
 from sapwood.engine.bulk_load import OnError, pause_garbage_collection
 from sapwood.lang.namespaces import Namespaces, declare
-from sapwood.relational.paths.path_catalog import Paths, Uses
-from sapwood.relational.paths.tag_paths import Tags
-from sapwood.relational.rules.access_structures import Reach, reach_of
+from sapwood.relational.paths.path_catalog import PathCatalog, Uses
+from sapwood.relational.paths.tag_paths import TagPathCatalog
+from sapwood.relational.rules.access_structures import measure_structure
 from sapwood.relational.rules.rule_compiler import CompiledQuery, QueryCompiler
-from sapwood.relational.sql.cost_model import Choice, choose, measured, measured_in
-from sapwood.relational.sql.match_plan import Extents, Plan
-from sapwood.relational.storage.duckdb_database import Connection, Tables
-from sapwood.relational.storage.subscription_load import load, refile, unload
+from sapwood.relational.sql.cost_model import Choice, choose_plan, estimate_statistics, read_statistics
+from sapwood.relational.sql.match_plan import Plan, PlanParameters, StructureSize
+from sapwood.relational.storage.duckdb_database import Connection, Database
+from sapwood.relational.storage.subscription_load import (
+    delete_subscriptions,
+    load_queries,
+    rebuild_access_structures,
+)
 
-Notes = Callable[[], Mapping[str, str | None]]
-"""Tells what is to be noted by name; None takes a note away."""
+_log = logging.getLogger(__name__)
+
+MetadataSource = Callable[[], Mapping[str, str | None]]
+"""Returns entries for the table `meta`, asked for at the end of a transaction; None deletes an entry."""
 
 
 class SubscriptionCatalog:
-    """The subscriptions, the paths they ask for, and the tag paths that these match."""
+    """The subscriptions, their linear paths, and the tag paths that these match."""
 
-    def __init__(self, tables: Tables) -> None:
-        self._tables = tables
-        self.namespaces = self._declared()
-        self._paths = Paths(tables)
-        self.tags = Tags(tables)
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self.namespaces = self._read_namespaces()
+        self._paths = PathCatalog(database)
+        self.tag_paths = TagPathCatalog(database)
         self._compiler = QueryCompiler(self._paths, self.namespaces)
-        self._extents: Extents | None = None
+        self._parameters: PlanParameters | None = None
 
-    def _declared(self) -> dict[str, str]:
-        found: dict[str, str] = json.loads(self._tables.meta("namespaces") or "{}")
+    def _read_namespaces(self) -> dict[str, str]:
+        found: dict[str, str] = json.loads(self._database.meta("namespaces") or "{}")
         return found
 
     def declare(self, namespaces: Namespaces) -> None:
-        """Declares further prefixes for queries to come; ValueError for one that is bound already."""
-        with self._tables.lock:
-            known = dict(self.namespaces)
-            queries = self._tables.connect().value("SELECT count(*) FROM subscription")
-            declare(known, namespaces, int(queries))
-            if known != self.namespaces:
-                with self._tables.changing():
-                    self._tables.set_meta({"namespaces": json.dumps(known)})
-                self.namespaces.update(known)
+        """Declare further prefixes for new queries; ValueError if one is bound already."""
+        with self._database.lock:
+            declared = dict(self.namespaces)
+            queries = self._database.connect().value("SELECT count(*) FROM subscription")
+            declare(declared, namespaces, int(queries))
+            if declared != self.namespaces:
+                with self._database.write_transaction():
+                    self._database.set_meta({"namespaces": json.dumps(declared)})
+                self.namespaces.update(declared)
 
     def reload(self) -> None:
-        """Takes over what the tables have by now."""
-        self._extents = None
-        declared = self._declared()
+        """Discard cached state and read it again from the tables."""
+        self._parameters = None
+        declared = self._read_namespaces()
         self.namespaces.clear()
         self.namespaces.update(declared)
-        self._paths.forget_new()
-        self._compiler.forget()
-        self.tags.reload()
+        self._paths.discard_new()
+        self._compiler.clear_cache()
+        self.tag_paths.reload()
 
-    def change(
+    def apply_changes(
         self,
         removed: Sequence[str] = (),
         put: Sequence[tuple[str, str]] = (),
         on_error: OnError | None = None,
         replace: bool = True,
-        note: Notes = dict,
-        places: Mapping[str, int] | None = None,
+        metadata: MetadataSource = dict,
+        numbers: Mapping[str, int] | None = None,
     ) -> None:
-        """Subscriptions end and others come, all in one transaction; what `note` tells in the end is put on
-        record with it.
+        """Remove and add subscriptions in one transaction, together with entries of `meta`.
 
-        Those of `put` that are there already are replaced, or refused. They keep their places in the order,
-        and others follow all that ever were, unless `places` says which they have.
+        Ids of `put` that are subscribed already are replaced, or refused if `replace` is false. They keep
+        their numbers, and new ones get the next free number, unless `numbers` gives them one.
         """
-        with self._tables.lock, pause_garbage_collection(lambda: False):
-            self._tables.check_idle()
-            self._extents = None
+        with self._database.lock, pause_garbage_collection(lambda: False):
+            self._database.check_idle()
+            self._parameters = None
             try:
-                self._change(removed, put, on_error, replace, note, places or {})
+                self._apply(removed, put, on_error, replace, metadata, numbers or {})
             except BaseException:
                 self.reload()
                 raise
-            self._paths.written()
+            self._paths.clear_new()
 
-    def _change(
+    def _apply(
         self,
         removed: Sequence[str],
         put: Sequence[tuple[str, str]],
         on_error: OnError | None,
         replace: bool,
-        note: Notes,
-        places: Mapping[str, int],
+        metadata: MetadataSource,
+        numbers: Mapping[str, int],
     ) -> None:
-        there = self.numbers([*removed, *(id for id, _ in put)])
-        with self._tables.changing() as connection:
-            accepted = self._accepted(put, {} if replace else there, on_error)
-            leaving = [there[id] for id in (*removed, *accepted) if id in there]
-            if leaving:
-                unload(connection, pa.table({"number": pa.array(leaving, pa.int64())}))
+        existing = self.numbers([*removed, *(id for id, _ in put)])
+        with self._database.write_transaction() as connection:
+            accepted = self._compile(put, {} if replace else existing, on_error)
+            deleted = [existing[id] for id in (*removed, *accepted) if id in existing]
+            if deleted:
+                delete_subscriptions(connection, pa.table({"number": pa.array(deleted, pa.int64())}))
             if accepted:
-                self._enter(connection, accepted, {**there, **places})
-            self._tables.set_meta(note())
+                self._insert(connection, accepted, {**existing, **numbers})
+            self._database.set_meta(metadata())
+        _log.debug("%d subscriptions added or replaced, %d deleted", len(accepted), len(deleted))
 
-    def _accepted(
+    def _compile(
         self, put: Sequence[tuple[str, str]], taken: Mapping[str, int], on_error: OnError | None
     ) -> dict[str, CompiledQuery]:
-        """The queries that can be subscribed, compiled, by id."""
+        """Return the compiled queries by id, without those that are refused."""
         accepted: dict[str, CompiledQuery] = {}
         for id, text in put:
             try:
-                if not _is_id(id):
+                if not _is_valid_id(id):
                     raise ValueError(f"an id in tables is a string of characters, not {id!r}")
                 if id in taken or id in accepted:
                     raise ValueError(f"{id!r} is subscribed already")
@@ -122,43 +129,48 @@ class SubscriptionCatalog:
                 on_error(id, error)
         return accepted
 
-    def _enter(
-        self, connection: Connection, queries: Mapping[str, CompiledQuery], places: Mapping[str, int]
+    def _insert(
+        self, connection: Connection, queries: Mapping[str, CompiledQuery], numbers: Mapping[str, int]
     ) -> None:
         compiled = list(queries.values())
-        plan = _plan(connection)
+        plan = _read_plan(connection)
         if plan is None:
-            plan = choose(measured_in(compiled)).plan
-            self._tables.set_meta({"plan": plan.value})
-        numbers, reach = load(self._tables, connection, self._paths, plan, compiled, self._on_paths)
-        self._extend(connection, reach)
-        new = [id for id in queries if id not in places]
-        first = self._tables.take("subscription", len(new))
-        places = {**places, **dict(zip(new, range(first, first + len(new)), strict=True))}
-        beyond = max(places[id] for id in queries) + 1 - self._tables.upcoming("subscription")
-        if beyond > 0:  # so that what comes next follows them
-            self._tables.take("subscription", beyond)
+            choice = choose_plan(estimate_statistics(compiled))
+            plan = choice.plan
+            _log.info("plan %s chosen for %d rules", plan.value, choice.statistics.rules)
+            _log.debug("%s", choice)
+            self._database.set_meta({"plan": plan.value})
+        query_ids, size = load_queries(
+            self._database, connection, self._paths, plan, compiled, self._match_new_paths
+        )
+        self._extend_structure_size(connection, size)
+        new = [id for id in queries if id not in numbers]
+        first = self._database.allocate_ids("subscription", len(new))
+        numbers = {**numbers, **dict(zip(new, range(first, first + len(new)), strict=True))}
+        beyond = max(numbers[id] for id in queries) + 1 - self._database.next_id("subscription")
+        if beyond > 0:  # later subscriptions get numbers after those given
+            self._database.allocate_ids("subscription", beyond)
         connection.insert(
             "subscription",
             pa.table(
                 {
-                    "number": pa.array([places[id] for id in queries], pa.int64()),
+                    "number": pa.array([numbers[id] for id in queries], pa.int64()),
                     "id": pa.array(list(queries), pa.string()),
-                    "query": pa.array(numbers, pa.int64()),
+                    "query": pa.array(query_ids, pa.int64()),
                 }
             ),
         )
 
-    def _on_paths(self, connection: Connection, changed: set[int]) -> None:
-        self.tags.add_paths(connection, self._paths.new_paths, changed)
+    def _match_new_paths(self, connection: Connection, changed: set[int]) -> None:
+        self.tag_paths.add_paths(connection, self._paths.new_paths, changed)
 
     def numbers(self, ids: Sequence[str]) -> dict[str, int]:
-        """The numbers of those that are subscribed."""
-        connection = self._tables.connect()
-        asked = pa.table({"id": pa.array(list(filter(_is_id, ids)), pa.string())})
-        with connection.given(asked=asked):
+        """Return the subscription numbers by id, without ids that are not subscribed."""
+        connection = self._database.connect()
+        requested = pa.table({"id": pa.array(list(filter(_is_valid_id, ids)), pa.string())})
+        with connection.register(requested=requested):
             rows = connection.rows(
-                "SELECT s.id, s.number FROM subscription s SEMI JOIN asked a ON a.id = s.id"
+                "SELECT s.id, s.number FROM subscription s SEMI JOIN requested r ON r.id = s.id"
             )
         return dict(rows)
 
@@ -167,77 +179,75 @@ class SubscriptionCatalog:
     @property
     def plan(self) -> Plan | None:
         """The plan in use; None as long as there are no subscriptions."""
-        return _plan(self._tables.connect())
+        return _read_plan(self._database.connect())
 
-    def use(self, plan: Plan) -> None:
-        """Changes the plan: the tables that it needs are made anew, all or nothing."""
-        with self._tables.lock:
-            if _plan(self._tables.writer) is plan:
+    def use_plan(self, plan: Plan) -> None:
+        """Change the plan, rebuilding its access structures in one transaction."""
+        with self._database.lock:
+            current = _read_plan(self._database.writer)
+            if current is plan:
                 return
-            self._extents = None
-            with self._tables.changing() as connection:
-                reach = refile(self._tables, connection, plan)
-                self._tables.set_meta({"plan": plan.value, "reach": json.dumps(asdict(reach))})
+            self._parameters = None
+            with self._database.write_transaction() as connection:
+                size = rebuild_access_structures(self._database, connection, plan)
+                self._database.set_meta({"plan": plan.value, "reach": json.dumps(asdict(size))})
+            if current is not None:
+                _log.info("plan changed from %s to %s", current.value, plan.value)
 
-    def shrink(self) -> None:
-        """Notes how far the tables go now, which may be less far than they did."""
+    def update_structure_size(self) -> None:
+        """Store the size of the access structures, which deletions may have reduced."""
         try:
-            with self._tables.changing() as connection:
-                self._tables.set_meta({"reach": json.dumps(asdict(reach_of(connection)))})
+            with self._database.write_transaction() as connection:
+                self._database.set_meta({"reach": json.dumps(asdict(measure_structure(connection)))})
         finally:
             self.reload()
 
-    def extents(self, connection: Connection) -> Extents:
-        """How far the tables go; in the caller's keeping of their lock."""
-        if self._extents is None:
-            self._extents = read_extents(connection)
-        return self._extents
+    def plan_parameters(self, connection: Connection) -> PlanParameters:
+        """Return the parameters of the statements; the caller holds the database's lock."""
+        if self._parameters is None:
+            self._parameters = read_plan_parameters(connection)
+        return self._parameters
 
     def explain(self) -> Choice:
-        """What each plan would cost, by what is known of the subscriptions, and which is in use."""
-        connection = self._tables.connect()
-        return choose(measured(connection), _plan(connection))
+        """Return the estimated cost of each plan for the subscriptions, and the plan in use."""
+        connection = self._database.connect()
+        return choose_plan(read_statistics(connection), _read_plan(connection))
 
-    def _extend(self, connection: Connection, reach: Reach) -> None:
-        before = _reach(connection)
-        if before | reach != before:
-            self._tables.set_meta({"reach": json.dumps(asdict(before | reach))})
+    def _extend_structure_size(self, connection: Connection, size: StructureSize) -> None:
+        before = _read_structure_size(connection)
+        if before | size != before:
+            self._database.set_meta({"reach": json.dumps(asdict(before | size))})
 
 
-def _is_id(id: object) -> bool:
-    """Whether it can be stored: half of a surrogate pair cannot."""
+def _is_valid_id(id: object) -> bool:
+    """Return whether DuckDB can store the id: half of a surrogate pair cannot be encoded."""
     try:
         return isinstance(id, str) and id.encode() is not None
     except UnicodeEncodeError:
         return False
 
 
-def _plan(connection: Connection) -> Plan | None:
+def _read_plan(connection: Connection) -> Plan | None:
     found = connection.value("SELECT value FROM meta WHERE name = 'plan'")
     return Plan(found) if found is not None else None
 
 
-def _reach(connection: Connection) -> Reach:
+def _read_structure_size(connection: Connection) -> StructureSize:
     found = connection.value("SELECT value FROM meta WHERE name = 'reach'")
-    return Reach(**json.loads(found)) if found is not None else Reach()
+    return StructureSize(**json.loads(found)) if found is not None else StructureSize()
 
 
-def read_extents(connection: Connection) -> Extents:
-    """How far the tables go, as the connection sees them."""
-    reach = _reach(connection)
+def read_plan_parameters(connection: Connection) -> PlanParameters:
+    """Return the parameters of the statements, for the tables as the connection sees them."""
     ops = frozenset(op for (op,) in connection.rows("SELECT DISTINCT op FROM fact"))
-    return Extents(
-        plan=_plan(connection) or Plan.UNROLLED,
+    compared = f"SELECT count(*) FROM linear_path WHERE uses & {_COMPARED_TEXT} = {_COMPARED_TEXT}"
+    return PlanParameters(
+        plan=_read_plan(connection) or Plan.UNROLLED,
         fact_ops=ops,
-        fact_slots=reach.fact_slots,
-        bound_slots=reach.bound_slots,
-        fact_levels=reach.fact_levels,
-        bound_levels=reach.bound_levels,
-        texts=bool(
-            connection.value(f"SELECT count(*) FROM linear_path WHERE uses & {_COMPARED} = {_COMPARED}")
-        ),
+        size=_read_structure_size(connection),
+        texts=bool(connection.value(compared)),
         depth=connection.value("SELECT coalesce(max(depth), 0) FROM shape_part"),
     )
 
 
-_COMPARED = int(Uses.TEXT | Uses.EXTENT)
+_COMPARED_TEXT = int(Uses.TEXT | Uses.EXTENT)

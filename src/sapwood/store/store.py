@@ -9,7 +9,7 @@ from types import TracebackType
 from sqlalchemy import Connection
 
 from sapwood.errors import StoreError
-from sapwood.lang.languages import check_query
+from sapwood.lang.languages import compile_text
 from sapwood.lang.namespaces import Namespaces, declare, to_prefixes
 from sapwood.store import history
 from sapwood.store.bulk_import import (
@@ -278,7 +278,7 @@ class SubscriptionStore:
 
     def _checked(self, row: NewSubscription) -> NewSubscription:
         check_row(row)
-        check_query(row.query, row.language, self.namespaces)
+        compile_text(row.query, self.namespaces, row.language)
         return row
 
     def _switch(self, id: str, active: bool) -> int:

@@ -1,1 +1,1 @@
-"""For-where-return plans over path-tuple streams: which nodes each group of a query's result holds."""
+"""Transformations: for-where-return queries evaluated by one shared plan, or by one plan per query."""

@@ -1,4 +1,4 @@
-"""What the network makes of one message. Whatever two transformations ask for is found and written once."""
+"""The execution of the shared plan on one message. Nodes and results that queries share are made once."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from sapwood.engine.message.document import ContextNode, Document
 from sapwood.engine.message.message_reader import Message
 from sapwood.engine.pattern_evaluator import DOCUMENT as DOCUMENT_NODE
 from sapwood.engine.pattern_evaluator import PatternEvaluator
+from sapwood.engine.registration import Owner
 from sapwood.lang.fwr.model import DOCUMENT
 from sapwood.lang.pattern import TEXT, Path, Step
 from sapwood.transform import nested_loops
@@ -32,20 +33,20 @@ T = TypeVar("T")
 
 
 class ResultBodies(list[tuple[int, bytes]]):
-    """What entries make of a message."""
+    """The results that transformations make of a message, by entry."""
 
     def __init__(self, made: Iterable[tuple[int, bytes]], problems: list[tuple[int, QueryProblem]]) -> None:
         super().__init__(made)
         self.problems = problems
-        """entries that should have made something, and why they have not"""
+        """entries that failed, and why"""
 
 
 class PlanExecution:
-    """The transformations of one message."""
+    """One run of the shared plan, on one message."""
 
-    def __init__(self, network: SharedPlan, index: Index, message: Message, found: IndexMatches) -> None:
+    def __init__(self, plan: SharedPlan, index: Index, message: Message, found: IndexMatches) -> None:
         assert found.evaluator is not None
-        self._network = network
+        self._plan = plan
         self._index = index
         self._message = message
         self._found = found
@@ -54,7 +55,7 @@ class PlanExecution:
         self._fragments = SourceFragments(self._document)
         self._writer = ResultWriter(self._document, self._fragments)
         self._bindings: list[tuple[int, Nodes]] | None = None
-        self._hopped: set[int] = set()  # elements bound by way of others
+        self._reached_bindings: set[int] = set()  # elements bound through a relative path
         self._reached: ReachedElements | None = None
         document = self._document
         self._sliced = found.joined and document.verbatim and not document.declarations
@@ -62,12 +63,12 @@ class PlanExecution:
         self._pieces: dict[tuple[int, int], bytes] = {}
         self._bodies: dict[tuple[int, Nodes], bytes | QueryProblem] = {}
         self.problems: list[tuple[int, QueryProblem]] = []
-        """entries that should have made something, and why they have not"""
+        """entries that failed, and why"""
 
     def bodies(self) -> list[tuple[int, bytes]]:
-        """The entries that make something of the message, and what."""
+        """Return the entries with a result, and the results."""
         made: list[tuple[int, bytes]] = []
-        bindings, known = self._network.bindings, self._bodies
+        bindings, known = self._plan.bindings, self._bodies
         for slot, nodes in self._bound():
             for number, template in bindings[slot].entries.items():
                 key = template, nodes
@@ -78,18 +79,18 @@ class PlanExecution:
                     self.problems.append((number, body))
                 else:
                     made.append((number, body))
-        made += self._bodies_alone()
+        made += self._standalone_bodies()
         return made
 
-    def _bodies_alone(self) -> Iterator[tuple[int, bytes]]:
+    def _standalone_bodies(self) -> Iterator[tuple[int, bytes]]:
         alone = self._alone()
-        for number, groups in (*self._walked(alone), *self._refined(alone)):
+        for number, groups in (*self._run_nested_loops(alone), *self._run_fallback(alone)):
             if isinstance(groups, QueryProblem):
                 self.problems.append((number, groups))
             elif sum(map(len, groups)) > self._index.limits.result:
                 self.problems.append((number, self._too_large()))
             elif groups:
-                yield number, self._template_alone(number).body(groups)
+                yield number, self._standalone_template(number).body(groups)
 
     def _body_of(self, number: int, template: int, nodes: Nodes) -> bytes | QueryProblem:
         try:
@@ -98,7 +99,7 @@ class PlanExecution:
             return report_defect(error, self._text(number))
 
     def _body(self, template: int, nodes: Nodes) -> bytes | QueryProblem:
-        shared = self._network.templates[template]
+        shared = self._plan.templates[template]
         room = self._index.limits.result
         if len(nodes) == 1:  # the frequent case
             piece = self._group(shared, nodes[0])
@@ -116,26 +117,26 @@ class PlanExecution:
         return QueryProblem(FailureKind.FAILED, f"it makes more than {self._index.limits.result:,} bytes")
 
     def _text(self, number: int) -> str:
-        return self._network.entry(number).text[:200]
+        return self._plan.entry(number).text[:200]
 
     def groups(self) -> Iterator[tuple[int, list[Group]]]:
-        """The entries that patterns can say and that make something of the message, and their groups."""
+        """Yield the natively evaluated entries with a result, and their groups."""
         for slot, nodes in self._bound():
-            for number, template in self._network.bindings[slot].entries.items():
-                shared = self._network.templates[template]
+            for number, template in self._plan.bindings[slot].entries.items():
+                shared = self._plan.templates[template]
                 yield number, [Group((node,), self._lists(shared, node)) for node in nodes]
         for number in self._alone():
-            if self._network.entry(number).template >= 0:
+            if self._plan.entry(number).template >= 0:
                 groups = nested_loops.groups(
-                    self._network.transformation(number), self._evaluator, self._document
+                    self._plan.transformation(number), self._evaluator, self._document
                 )
                 if groups:
                     yield number, groups
 
-    # -- bound by the join -----------------------------------------------------------------------------
+    # -- bound by the twig join ------------------------------------------------------------------------
 
     def _bound(self) -> list[tuple[int, Nodes]]:
-        """The slots that are bound, and to which elements, in document order."""
+        """Return the slots that are bound, each with its elements in document order."""
         if self._bindings is None:
             self._bindings = list(self._find_bound())
         return self._bindings
@@ -143,24 +144,24 @@ class PlanExecution:
     def _find_bound(self) -> Iterator[tuple[int, Nodes]]:
         if not self._found.joined:
             for slot in self._found.slots.tolist():
-                if slot in self._network.bindings:
-                    path, _ = self._network.binding(slot)
+                if slot in self._plan.bindings:
+                    path, _ = self._plan.binding(slot)
                     yield slot, tuple(n for n in self._evaluator.select(path) if isinstance(n, int))
             return
-        bindings = self._network.bindings
-        # others may bind elements, too
-        found = [pair for pair in _grouped(self._found, len(self._document)) if pair[0] in bindings]
-        onward: ReachedElements | None = None
-        if self._network.hops:
+        bindings = self._plan.bindings
+        # other owners bind elements, too
+        found = [pair for pair in _group_by_slot(self._found, len(self._document)) if pair[0] in bindings]
+        reached_on: ReachedElements | None = None
+        if self._plan.hops:
             anchors = {node for slot, nodes in found if bindings[slot].hop is not None for node in nodes}
-            onward = self._index.reached(self._found, sorted(anchors))
+            reached_on = self._index.reached(self._found, sorted(anchors))
         for slot, nodes in found:
             binding = bindings[slot]
-            if binding.hop is not None and onward is not None:
-                nodes = tuple(sorted({end for node in nodes for end in onward.of(binding.hop, node)}))
-                self._hopped.update(nodes)
+            if binding.hop is not None and reached_on is not None:
+                nodes = tuple(sorted({end for node in nodes for end in reached_on.of(binding.hop, node)}))
+                self._reached_bindings.update(nodes)
             if not binding.exact:
-                _, condition = self._network.binding(slot)
+                _, condition = self._plan.binding(slot)
                 nodes = tuple(node for node in nodes if self._evaluator.holds(condition, node))
             if nodes:
                 yield slot, nodes
@@ -169,16 +170,16 @@ class PlanExecution:
         key = template, node
         piece = self._pieces.get(key)
         if piece is None:
-            piece = self._pieces[key] = self._group(self._network.templates[template], node)
+            piece = self._pieces[key] = self._group(self._plan.templates[template], node)
         return piece
 
     def _group(self, shared: SharedTemplate, node: int) -> bytes:
         if shared.copies is not None and self._sliced:
-            return self._copied(shared.copies, node)
+            return self._copy_group(shared.copies, node)
         return self._writer.group(shared.template, self._lists(shared, node))
 
-    def _copied(self, parts: tuple[bytes | int, ...], node: int) -> bytes:
-        """What the writer would make of constants and elements that are copied as they stand."""
+    def _copy_group(self, parts: tuple[bytes | int, ...], node: int) -> bytes:
+        """Return a group of constants and copied elements, as the writer would make it."""
         pieces: list[bytes] = []
         starts, stops = self._document.spans
         source, reached = self._document.source, self._all_reached
@@ -191,9 +192,9 @@ class PlanExecution:
         return b"".join(pieces)
 
     def _lists(self, shared: SharedTemplate, node: int) -> tuple[list[ContextNode], ...]:
-        return tuple([self._filled(filling, node) for filling in shared.fillings])
+        return tuple([self._fill(filling, node) for filling in shared.fillings])
 
-    def _filled(self, filling: Filling, node: int) -> list[ContextNode]:
+    def _fill(self, filling: Filling, node: int) -> list[ContextNode]:
         if filling.origin == DOCUMENT:
             return self._of_document(filling.paths)
         if filling.group is None or not self._found.joined:
@@ -212,8 +213,8 @@ class PlanExecution:
     def _all_reached(self) -> ReachedElements:
         if self._reached is None:
             starts = np.unique(self._found.bound_to).tolist()
-            if self._hopped:
-                starts = sorted({*starts, *self._hopped})
+            if self._reached_bindings:
+                starts = sorted({*starts, *self._reached_bindings})
             self._reached = self._index.reached(self._found, starts)
         return self._reached
 
@@ -223,46 +224,46 @@ class PlanExecution:
             return self._evaluator.follow(list(elements), leaf)
         return [node for element in elements for node in document.attributes_named(element, leaf.test)]
 
-    # -- evaluated on their own ------------------------------------------------------------------------
+    # -- evaluated one by one --------------------------------------------------------------------------
 
     def _alone(self) -> list[int]:
-        alone = self._network.alone
+        alone = self._plan.alone
         if not alone:
             return []
-        slots = self._found.slots[self._network.claimed(self._found.slots)]
+        slots = self._found.slots[self._index.owned_by(Owner.TRANSFORMATION, self._found.slots)]
         return [alone[slot] for slot in slots.tolist() if slot in alone]
 
-    def _walked(self, alone: list[int]) -> Iterator[tuple[int, list[bytes] | QueryProblem]]:
-        """The groups, written, of the entries that nested loops evaluate."""
+    def _run_nested_loops(self, alone: list[int]) -> Iterator[tuple[int, list[bytes] | QueryProblem]]:
+        """Yield the written groups of the entries that nested loops evaluate."""
         for number in alone:
-            if self._network.entry(number).template >= 0:
-                yield number, self._on_its_own(number, partial(self._walk, number))
+            if self._plan.entry(number).template >= 0:
+                yield number, self._evaluate_one(number, partial(self._evaluate_loops, number))
 
-    def _walk(self, number: int) -> list[bytes]:
-        transformation, template = self._network.transformation(number), self._template_alone(number)
+    def _evaluate_loops(self, number: int) -> list[bytes]:
+        transformation, template = self._plan.transformation(number), self._standalone_template(number)
         groups = nested_loops.groups(transformation, self._evaluator, self._document)
         return [self._writer.group(template, group.lists) for group in groups]
 
-    def _refined(self, alone: list[int]) -> Iterator[tuple[int, list[bytes] | QueryProblem]]:
-        """The groups, written, of the entries that lxml evaluates, on one tree for all."""
-        entry = self._network.entry
+    def _run_fallback(self, alone: list[int]) -> Iterator[tuple[int, list[bytes] | QueryProblem]]:
+        """Yield the written groups of the entries that lxml evaluates, on one tree for all."""
+        entry = self._plan.entry
         numbers = {entry(number).slot: number for number in alone if entry(number).template < 0}
         if not numbers:
             return
-        requests = {slot: self._network.refined(number).request for slot, number in numbers.items()}
-        for slot, found in self._index.refiner.evaluate(self._message, requests).items():
+        requests = {slot: self._plan.fallback(number).request for slot, number in numbers.items()}
+        for slot, found in self._index.fallback.evaluate(self._message, requests).items():
             number = numbers[slot]
             if isinstance(found, QueryProblem):
                 yield number, found
             else:
-                yield number, self._on_its_own(number, partial(self._write, number, found))
+                yield number, self._evaluate_one(number, partial(self._write, number, found))
 
     def _write(self, number: int, found: list[list[object]]) -> list[bytes]:
-        template = self._template_alone(number)
+        template = self._standalone_template(number)
         return [self._writer.group(template, lists) for lists in groups_of(found)]
 
-    def _on_its_own(self, number: int, make: Callable[[], T]) -> T | QueryProblem:
-        """What an entry makes, and the time that it takes; if it fails, no other suffers."""
+    def _evaluate_one(self, number: int, make: Callable[[], T]) -> T | QueryProblem:
+        """Return the result of one entry, or its failure, and count the time that it takes."""
         started = perf_counter_ns()
         try:
             return make()
@@ -271,17 +272,17 @@ class PlanExecution:
         except Exception as error:
             return report_defect(error, self._text(number))
         finally:
-            self._index.costs[self._network.entry(number).slot] += perf_counter_ns() - started
+            self._index.costs[self._plan.entry(number).slot] += perf_counter_ns() - started
 
-    def _template_alone(self, number: int) -> ResultTemplate:
-        entry = self._network.entry(number)
+    def _standalone_template(self, number: int) -> ResultTemplate:
+        entry = self._plan.entry(number)
         if entry.template >= 0:
-            return self._network.templates[entry.template].template
-        return ResultTemplate.of(self._network.transformation(number))
+            return self._plan.templates[entry.template].template
+        return ResultTemplate.of(self._plan.transformation(number))
 
 
-def _grouped(found: IndexMatches, elements: int) -> Iterator[tuple[int, Nodes]]:
-    """The pairs of slots and elements, slot by slot, each once."""
+def _group_by_slot(found: IndexMatches, elements: int) -> Iterator[tuple[int, Nodes]]:
+    """Yield each bound slot with its elements, each once."""
     if not len(found.bound_slots):
         return
     keys = np.unique(found.bound_slots.astype(np.int64) * elements + found.bound_to)

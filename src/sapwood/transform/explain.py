@@ -1,4 +1,4 @@
-"""How a transformation is evaluated: its plan by itself, and what of it is shared with others."""
+"""Explanations of how a transformation is evaluated: its plan by itself, and what it shares with others."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from sapwood.transform.shared_plan import SELF, SharedPlan
 
 @dataclass(frozen=True, slots=True)
 class PlanExplanation:
-    """How a transformation is evaluated; `str()` of it is for people."""
+    """The evaluation of a transformation: operators and sharing; `str()` of it is for people."""
 
     query: str
     bindings: tuple[str, ...]
-    """every variable with its paths, where conditions included"""
+    """every variable with its paths, including where conditions"""
     returns: tuple[str, ...]
-    """what fills the holes of the template"""
+    """the paths that fill the holes of the template"""
     plan: tuple[str, ...]
-    """the operators that the query would need by itself, and how each works"""
+    """the operators of the query's own plan, and how each is implemented"""
     removed: tuple[str, ...]
-    """the operators that it does not need, and why"""
+    """the operators that are removed, and why"""
     shared: tuple[str, ...]
-    """what carries the query in the network of all, and with how many others"""
+    """the parts of the shared plan that evaluate the query, and the number of others that use each"""
     refined: tuple[str, ...] = ()
-    """the parts left to lxml, and why"""
+    """the parts that only lxml evaluates, and why"""
     suspended: bool = False
-    """whether it went over its budget too often, and is not evaluated until it is resumed"""
+    """True: it exceeded its budget too often, and is not evaluated until it is resumed"""
 
     def _parts(self) -> list[tuple[str, tuple[str, ...]]]:
         parts = [("query", (self.query,)), ("for", self.bindings), ("return", self.returns)]
@@ -38,7 +38,7 @@ class PlanExplanation:
         parts += [("shared", self.shared)]
         if self.suspended:
             parts.append(
-                ("suspended", ("it went over its budget too often; replace() or resume() lets it go on",))
+                ("suspended", ("it exceeded its budget too often; replace() or resume() reactivates it",))
             )
         return parts
 
@@ -54,9 +54,9 @@ class PlanExplanation:
 
 
 def explain(
-    network: SharedPlan, number: int, transformation: Transformation, graph: ElementGraph | None
+    shared: SharedPlan, number: int, transformation: Transformation, graph: ElementGraph | None
 ) -> PlanExplanation:
-    """Explains an entry of the network."""
+    """Explain an entry of the shared plan."""
     text = transformation.text
     refined = tuple(f"{text[reason.start : reason.end]}: {reason.why}" for reason in transformation.reasons)
     operators: tuple[str, ...] = ()
@@ -71,9 +71,9 @@ def explain(
         tuple(_filled(hole, transformation) for hole in transformation.holes),
         operators,
         removed,
-        tuple(_shared(network, number)),
+        tuple(_shared(shared, number)),
         refined,
-        network.is_suspended(number),
+        shared.is_suspended(number),
     )
 
 
@@ -93,22 +93,22 @@ def _filled(hole: TemplateHole, transformation: Transformation) -> str:
     return paths if hole.kind == "nodes" else f"{hole.kind}({paths})"
 
 
-def _shared(network: SharedPlan, number: int) -> list[str]:
-    entry = network.entry(number)
+def _shared(shared: SharedPlan, number: int) -> list[str]:
+    entry = shared.entry(number)
     if entry.template < 0:
         return ["path matching only: lxml evaluates the rest on the messages that pass the filter"]
-    template = network.templates[entry.template]
+    template = shared.templates[entry.template]
     if not entry.bound:
         return ["path matching only: nested loops do the rest on the messages that pass the filter"]
-    binding = network.bindings[entry.slot]
+    binding = shared.bindings[entry.slot]
     lines = [f"join and selections, which bind the variable: {_others(len(binding.entries) - 1, 'query')}"]
     if binding.hop is not None:
-        lines[0] += "; from the element with a condition on the way, a group-by leads on"
+        lines[0] += "; a group-by leads on from the element with a condition"
     if not binding.exact:
-        lines[0] += "; what is left of the where clause is decided for each element found"
+        lines[0] += "; the rest of the where clause is checked for each element found"
     lines += [
         f"group-by of {format_relative_path(filling.paths[0])} below it: "
-        + _others(network.uses_of_group(filling.group) - 1, "return clause")
+        + _others(shared.uses_of_path(filling.group) - 1, "return clause")
         for filling in template.fillings
         if filling.group is not None and filling.group != SELF
     ]
@@ -118,6 +118,6 @@ def _shared(network: SharedPlan, number: int) -> list[str]:
 
 def _others(count: int, what: str) -> str:
     if not count:
-        return "nobody else's yet"
+        return "not shared yet"
     plural = {"query": "queries", "return clause": "return clauses"}[what]
     return f"shared with {count:,} other {what if count == 1 else plural}"

@@ -1,4 +1,4 @@
-"""Transformations that patterns cannot say, evaluated by lxml with the variables as XPath variables."""
+"""Transformations that patterns cannot express, evaluated by lxml with the variables as XPath variables."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from sapwood.transform.result_writer import Foreign, Item
 _DOCUMENT = "/"
 
 
-class RefinedTransformation:
-    """One transformation, as the process that evaluates it is told it: see `fallback_process.groups`."""
+class FallbackTransformation:
+    """One transformation as a request to the lxml process: see `lxml_process.groups`."""
 
     def __init__(self, transformation: Transformation) -> None:
-        """QueryError if lxml cannot compile one of its expressions."""
+        """Raise QueryError if lxml cannot compile one of the expressions."""
         namespaces = dict(transformation.namespaces)
         variables = [variable.xpath for variable in transformation.variables]
         bindings = [None if xpath == _DOCUMENT else xpath for xpath in variables]
@@ -39,7 +39,7 @@ def _check(xpath: str, namespaces: dict[str, str], text: str) -> None:
 
 
 def groups_of(found: list[list[Any]]) -> list[list[list[Item]]]:
-    """For each group that lxml found, the lists of its holes."""
+    """Yield, for each group that lxml found, the lists of its holes."""
     return [[_items(value) for value in group] for group in found]
 
 

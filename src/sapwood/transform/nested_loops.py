@@ -1,6 +1,6 @@
-"""The naive meaning of a for-where-return query: nested loops over what the evaluator selects.
+"""Nested loops: the reference evaluation of a for-where-return query over what the evaluator selects.
 
-Plans use it where streams do not pay, and tests to know what is right.
+Plans use it where streams do not pay, and tests as an oracle.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Bound = tuple[ContextNode, ...]
 
 
 def groups(transformation: Transformation, evaluator: PatternEvaluator, document: Document) -> list[Group]:
-    """All groups of an exact query, in the order of its nested loops; TooManyGroups beyond all measure."""
+    """Return all groups of an exact query, in the order of its loops; raise TooManyGroups past a limit."""
     holes = transformation.holes
     of_document = {
         number: select_nodes(hole.paths, DOCUMENT_NODE, evaluator, document)
@@ -41,14 +41,14 @@ def groups(transformation: Transformation, evaluator: PatternEvaluator, document
 
 
 def start(origin: int, bound: Bound) -> ContextNode:
-    """The node that paths of this origin start from."""
+    """Return the node that paths of this origin start from."""
     return DOCUMENT_NODE if origin == DOCUMENT else bound[origin]
 
 
 def select_nodes(
     paths: tuple[Path, ...], node: ContextNode, evaluator: PatternEvaluator, document: Document
 ) -> list[ContextNode]:
-    """The nodes that any of the paths reaches from a node, each once, in document order."""
+    """Return the nodes that any of the paths reaches from a node, each once, in document order."""
     if len(paths) == 1:
         return evaluator.select(paths[0], node)
     found = {reached for path in paths for reached in evaluator.select(path, node)}

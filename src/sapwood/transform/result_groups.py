@@ -1,4 +1,4 @@
-"""What a plan makes of a message: the groupSequence-listSequence form of the YFilter thesis."""
+"""The groups of a plan's result: the groupSequence-listSequence form of the YFilter thesis."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sapwood.engine.message.document import ContextNode
 
 
 class TooManyGroups(Exception):
-    """A query makes more of a message than can be meant: the product of several large lists, say."""
+    """Raised when a query makes too many groups: the product of several large lists, for instance."""
 
     def __init__(self, query: str) -> None:
         super().__init__(f"more than {MOST_GROUPS:,} groups")
@@ -17,12 +17,12 @@ class TooManyGroups(Exception):
 
 
 class Group(NamedTuple):
-    """One combination of bindings that survived, and what its holes are filled with."""
+    """One combination of bindings that satisfies the conditions, and the nodes that fill its holes."""
 
     bound: tuple[ContextNode, ...]
     """one node for each variable"""
     lists: tuple[list[ContextNode], ...]
-    """one list for each hole of the template, in document order; empty ones are kept"""
+    """one list for each hole of the template, in document order; it may be empty"""
 
 
 __all__ = ["MOST_GROUPS", "Group", "TooManyGroups"]

@@ -1,4 +1,4 @@
-"""Templates filled with nodes: the last step of every transformation."""
+"""The writer of results: templates filled with nodes, the last step of every transformation."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from sapwood.transform.source_fragments import SourceFragments
 
 @dataclass(frozen=True, slots=True)
 class Foreign:
-    """What lxml found and no node of the document stands for."""
+    """An item of lxml that is no node of the document."""
 
     kind: str
     """`attribute`, `text`, `markup` (a comment or processing instruction) or `value`"""
     value: str
     name: str = ""
-    """of an attribute, as the reader tells it"""
+    """of an attribute, as the message reader spells it"""
     xml: str = ""
     """of markup"""
 
@@ -30,7 +30,7 @@ Item = ContextNode | Foreign
 
 @dataclass(frozen=True, slots=True)
 class ResultTemplate:
-    """A template ready to be filled: constants as bytes."""
+    """A template with its constants as bytes."""
 
     before: bytes
     parts: tuple[bytes | TemplateHole, ...]
@@ -46,11 +46,11 @@ class ResultTemplate:
         return ResultTemplate(before, tuple(parts), after, transformation.spaced)
 
     def alone(self, group: bytes) -> bytes:
-        """The result, of one group."""
+        """Return the result of one group."""
         return b"%b%b%b" % (self.before, group, self.after) if self.before or self.after else group
 
     def body(self, groups: Iterable[bytes]) -> bytes:
-        """The result, of its groups."""
+        """Return the result of several groups."""
         return b"%b%b%b" % (self.before, (b" " if self.spaced else b"").join(groups), self.after)
 
 
@@ -62,11 +62,11 @@ class ResultWriter:
         self._fragments = fragments
 
     def group(self, template: ResultTemplate, lists: Sequence[Sequence[Item]]) -> bytes:
-        """The template once, each hole filled with its list."""
+        """Write the template once, each hole filled with its list."""
         return fill_template(template.parts, ((self, items) for items in lists))
 
     def fill(self, hole: TemplateHole, items: Sequence[Item], taken: set[str]) -> Iterable[bytes]:
-        """A hole filled with a list; `taken` are the names of the start tag's attributes until then."""
+        """Fill a hole with a list; `taken` are the names of the attributes before it in the start tag."""
         if hole.standing == "attributes":
             return (self._attributes(items, taken).encode(),)
         if hole.kind == "nodes" and hole.standing == "content":
@@ -94,7 +94,7 @@ class ResultWriter:
         return item.value if isinstance(item, Foreign) else self._document.string_value(item)
 
     def _attributes(self, items: Sequence[Item], taken: set[str]) -> str:
-        """Attributes in a start tag; of several with one name, the first."""
+        """Write attributes of a start tag; of several with one name, the first."""
         pieces: list[str] = []
         for item in items:
             name, value = self._attribute(item)
@@ -113,7 +113,7 @@ class ResultWriter:
 def fill_template(
     parts: Sequence[bytes | TemplateHole], lists: Iterable[tuple[ResultWriter, Sequence[Item]]]
 ) -> bytes:
-    """A template once, each hole filled with the next list, by the writer of the list's message."""
+    """Write a template once, each hole filled with the next list, by the writer of the list's message."""
     pieces: list[bytes] = []
     filled = iter(lists)
     taken: set[str] | None = None
@@ -129,7 +129,7 @@ def fill_template(
 
 
 def _attribute(name: str, value: str, number: int) -> str:
-    """An attribute as it stands in a start tag, with a prefix of its own if it is in a namespace."""
+    """Write an attribute for a start tag, with a prefix of its own if it is in a namespace."""
     uri, _, local = name.rpartition("}")
     written = f'="{escaping.escape_attribute(value)}"'
     if not uri:

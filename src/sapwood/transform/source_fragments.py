@@ -1,8 +1,8 @@
-"""Elements of a message as they are copied into results: slices of the source.
+"""Source fragments: elements of a message as they are copied into results, slices of the source.
 
-A slice that uses a prefix, or the default namespace, of an element around it takes the declaration along.
-Where the message has entities or default attributes of its own, slices would lose them; then they are slices
-of the message written anew without.
+A slice that uses a prefix, or the default namespace, of an element around it gets the declaration. Where the
+message has entities or default attributes of its own, slices would lose them; then they are slices of the
+message rewritten with these expanded.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ _PREFIX = re.compile(rb"""([^\s<>/=:"'&;,()\[\]{}]++):""")
 
 
 class SourceFragments:
-    """The elements of one message, each cut out at most once."""
+    """The fragments of one message, each made at most once."""
 
     def __init__(self, document: Document) -> None:
         self._document = document
         self._cut: dict[tuple[int, str], bytes] = {}
         self._expanded: SourceFragments | None = None
         self.bytes = 0
-        """of all that was cut out"""
+        """bytes of all fragments made"""
         self._declaring: dict[int, int] = {0: 0}
 
     def element(self, element: int, default_namespace: str = "") -> bytes:
-        """An element, to stand where unprefixed names are in that namespace; 0 is all of the document."""
+        """Return an element for a context with that default namespace; 0 is the whole document."""
         key = element, default_namespace
         cut = self._cut.get(key)
         if cut is None:
@@ -52,10 +52,10 @@ class SourceFragments:
         cut = document.source[starts[element] : stops[element]]
         if not document.declarations and not default_namespace:
             return cut
-        return _declaring(cut, self._missing(cut, element, default_namespace))
+        return _add_declarations(cut, self._missing(cut, element, default_namespace))
 
     def _missing(self, cut: bytes, element: int, default_namespace: str) -> dict[str, str]:
-        """The declarations around a slice that it needs, but for those of its own start tag."""
+        """Return the declarations around a slice that it needs, except those of its own start tag."""
         own = {prefix for prefix, _ in self._document.declarations.get(element, ())}
         outside = self._nearest(self._document.parents[element])
         needed: dict[str, str] = {}
@@ -71,7 +71,7 @@ class SourceFragments:
         return needed
 
     def _uses_default(self, element: int, default: str) -> bool:
-        """Whether a name without a prefix in a slice means the default namespace around it."""
+        """Return whether a name without a prefix in a slice is in the default namespace around it."""
         document = self._document
         at, end = element, document.ends[element]
         while at < end:
@@ -89,7 +89,7 @@ class SourceFragments:
         return name is not None and b":" in name.group()
 
     def _uri(self, element: int, prefix: str) -> str:
-        """What a prefix means inside an element that declares something; empty if nothing."""
+        """Return the namespace of a prefix inside an element with declarations; empty if there is none."""
         declarations = self._document.declarations
         while element:
             for declared, uri in declarations[element]:
@@ -99,8 +99,12 @@ class SourceFragments:
         return ""
 
     def _nearest(self, element: int) -> int:
-        """The element, or its nearest ancestor, that declares something; 0 if none does."""
-        declarations, parents, known = self._document.declarations, self._document.parents, self._declaring
+        """Return the element, or its nearest ancestor, that has declarations; 0 if none does."""
+        declarations, parents, known = (
+            self._document.declarations,
+            self._document.parents,
+            self._declaring,
+        )
         trail: list[int] = []
         while element not in known and element not in declarations:
             trail.append(element)
@@ -111,7 +115,7 @@ class SourceFragments:
 
 
 def _around(source: bytes) -> tuple[bytes, bytes]:
-    """The comments and processing instructions before and after the root element."""
+    """Return the comments and processing instructions before and after the root element."""
     parser = expat.ParserCreate("utf-8")
     ignore_external_entities(parser)
     found: tuple[list[str], list[str]] = [], []
@@ -136,8 +140,8 @@ def _around(source: bytes) -> tuple[bytes, bytes]:
     return "".join(found[0]).encode(), "".join(found[1]).encode()
 
 
-def _declaring(cut: bytes, namespaces: dict[str, str]) -> bytes:
-    """The element with declarations added to its start tag."""
+def _add_declarations(cut: bytes, namespaces: dict[str, str]) -> bytes:
+    """Return the element with declarations added to its start tag."""
     if not namespaces:
         return cut
     name = _TAG_NAME.match(cut)

@@ -84,7 +84,7 @@ def _match_by_plan(
 ) -> Iterator[str | PlanRounds]:
     yield f"building access structures of the plan {plan.value}"
     indexing = {
-        file: wall_seconds(partial(matcher.population.use, plan)) for file, matcher in matchers.items()
+        file: wall_seconds(partial(matcher.catalog.use_plan, plan)) for file, matcher in matchers.items()
     }
     yield f"plan {plan.value}, batches of {batch:,}"
     digests = {
@@ -117,7 +117,7 @@ def shred_messages(matcher: RelationalMatcher, bodies: Sequence[bytes], batch: i
     """Parse and shred messages without matching them; return the number of rows."""
     rows = 0
     for start in range(0, len(bodies), batch):
-        shredded = matcher._reader.read([Message(body) for body in bodies[start : start + batch]])
+        shredded = matcher._shredder.shred([Message(body) for body in bodies[start : start + batch]])
         rows += len(shredded.messages) + len(shredded.values)
     return rows
 
@@ -202,10 +202,10 @@ def _describe_database(
 
 def _time_path_match(matcher: RelationalMatcher) -> float:
     """Return the seconds to match all known tag paths with all linear paths from scratch."""
-    tags, tables = matcher.population.tags, matcher.tables
-    with tables.lock:
+    tags, database = matcher.catalog.tag_paths, matcher.database
+    with database.lock:
         seen = list(tags.numbers)
-        with tables.changing():
-            tables.forget_messages()
+        with database.write_transaction():
+            database.clear_message_cache()
         tags.reload()
-        return wall_seconds(partial(tags.know, seen))
+        return wall_seconds(partial(tags.resolve_new, seen))

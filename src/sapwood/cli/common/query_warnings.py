@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 from sapwood.cli.common.console import warn
 from sapwood.errors import QueryError
-from sapwood.lang.language_detection import is_join, is_transformation
+from sapwood.lang.languages import compile_text
 from sapwood.lang.pattern import use_prefixes
-from sapwood.lang.query import compile_query
 
 if TYPE_CHECKING:
     from sapwood.engine.diagnostics.lint import Compiled
@@ -37,7 +36,7 @@ class QueryWarnings:
         """Warn about a query, unless very many came before it; text that does not compile is ignored here."""
         if self._seen < _MOST_CHECKED:
             try:
-                self.check_compiled(place, _compiled(query, self._namespaces))
+                self.check_compiled(place, compile_text(query, self._namespaces))
             except QueryError:
                 self._seen += 1
         else:
@@ -64,15 +63,3 @@ class QueryWarnings:
             one = len(self._declared) == 1
             what = f"the prefix {', '.join(self._declared)}" if one else f"any of {', '.join(self._declared)}"
             warn(f"nothing uses {what}, and names without a prefix have no namespace")
-
-
-def _compiled(query: str, namespaces: Mapping[str, str]) -> Compiled:
-    if is_transformation(query):
-        from sapwood.lang.fwr.compiler import compile_transformation
-
-        return compile_transformation(query, namespaces)
-    if is_join(query):
-        from sapwood.lang.xscl.compiler import compile_join
-
-        return compile_join(query, namespaces)
-    return compile_query(query, namespaces)

@@ -1,10 +1,10 @@
-"""The shared automaton: all root-to-leaf paths of all queries as one prefix tree.
+"""The path trie: all root-to-leaf paths of all queries as one prefix tree.
 
 A path is a sequence of symbols, `("nitf", "//", "a", "*")` for `/nitf//a/*`: a name test enters a state,
 `//` enters a state that stays active all the way down. That state of its own is what keeps `/r//a` from
 turning its sibling `/r/b` into `/r//b`.
 
-The tree is kept in parallel lists, so that half a million states cost what half a million ints cost:
+The trie is kept in parallel lists, so that half a million states cost what half a million ints cost:
 
     edges[s]    symbol → state, or None
     parent[s]   the state it hangs from
@@ -22,7 +22,7 @@ ROOT = 0
 
 
 class PathTrie:
-    """The prefix tree. Numbers of pruned states are used again."""
+    """The prefix tree of query paths. Numbers of pruned states are reused."""
 
     def __init__(self) -> None:
         self.edges: list[dict[str, int] | None] = [None]
@@ -37,7 +37,7 @@ class PathTrie:
         return len(self.edges) - len(self._free)
 
     def insert(self, path: Iterable[str]) -> tuple[int, int | None]:
-        """Adds one use of the path: its last state, and the state that got a new edge if any did."""
+        """Add one use of a path: return its last state, and the state that got a new edge if any did."""
         state, grown = ROOT, None
         edges = self.edges
         for symbol in path:
@@ -52,7 +52,7 @@ class PathTrie:
         return state, grown
 
     def find(self, path: Iterable[str]) -> int | None:
-        """The path's last state, if the path is there."""
+        """Return the last state of a path, if the path is there."""
         state = ROOT
         for symbol in path:
             target = (self.edges[state] or {}).get(symbol)
@@ -62,7 +62,7 @@ class PathTrie:
         return state
 
     def path(self, state: int) -> tuple[str, ...]:
-        """The symbols from the root to a state."""
+        """Return the symbols from the root to a state."""
         symbols: list[str] = []
         while state != ROOT:
             symbols.append(self.symbol[state])
@@ -70,7 +70,7 @@ class PathTrie:
         return tuple(reversed(symbols))
 
     def release(self, state: int) -> list[int]:
-        """Takes back one use of a path that ends at the state: the states pruned by it, deepest first."""
+        """Take back one use of a path that ends at a state: return the states pruned by it, deepest first."""
         pruned: list[int] = []
         self.uses[state] -= 1
         while self.uses[state] == 0 and state != ROOT:

@@ -1,14 +1,16 @@
-"""Many small growing lists of numbers in one flat array, so that many of them can be read at once."""
+"""A ragged array: many small growing lists of numbers in one flat array, to gather many of them at once."""
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike, NDArray
 
 _Scalar = TypeVar("_Scalar", bound=np.generic)
-Numbers = NDArray[np.signedinteger[Any]]
+Numbers: TypeAlias = "NDArray[np.signedinteger[Any]]"
 
 
 class RaggedArray:
@@ -24,7 +26,7 @@ class RaggedArray:
 
     @classmethod
     def of(cls, rows: Numbers, numbers: Numbers) -> RaggedArray:
-        """Rows that hold these numbers, each in the row given with it."""
+        """Make an array that holds each number in the row given with it."""
         filled = cls(numbers.dtype)
         order = np.argsort(rows, kind="stable")
         filled.reserve(int(rows.max()) + 1 if len(rows) else 0)
@@ -61,7 +63,7 @@ class RaggedArray:
         self._length[row] = 0
 
     def gather(self, rows: Numbers) -> tuple[Numbers, NDArray[np.int32]]:
-        """All numbers of the rows, and for each of them which of the given rows it is from."""
+        """Return all numbers of the rows, and for each of them which of the given rows it is from."""
         lengths = self._length.take(rows)
         total = int(lengths.sum())
         if total == 0:
@@ -70,18 +72,18 @@ class RaggedArray:
             return self._pool.take(self._start.take(rows)), np.arange(total, dtype=np.int32)
         source = np.repeat(np.arange(len(rows), dtype=np.int32), lengths)
         before = np.cumsum(lengths) - lengths
-        places = np.arange(total) + np.repeat(self._start[rows] - before, lengths)
-        return self._pool.take(places), source
+        positions = np.arange(total) + np.repeat(self._start[rows] - before, lengths)
+        return self._pool.take(positions), source
 
     def numbers(self, rows: Numbers) -> Numbers:
-        """All numbers of the rows."""
+        """Return all numbers of the rows."""
         lengths = self._length.take(rows)
         if len(rows) and int(lengths.min()) == 1 == int(lengths.max()):  # the frequent case
             return self._pool.take(self._start.take(rows))
         return self.gather(rows)[0]
 
     def reserve(self, rows: int) -> None:
-        """Makes sure that the rows below this number can be gathered."""
+        """Ensure that the rows below this number can be gathered."""
         if rows > len(self._length):
             self._widen(rows)
 
@@ -100,7 +102,7 @@ class RaggedArray:
         self._end += room
 
     def _make_room(self, room: int) -> None:
-        """Packs the rows if half the pool is abandoned, else doubles it."""
+        """Compact the rows if half the pool is abandoned, else double it."""
         if self._used * 2 < self._end:
             occupied = np.flatnonzero(self._length).astype(np.int32)
             numbers, _ = self.gather(occupied)
@@ -117,7 +119,7 @@ class RaggedArray:
 
 
 def grow_array(array: NDArray[_Scalar], length: int) -> NDArray[_Scalar]:
-    """An array with room for more, which is zero."""
+    """Return a copy of an array extended with zeros to a length."""
     grown = np.zeros(length, array.dtype)
     grown[: len(array)] = array
     return grown

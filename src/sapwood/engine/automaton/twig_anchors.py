@@ -1,8 +1,8 @@
-"""Where the anchor of a leaf or bundle stands, seen from the element at which it was found.
+"""Anchorings: the positions of anchors relative to the elements at which leaves or twigs are found.
 
-A bundle's parts have to meet at an element of a certain step of their paths. An *anchoring* is a part seen
-from such a step; every distinct one has a number, shared by all bundles that contain it. Given the element
-at which the part was found, its anchor is
+The parts of a twig have to meet at an element of a certain step of their paths, the *anchor*. An *anchoring*
+is a part with such a step; every distinct one has a number, shared by all twigs that contain it. Given the
+element at which the part was found, its anchor is
 
     fixed up     if no `//` lies between anchor and part: so many levels up
     fixed depth  if no `//` lies above the anchor: at that depth
@@ -12,27 +12,31 @@ at which the part was found, its anchor is
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sapwood.engine.automaton.dataguide import name_tests_of
 from sapwood.engine.automaton.path_trie import DESCENDANT
 from sapwood.engine.automaton.predicate_index import Ints
 from sapwood.engine.automaton.query_paths import Leaf, Twig, steps_in
+from sapwood.engine.automaton.ragged_array import grow_array
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 _UP, _DEPTH, _FREE = 0, 1, 2
 Part = Leaf | Twig
 
 
 class Anchorings:
-    """Numbers for (part, step of the anchor), and how to find the anchor. Numbers are used again."""
+    """Numbers for pairs (part, step of the anchor), and the position of each anchor. Numbers are reused."""
 
     def __init__(self) -> None:
         self._numbers: dict[tuple[Part, int], int] = {}
         self._keys: list[tuple[Part, int] | None] = []
         self._uses: list[int] = []
-        self._unused: list[int] = []
+        self._free_numbers: list[int] = []
         self._kind: NDArray[np.int8] = np.zeros(16, np.int8)
         self._offset: Ints = np.zeros(16, np.int32)
 
@@ -41,7 +45,7 @@ class Anchorings:
 
     @property
     def used(self) -> int:
-        """How many numbers are in use."""
+        """The count of numbers in use."""
         return len(self._numbers)
 
     def uses(self, number: int) -> int:
@@ -56,40 +60,40 @@ class Anchorings:
         return key
 
     def use(self, part: Part, step: int) -> tuple[int, bool]:
-        """The number of an anchoring, and whether it is new."""
+        """Add one use of an anchoring: return its number, and whether it is new."""
         key = part, step
         number = self._numbers.get(key)
         if number is not None:
             self._uses[number] += 1
             return number, False
-        if self._unused:
-            number = self._unused.pop()
+        if self._free_numbers:
+            number = self._free_numbers.pop()
             self._keys[number], self._uses[number] = key, 1
         else:
             number = len(self._keys)
             self._keys.append(key)
             self._uses.append(1)
             if number == len(self._kind):
-                self._kind = np.concatenate((self._kind, np.zeros_like(self._kind)))
-                self._offset = np.concatenate((self._offset, np.zeros_like(self._offset)))
+                self._kind = grow_array(self._kind, 2 * number)
+                self._offset = grow_array(self._offset, 2 * number)
         self._numbers[key] = number
-        self._kind[number], self._offset[number] = _whereabouts(part.path, step)
+        self._kind[number], self._offset[number] = _anchor_position(part.path, step)
         return number, True
 
     def release(self, number: int) -> bool:
-        """Takes back one use; whether it was the last."""
+        """Take back one use, and return whether it was the last."""
         self._uses[number] -= 1
         if self._uses[number]:
             return False
         del self._numbers[self._key(number)]
         self._keys[number] = None
-        self._unused.append(number)
+        self._free_numbers.append(number)
         return True
 
     def reach(self, found: Ints, path: tuple[str, ...]) -> tuple[Ints, Ints]:
-        """The anchorings found at the end of a path of names, and the depths of their anchors.
+        """Return the anchorings found at the end of a path of names, and the depths of their anchors.
 
-        A free one is listed once for each depth at which its anchor may stand.
+        A free one is listed once for each depth at which its anchor may be.
         """
         levels, free = self.levels(found, len(path))
         if not free.any():
@@ -106,7 +110,7 @@ class Anchorings:
         )
 
     def levels(self, found: Ints, depths: Ints | int) -> tuple[Ints, NDArray[np.bool_]]:
-        """The depths of the anchors of anchorings found at these depths, and which of them are free."""
+        """Return the depths of the anchors of anchorings found at these depths, and a mask of the free."""
         kind, offset = self._kind.take(found), self._offset.take(found)
         return np.where(kind == _UP, depths - offset, offset), kind == _FREE
 
@@ -115,7 +119,7 @@ class Anchorings:
         return anchor_depths(part.path, step, path)
 
 
-def _whereabouts(path: tuple[str, ...], step: int) -> tuple[int, int]:
+def _anchor_position(path: tuple[str, ...], step: int) -> tuple[int, int]:
     deep = [i > 0 and path[i - 1] == DESCENDANT for i, symbol in enumerate(path) if symbol != DESCENDANT]
     if not any(deep[step:]):
         return _UP, steps_in(path) - step
@@ -125,7 +129,7 @@ def _whereabouts(path: tuple[str, ...], step: int) -> tuple[int, int]:
 
 
 def anchor_depths(path: tuple[str, ...], step: int, names: Sequence[str]) -> list[int]:
-    """All depths at which the step-th step may match in a match of the path that ends at the last name."""
+    """Return all depths at which the step-th step may match when the path ends at the last name."""
     steps = [
         (i > 0 and path[i - 1] == DESCENDANT, symbol) for i, symbol in enumerate(path) if symbol != DESCENDANT
     ]
@@ -144,7 +148,7 @@ def anchor_depths(path: tuple[str, ...], step: int, names: Sequence[str]) -> lis
 
 
 def _reachable(steps: list[tuple[bool, str]], names: Sequence[str]) -> list[bool]:
-    """For each depth, whether the steps have a match that ends there."""
+    """Return, for each depth, whether the steps have a match that ends there."""
     reached = [True] + [False] * len(names)
     for deep, test in steps:
         after = [False] * (len(names) + 1)

@@ -1,4 +1,4 @@
-"""How a query is evaluated, and why so."""
+"""Explanations of how a query is evaluated."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from sapwood.lang.query import Query
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """How a query is evaluated; `str()` of it is for people."""
+    """The evaluation of a query: pattern, leaves and how it is decided; `str()` of it is for people."""
 
     query: str
     pattern: str
-    """the tree pattern every match must meet"""
+    """the tree pattern that every match must satisfy"""
     paths: tuple[tuple[str, ...], ...]
-    """the leaves by which messages are found: any group, all of its leaves"""
+    """the leaves by which messages are found: all leaves of any group"""
     decided_by: str
     """`leaves`, `pattern` or `xpath`"""
     refined: tuple[str, ...] = ()
-    """the parts left to the XPath processor, and why"""
+    """the parts that only lxml evaluates, and why"""
     shared_with: int = 0
-    """how many other subscriptions ask exactly the same"""
+    """the number of other subscriptions to the same query"""
     suspended: bool = False
-    """whether it went over its budget too often, and is not evaluated until it is resumed"""
+    """True: it exceeded its budget too often, and is not evaluated until it is resumed"""
 
     @property
     def never_matches(self) -> bool:
-        """Whether no message can match."""
+        """True if no message can match."""
         return not self.paths
 
     @property
@@ -45,7 +45,7 @@ class Explanation:
         lines.append(f"decided   {self._decision}")
         lines += [f"refined   {part}" for part in self.refined]
         if self.suspended:
-            lines.append("suspended it went over its budget too often; replace() or resume() lets it go on")
+            lines.append("suspended it exceeded its budget too often; replace() or resume() reactivates it")
         if self.shared_with:
             others = "subscription that asks" if self.shared_with == 1 else "subscriptions that ask"
             lines.append(f"shared    with {self.shared_with:,} {others} the same")
@@ -66,15 +66,13 @@ _DECISIONS = {
 }
 
 
-def explain(
-    query: Query, found_by: IndexPlan, subscriptions: int = 1, suspended: bool = False
-) -> Explanation:
-    """Explains a query found by this plan, to which so many are subscribed."""
-    decided = "xpath" if not query.exact else "leaves" if found_by.exact else "pattern"
+def explain(query: Query, plan: IndexPlan, subscriptions: int = 1, suspended: bool = False) -> Explanation:
+    """Explain a query with its index plan and its number of subscriptions."""
+    decided = "xpath" if not query.exact else "leaves" if plan.exact else "pattern"
     return Explanation(
         query=query.text,
         pattern=_pattern(query),
-        paths=_groups(found_by),
+        paths=_groups(plan),
         decided_by=decided,
         refined=tuple(f"{query.text[r.start : r.end]}: {r.why}" for r in query.reasons),
         shared_with=subscriptions - 1,
@@ -88,13 +86,13 @@ def _pattern(query: Query) -> str:
     return str(query.condition)
 
 
-def _groups(found_by: IndexPlan) -> tuple[tuple[str, ...], ...]:
-    groups = [part.leaves() if isinstance(part, Twig) else (part,) for part in found_by.parts]
-    return tuple(tuple(map(written, leaves)) for leaves in groups)
+def _groups(plan: IndexPlan) -> tuple[tuple[str, ...], ...]:
+    groups = [part.leaves() if isinstance(part, Twig) else (part,) for part in plan.parts]
+    return tuple(tuple(map(format_leaf, leaves)) for leaves in groups)
 
 
-def written(leaf: Leaf) -> str:
-    """A leaf as XPath."""
+def format_leaf(leaf: Leaf) -> str:
+    """Format a leaf as XPath."""
     path = ""
     for symbol in leaf.path:
         path += (

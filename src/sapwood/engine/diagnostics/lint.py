@@ -17,20 +17,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from sapwood.engine.automaton.query_paths import plan_index
-from sapwood.lang.pattern import (
-    ANY_NAMESPACE,
-    TEXT,
-    And,
-    Axis,
-    Condition,
-    Has,
-    Named,
-    Not,
-    Or,
-    Path,
-    format_name,
-    is_wildcard,
-)
+from sapwood.lang import pattern
 from sapwood.lang.query import Query
 
 if TYPE_CHECKING:
@@ -44,7 +31,7 @@ _MESSAGE = -1
 
 
 def find_warnings(compiled: Compiled) -> list[str]:
-    """What is suspicious about a query, one line each, for people."""
+    """Return what is suspicious about a query, one line each, for people."""
     dates = list(_dates(compiled))
     if dates:
         return dates
@@ -54,21 +41,23 @@ def find_warnings(compiled: Compiled) -> list[str]:
 
 
 def uses_prefixes(compiled: Compiled) -> bool:
-    """Whether a query names any namespace."""
-    return any("}" in test and not test.startswith(ANY_NAMESPACE) for test in _tests(_paths(compiled)))
+    """Return whether a query names any namespace."""
+    return any(
+        "}" in test and not test.startswith(pattern.ANY_NAMESPACE) for test in _tests(_paths(compiled))
+    )
 
 
-# -- what can never be -------------------------------------------------------------------------------------
+# -- queries that never match -------------------------------------------------------------------------------
 
 
 def _is_impossible(compiled: Compiled) -> bool:
     if isinstance(compiled, Query):
         return not plan_index(compiled.condition).parts
-    from sapwood.lang.xscl.model import Join  # here, because those who only filter need no joins
+    from sapwood.lang.xscl.model import Join  # here, because filters need no joins
 
     if isinstance(compiled, Join):
         starts = [variable.path for variable in compiled.variables if variable.origin == _MESSAGE]
-        return any(not plan_index(Has(path)).parts for path in starts)
+        return any(not plan_index(pattern.Has(path)).parts for path in starts)
     return not plan_index(compiled.condition).parts
 
 
@@ -81,7 +70,7 @@ _STRING = re.compile(r"\"[^\"]*\"|'[^']*'")
 
 
 def _dates(compiled: Compiled) -> Iterator[str]:
-    """Comparisons with dates, up to the constructor of what a query makes."""
+    """Yield comparisons with dates, in the part of a query before its constructor."""
     text = re.split(r"\breturn\b", compiled.text, maxsplit=1)[0]
     if "<" in _STRING.sub("", text) and re.match(r"\s*(?:<|select\b)", text, re.IGNORECASE):
         return
@@ -102,14 +91,21 @@ def _unprefixed(compiled: Compiled) -> Iterator[str]:
         yield from _mixed(path, above)
 
 
-def _mixed(path: Path, above: str) -> Iterator[str]:
-    """Names without a namespace that stand below the name of a namespace."""
+def _mixed(path: pattern.Path, above: str) -> Iterator[str]:
+    """Yield names without a namespace below a name in a namespace."""
     for step in path.steps:
-        named = step.axis is not Axis.ATTRIBUTE and step.test != TEXT and not is_wildcard(step.test)
+        named = (
+            step.axis is not pattern.Axis.ATTRIBUTE
+            and step.test != pattern.TEXT
+            and not pattern.is_wildcard(step.test)
+        )
         if named and "}" not in step.test and above:
-            prefix = format_name(above).rpartition(":")[0] if ":" in format_name(above) else "p"
+            prefix = (
+                pattern.format_name(above).rpartition(":")[0] if ":" in pattern.format_name(above) else "p"
+            )
             yield (
-                f"{step.test} has no prefix, so no namespace, though it stands below {format_name(above)}; "
+                f"{step.test} has no prefix, so no namespace, though it stands below "
+                f"{pattern.format_name(above)}; "
                 f"write {prefix}:{step.test} if it is in one"
             )
         elif named and "}" in step.test:
@@ -119,20 +115,20 @@ def _mixed(path: Path, above: str) -> Iterator[str]:
                 yield from _mixed(inner, above)
 
 
-def _conditions(condition: Condition) -> Iterator[Path]:
-    """The paths of a condition."""
+def _conditions(condition: pattern.Condition) -> Iterator[pattern.Path]:
+    """Yield the paths of a condition."""
     match condition:
-        case And(items=items) | Or(items=items):
+        case pattern.And(items=items) | pattern.Or(items=items):
             for item in items:
                 yield from _conditions(item)
-        case Not(item=item):
+        case pattern.Not(item=item):
             yield from _conditions(item)
-        case Has(path=path):
+        case pattern.Has(path=path):
             yield path
 
 
-def _paths(compiled: Compiled) -> Iterator[tuple[Path, str]]:
-    """The paths of a query, and the namespace's name that each starts below, if any."""
+def _paths(compiled: Compiled) -> Iterator[tuple[pattern.Path, str]]:
+    """Yield the paths of a query, each with the name in a namespace that it starts below, if any."""
     if isinstance(compiled, Query):
         yield from ((path, "") for path in _conditions(compiled.condition))
         return
@@ -142,18 +138,20 @@ def _paths(compiled: Compiled) -> Iterator[tuple[Path, str]]:
         paths = getattr(variable, "paths", None) or (variable.path,)  # type: ignore[union-attr]
         start = below.get(variable.origin, "")
         yield from ((path, start) for path in paths)
-        names = [step.test for step in paths[0].steps if "}" in step.test and not is_wildcard(step.test)]
+        names = [
+            step.test for step in paths[0].steps if "}" in step.test and not pattern.is_wildcard(step.test)
+        ]
         below[number] = names[-1] if names else start
     for hole in compiled.holes:
         yield from ((path, below.get(hole.origin, "")) for path in hole.paths)
 
 
-def _tests(paths: Iterable[tuple[Path, str]]) -> Iterator[str]:
+def _tests(paths: Iterable[tuple[pattern.Path, str]]) -> Iterator[str]:
     waiting = [path for path, _ in paths]
     while waiting:
         for step in waiting.pop().steps:
             yield step.test
             for condition in step.conditions:
-                if isinstance(condition, Named):
+                if isinstance(condition, pattern.Named):
                     yield condition.test
                 waiting += _conditions(condition)

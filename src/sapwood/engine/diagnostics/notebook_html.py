@@ -1,4 +1,4 @@
-"""Answers and explanations as HTML, for notebooks; everything that comes from users is escaped."""
+"""Results and explanations as HTML for notebooks; everything that comes from users is escaped."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _CELL = "text-align: left; vertical-align: top"
 
 
 def sections(parts: Iterable[tuple[str, Sequence[str]]]) -> str:
-    """A table with a row for each title, and its lines as code."""
+    """Return a table with a row for each title, and its lines as code."""
     rows = "".join(
         f'<tr><th style="{_CELL}">{escape(title)}</th><td style="{_CELL}">{_lines(lines)}</td></tr>'
         for title, lines in parts
@@ -18,7 +18,7 @@ def sections(parts: Iterable[tuple[str, Sequence[str]]]) -> str:
 
 
 def table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table with a line of titles, and cells as code."""
+    """Return a table with a line of titles, and cells as code."""
     head = "".join(f'<th style="{_CELL}">{escape(title)}</th>' for title in titles)
     cells = ["".join(f'<td style="{_CELL}">{code(cell)}</td>' for cell in row) for row in rows]
     body = "".join(f"<tr>{each}</tr>" for each in cells)

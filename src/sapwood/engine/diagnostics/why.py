@@ -1,4 +1,4 @@
-"""Why a message matches a query: one way through its pattern, step by step and node by node."""
+"""Explanations of why a message matches a query: one match of its pattern, step by step and node by node."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sapwood.lang.xpath.parser import parse
 
 @dataclass(frozen=True, slots=True)
 class StepTaken:
-    """A step or a condition of the pattern, and a node that it took."""
+    """A step or a condition of the pattern, and a node that it reached."""
 
     step: str
     node: Node
@@ -28,14 +28,14 @@ class StepTaken:
 
 @dataclass(frozen=True, slots=True)
 class Why:
-    """Why a message matches a query, or how far the pattern gets; `str()` of it is for people."""
+    """The explanation of why a message matches a query, or how far it gets; `str()` of it is for people."""
 
     query: str
     matched: bool
     reason: str
     steps: tuple[StepTaken, ...]
     found: tuple[str, ...] = ()
-    """if it does not match: what is there instead of what the step or condition that fails wants"""
+    """if it does not match: what the message has where a step or condition fails"""
 
     def __str__(self) -> str:
         lines = [f"query     {self.query}", f"matched   {'yes' if self.matched else 'no'}: {self.reason}"]
@@ -57,15 +57,15 @@ class Why:
 
 
 def _cut(xml: str) -> str:
-    """A slice of a message in one line."""
+    """Format a slice of a message in one line."""
     shown = " ".join(xml.split())
     return shown if len(shown) <= 60 else shown[:59] + "…"
 
 
-def explain_match(query: Query, matched: bool, selection: Selection, refined: list[Node]) -> Why:
-    """Explains an answer; `refined` are the nodes that lxml selected, if it had to."""
+def explain_match(query: Query, matched: bool, selection: Selection, by_xpath: list[Node]) -> Why:
+    """Explain a result; `by_xpath` are the nodes that lxml selected, if it decided."""
     if matched and not query.exact:
-        steps = tuple(StepTaken("selected by lxml", node) for node in refined[:10])
+        steps = tuple(StepTaken("selected by lxml", node) for node in by_xpath[:10])
         return Why(query.text, True, "the pattern is met, and lxml confirms", steps)
     evaluator = selection.evaluator
     paths = query.paths or tuple(_paths(query.condition))
@@ -93,7 +93,7 @@ def explain_match(query: Query, matched: bool, selection: Selection, refined: li
 
 
 def _found(query: Query, selection: Selection) -> tuple[str, ...]:
-    """What is there instead, in a message that does not match."""
+    """Return what a message that does not match has instead."""
     if not selection.evaluator.holds(query.condition):
         return nearest_miss(query.condition, selection.evaluator)
     return tuple(_computed(query, selection)) if not query.exact else ()
@@ -103,10 +103,10 @@ _COMPARISONS = frozenset({"=", "!=", "<", "<=", ">", ">="})
 
 
 def _computed(query: Query, selection: Selection) -> Iterator[str]:
-    """What lxml computes for the sides of comparisons, where a query is a conjunction of them."""
+    """Yield the values of the sides of comparisons by lxml, where a query is a conjunction of them."""
     for part in flatten_chain(parse(query.text, query.namespaces), "and"):
         written = query.text[part.start : part.end]
-        if selection.computed(f"boolean({_rooted(written, query)})", query.namespaces):
+        if selection.evaluate_expression(f"boolean({_rooted(written, query)})", query.namespaces):
             continue
         if isinstance(part, Binary) and part.op in _COMPARISONS:
             for side in (part.left, part.right):
@@ -120,7 +120,7 @@ def _computed(query: Query, selection: Selection) -> Iterator[str]:
 
 def _value(side: Expr, query: Query, selection: Selection) -> str:
     written = query.text[side.start : side.end]
-    value = selection.computed(f"string({_rooted(written, query)})", query.namespaces)
+    value = selection.evaluate_expression(f"string({_rooted(written, query)})", query.namespaces)
     return f"{written} is {value if static_type(side) == 'number' else format_constant(value)}"
 
 
@@ -129,7 +129,7 @@ def _rooted(text: str, query: Query) -> str:
 
 
 def _paths(condition: Condition) -> Iterator[Path]:
-    """The paths that a condition on the message asks for, with what it asks of their nodes."""
+    """Yield the paths of a condition on the message, with the conditions on their nodes."""
     if isinstance(condition, And | Or):
         for item in condition.items:
             yield from _paths(item)
@@ -140,7 +140,7 @@ def _paths(condition: Condition) -> Iterator[Path]:
 
 
 def _route(path: Path, evaluator: PatternEvaluator) -> list[ContextNode]:
-    """One node for each step, each reached from the one before, as far as the path gets."""
+    """Return one node for each step, each reached from the one before, as far as the path gets."""
     frontiers: list[list[ContextNode]] = [[DOCUMENT]]
     for step in path.steps:
         following = evaluator.follow(frontiers[-1], step)
@@ -166,7 +166,7 @@ def _taken(
 def _witnesses(
     condition: Condition, node: ContextNode, evaluator: PatternEvaluator, selection: Selection
 ) -> Iterator[StepTaken]:
-    """Nodes by which the positive parts of a condition hold."""
+    """Yield nodes by which the positive parts of a condition hold."""
     for item in condition.items if isinstance(condition, And) else (condition,):
         if isinstance(item, Has) and item.path.steps:
             for found in evaluator.select(item.path, node):

@@ -1,17 +1,17 @@
-"""The process that evaluates XPath with lxml for the fallback: it can be killed, and a thread cannot.
+"""The process that evaluates XPath with lxml for the fallback: it can be killed, which a thread cannot.
 
 It is run by its path and imports lxml and the standard library alone, so that it starts in some 50 ms.
 
-    request   (message in UTF-8, CPU seconds and bytes of memory and of results a query may take, queries)
+    request   (message in UTF-8, the budget of a query: CPU seconds, bytes of memory and of results; queries)
     replies   lists of results in the order of the queries, each a (status, value, nanoseconds)
 
-Both are marshalled, with their length before them. The number of the query that is being evaluated stands in
-memory that is shared with the parent: whatever ends this process, the parent knows which query did it. A
+Both are marshalled, with their length before them. The number of the query that is being evaluated is in
+memory shared with the parent: whatever ends this process, the parent knows which query caused it. A
 query that exceeds its CPU time is ended by the kernel (SIGPROF), and the process with it.
 
 libxml2 refuses messages that expat accepts, and reads more of a document type than XPath sees. So a message
-with a document type is written anew from expat's events; and what libxml2 complains of is read with recovery,
-if that yields the nodes that expat sees.
+with a document type is rewritten from expat's events; and what libxml2 rejects is read with recovery, if that
+yields the nodes that expat sees.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from lxml import etree
 DONE, GAVE_UP, UNREADABLE, TOO_MUCH, TOO_MANY, BUG = range(6)
 """the status of a result; with all but DONE, the value says why"""
 IDLE, READING = -2, -1
-"""what the process does, if it evaluates no query"""
+"""the progress of the process when it evaluates no query"""
 LENGTH = 8
 """bytes of a length"""
 MOST_GROUPS = 100_000
-"""that a transformation may make of one message"""
-_MOST_COMPILED = 20_000
+"""groups that a transformation may make of one message"""
+_MAX_COMPILED = 20_000
 _FLUSH = 2_000_000
-"""nanoseconds: results that took so long are sent"""
+"""nanoseconds after which collected results are sent"""
 _COMPILED: dict[bytes, Callable[[Any, int], Any]] = {}
 
 Request = tuple[bytes, float, int, int, list[bytes]]
@@ -47,31 +47,42 @@ Result = tuple[int, Any, int]
 
 
 class Unreadable(Exception):
-    """libxml2 does not read a message as expat does."""
+    """Raised when libxml2 does not read a message as expat does."""
 
 
 class _TooMuch(Exception):
-    """A result is larger than it may be."""
+    """Raised when a result is too large."""
 
 
 class _TooMany(Exception):
-    """A transformation makes more groups than it may."""
+    """Raised when a transformation makes too many groups."""
 
 
 # -- messages as trees -----------------------------------------------------------------------------------
 
 
-class _Nothing(etree.Resolver):
-    """Resolves whatever a message refers to outside itself to an empty string, so that nothing is fetched."""
+def read_external_as_empty(
+    parser: expat.XMLParserType, refuse: Callable[[str], object] | None = None
+) -> None:
+    """Have an expat parser read the internal subset, and everything external as if it were empty.
 
-    def resolve(self, url: str, public: str, context: Any) -> Any:  # type: ignore[override]
-        return self.resolve_string("", context)  # type: ignore
+    `refuse` is called with the system identifier of an external entity that is referred to.
+    """
+
+    def external(context: str | None, base: str | None, system: str | None, public: str | None) -> int:
+        if context is not None and refuse is not None:
+            refuse(system or "")
+        parser.ExternalEntityParserCreate(context).Parse(b"", True)
+        return 1
+
+    parser.SetParamEntityParsing(expat.XML_PARAM_ENTITY_PARSING_ALWAYS)
+    parser.ExternalEntityRefHandler = external
 
 
 def tree_of(data: bytes) -> Any:
-    """The lxml tree of a message in UTF-8 that expat accepts, with the nodes that expat sees.
+    """Return the lxml tree of a message in UTF-8 that expat accepts, with the nodes that expat sees.
 
-    Unreadable if libxml2 sees others.
+    Raise Unreadable if libxml2 sees others.
     """
     if b"<!DOCTYPE" in data:
         data = without_doctype(data)
@@ -91,25 +102,23 @@ def tree_of(data: bytes) -> Any:
 def _parsed(data: bytes, recover: bool) -> Any:
     # the message has passed Sapwood's limits already, so libxml2's own may be lifted
     parser = etree.XMLParser(
-        attribute_defaults=True,
-        resolve_entities=True,
+        resolve_entities="internal",  # type: ignore[arg-type]  # so that nothing external is fetched
         no_network=True,
         huge_tree=True,
         recover=recover,
         encoding="utf-8",
     )
-    parser.resolvers.add(_Nothing())
     root = etree.fromstring(data, parser)
     return root.getroottree() if root is not None else None
 
 
 def without_doctype(data: bytes, ids: bool = True) -> bytes:
-    """A message in UTF-8 with its entities expanded and its default attributes supplied; of its document type
-    only the attributes that are IDs are left, if they are wanted."""
+    """Rewrite a message in UTF-8 with its entities expanded and its default attributes supplied; of its
+    document type only the declarations of ID attributes are left, if `ids`."""
     parser = expat.ParserCreate("utf-8")
     parser.ordered_attributes = True
     parser.buffer_text = True
-    parser.SetParamEntityParsing(expat.XML_PARAM_ENTITY_PARSING_ALWAYS)
+    read_external_as_empty(parser)
     pieces: list[str] = []
     add = pieces.append
     kept: list[str] = []  # the root's name, and declarations of IDs
@@ -144,11 +153,6 @@ def without_doctype(data: bytes, ids: bool = True) -> bytes:
         if not state["in doctype"]:
             add(markup)
 
-    def external(context: str | None, *_: object) -> int:
-        """Takes it for empty, as `doctype.supply_nothing` does."""
-        parser.ExternalEntityParserCreate(context).Parse(b"", True)
-        return 1
-
     parser.StartElementHandler = start
     parser.EndElementHandler = end
     parser.CharacterDataHandler = lambda text: add(text.translate(_IN_TEXT))
@@ -157,7 +161,6 @@ def without_doctype(data: bytes, ids: bool = True) -> bytes:
     parser.StartDoctypeDeclHandler = doctype
     parser.EndDoctypeDeclHandler = doctype_end
     parser.AttlistDeclHandler = attribute
-    parser.ExternalEntityRefHandler = external
     parser.Parse(data, True)
     return "".join(pieces).encode()
 
@@ -169,7 +172,7 @@ _IN_VALUE = str.maketrans(
 
 
 class _Digest:
-    """Tells node sequences apart; text is one node between two others."""
+    """A digest of a sequence of nodes; adjacent text is one node."""
 
     def __init__(self) -> None:
         self._hash = blake2b()
@@ -190,7 +193,7 @@ class _Digest:
 
 
 def _digest_of_events(data: bytes) -> bytes:
-    """The nodes that expat sees in a message without entities."""
+    """Return the digest of the nodes that expat sees in a message without entities."""
     digest = _Digest()
     parser = expat.ParserCreate("utf-8", "}")
 
@@ -238,8 +241,8 @@ def _misc(digest: _Digest, node: Any) -> None:
 
 # -- queries ---------------------------------------------------------------------------------------------
 #
-# A query is a marshalled tuple of its kind and what that needs; see the functions of these names. A compiled
-# one is a function of a tree and of the characters that its result may have.
+# A query is a marshalled tuple of its kind and the parameters of the function of that name. A compiled query
+# is a function of a tree and of the number of characters that its result may have.
 
 
 def _compile(query: bytes) -> Callable[[Any, int], Any]:
@@ -252,13 +255,13 @@ def _xpath(text: str, namespaces: dict[str, str]) -> Any:
 
 
 def truth(text: str, namespaces: dict[str, str]) -> Callable[[Any, int], bool]:
-    """Whether an expression is true."""
+    """Compile an expression to its truth."""
     xpath = etree.XPath(text, namespaces=namespaces or None, smart_strings=False)
     return lambda tree, most: bool(xpath(tree))
 
 
 def value(text: str, is_nodes: bool, namespaces: dict[str, str]) -> Callable[[Any, int], Any]:
-    """A list of the items that an expression selects, or its string, number or boolean."""
+    """Compile an expression to the list of items that it selects, or to its string, number or boolean."""
     xpath = _xpath(text, namespaces)
     count = _xpath(f"count({text})", namespaces) if is_nodes else None
 
@@ -274,8 +277,8 @@ def groups(
     holes: list[tuple[str, bool]],
     namespaces: dict[str, str],
 ) -> Callable[[Any, int], Any]:
-    """For each group of a transformation, the items that fill each of its holes: a list of them, or a string,
-    number or boolean. A binding of None is the document; a hole is an expression, and whether that is a
+    """Compile a transformation to the items that fill each hole of each group: a list of them, or a string,
+    number or boolean. A binding of None is the document; a hole is an expression, and True if it is a
     node-set."""
     names = [f"v{number}" for number in range(len(bindings))]
     bound_by = [text if text is None else _xpath(text, namespaces) for text in bindings]
@@ -286,12 +289,12 @@ def groups(
     ]
 
     def bind(tree: Any, bound: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """All combinations of bindings, in the order of nested loops."""
+        """Yield all combinations of bindings, in the order of nested loops."""
         if len(bound) == len(bound_by):
             yield bound
             return
         name, binding = names[len(bound)], bound_by[len(bound)]
-        if binding is None:  # bound to the document, which no expression calls by this name
+        if binding is None:  # bound to the document, to which expressions refer by `/`
             yield from bind(tree, {**bound, name: []})
             return
         for node in binding(tree, **bound):
@@ -383,7 +386,7 @@ class _Items:
 
 
 def answer(request: Request, progress: memoryview, send: Callable[[list[Result]], None]) -> None:
-    """Sends the result of each query, several at a time; `progress` tells which one is being evaluated."""
+    """Send the result of each query, several at a time; `progress` has the one that is being evaluated."""
     data, seconds, memory, most, queries = request
     progress[0] = READING
     try:
@@ -413,7 +416,7 @@ def _evaluated(query: bytes, tree: Any, memory: int, most: int) -> tuple[int, An
     try:
         compiled = _COMPILED.get(query)
         if compiled is None:
-            if len(_COMPILED) >= _MOST_COMPILED:
+            if len(_COMPILED) >= _MAX_COMPILED:
                 _COMPILED.clear()
             compiled = _COMPILED[query] = _compile(query)
         return DONE, compiled(tree, most)
@@ -430,7 +433,7 @@ def _evaluated(query: bytes, tree: Any, memory: int, most: int) -> tuple[int, An
 
 
 def _is_memory(error: Exception) -> bool:
-    """Whether memory was lacking: then libxml2 has none to say so, and lxml knows of no error."""
+    """Return whether memory was exhausted: then libxml2 cannot report it, and lxml knows of no error."""
     return isinstance(error, MemoryError) or str(error) in ("", "unknown error") or "memory" in str(error)
 
 
@@ -439,7 +442,7 @@ def _reason(error: Exception, memory: int) -> str:
 
 
 def _limit_memory(memory: int) -> None:
-    """Bounds the address space of this process; 0 leaves it unbounded."""
+    """Bound the address space of this process; 0 leaves it unbounded."""
     import resource
 
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
@@ -449,8 +452,8 @@ def _limit_memory(memory: int) -> None:
 
 
 def main(shared: int) -> None:
-    """Answers requests on the standard input until it ends."""
-    signal(SIGINT, SIG_IGN)  # Ctrl-C is the parent's to handle
+    """Answer requests on the standard input until it ends."""
+    signal(SIGINT, SIG_IGN)  # the parent handles Ctrl-C
     progress = memoryview(mmap(shared, LENGTH)).cast("q")
     given, out = sys.stdin.buffer, sys.stdout.buffer
     bound = 0

@@ -1,12 +1,13 @@
-"""The processes that evaluate XPath with lxml, shared by all matchers of this process.
+"""The pool of processes that evaluate XPath with lxml, shared by all matchers of this process.
 
 Each serves one caller at a time; callers in several threads get one each. An idle process waits for the next
-caller, and goes with the last matcher that is open. One that has read many messages is replaced, because lxml
-keeps every name it ever saw. See `lxml_process` for what is said to them.
+caller, and ends with the last open matcher. One that has read many messages is replaced, because lxml keeps
+every name it ever parsed. See `lxml_process` for the protocol.
 """
 
 from __future__ import annotations
 
+import logging
 import marshal
 import os
 import select
@@ -24,18 +25,20 @@ from weakref import finalize
 from sapwood.engine.fallback import lxml_process
 from sapwood.engine.fallback.lxml_process import IDLE, LENGTH, Result
 
+_log = logging.getLogger(__name__)
+
 MESSAGES_PER_PROCESS = 5_000
 _PATIENCE = 30.0
 """seconds of wall time without a reply, beside 20 times the CPU time that a query may take"""
 
 _CHUNK = 1 << 16
 """bytes read at a time: what a pipe holds"""
-_DYING = 5.0
-"""seconds for a process to end by itself, once it is about to"""
+_EXIT_TIMEOUT = 5.0
+"""seconds for a process to exit after it has closed its pipes"""
 
 
 class Budget(NamedTuple):
-    """What one query may take on one message."""
+    """The limits of one query on one message."""
 
     seconds: float
     """of CPU time; 0 is no limit"""
@@ -46,16 +49,16 @@ class Budget(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """Why a query has no result: the process ended."""
+    """The reason why a query has no result: the process ended."""
 
     over_time: bool
     reason: str
     by_query: bool = True
-    """whether it was evaluating this query then, and not reading the message"""
+    """True: it was evaluating this query; False: it was reading the message"""
 
 
 class _Died(Exception):
-    """The process ended before it had answered."""
+    """Raised when the process ends before it has sent all results."""
 
     def __init__(self, results: list[Result], at: int) -> None:
         self.results = results
@@ -64,7 +67,7 @@ class _Died(Exception):
 
 
 class Process:
-    """One process, and the pipes to it."""
+    """One lxml process, and the pipes to it."""
 
     def __init__(self) -> None:
         self.messages = 0
@@ -83,12 +86,13 @@ class Process:
                     pass_fds=(shared,),
                     env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
                     bufsize=0,
-                    process_group=0,  # so that Ctrl-C is for the parent alone, which may finish what it is at
+                    process_group=0,  # so that Ctrl-C reaches the parent alone, which may finish its message
                 )
             finally:
                 os.close(shared)
         assert self._popen.stdin is not None and self._popen.stdout is not None
         self._requests, self._replies = self._popen.stdin, self._popen.stdout
+        _log.debug("lxml process %d started", self._popen.pid)
         self._poll = select.poll()
         self._poll.register(self._replies, select.POLLIN)
         self._received = bytearray()
@@ -99,7 +103,7 @@ class Process:
         return self._popen.pid
 
     def run(self, data: bytes, queries: Sequence[bytes], budget: Budget) -> list[Result]:
-        """The results of queries on a message; _Died if the process does not survive one of them."""
+        """Return the results of queries on a message; raise _Died if the process does not survive one."""
         self.messages += 1
         results: list[Result] = []
         patience = None if not budget.seconds else 1000 * (_PATIENCE + 20 * budget.seconds)
@@ -124,7 +128,7 @@ class Process:
         return results
 
     def _read(self, length: int, patience: float | None) -> bytes:
-        """So many bytes; EOFError if the process ends before, or says nothing for too long."""
+        """Read this many bytes; raise EOFError if the process ends before, or sends nothing for too long."""
         received = self._received
         while len(received) < length:
             if not self._poll.poll(patience):
@@ -140,7 +144,7 @@ class Process:
         return found
 
     def why_ended(self, budget: Budget) -> Ended:
-        """Why it did; to be asked once it has."""
+        """Return why a process ended that has."""
         code = self._popen.wait()
         if code == -signal.SIGPROF:
             return Ended(True, f"it takes more than {budget.seconds:g} s")
@@ -150,23 +154,24 @@ class Process:
         return Ended(False, f"the process that evaluates it with lxml ended with {how}")
 
     def kill(self) -> None:
-        """Ends the process."""
+        """End the process."""
+        _log.debug("lxml process %d killed after %d messages", self.pid, self.messages)
         self._popen.kill()
         self._popen.wait()
         self._close()
 
     def _end(self) -> None:
-        """Waits for a process that has closed its pipes."""
+        """Wait for a process that has closed its pipes."""
         try:
-            self._popen.wait(_DYING)
+            self._popen.wait(_EXIT_TIMEOUT)
         except subprocess.TimeoutExpired:
             self._popen.kill()
             self._popen.wait()
         self._close()
 
     def abandon(self) -> None:
-        """Lets go of a process that is the parent's, after a fork."""
-        self._popen.returncode = 0  # so that nobody here waits for it, or complains that it still runs
+        """Close the pipes to a process of the parent, after a fork."""
+        self._popen.returncode = 0  # so that Popen neither waits for it nor warns that it still runs
         self._close()
 
     def _close(self) -> None:
@@ -175,15 +180,15 @@ class Process:
 
 
 class ProcessPool:
-    """All such processes."""
+    """The lxml processes of this process."""
 
     def __init__(self) -> None:
-        self._lock = RLock()  # since a user may be collected, and leave, while this thread holds it
+        self._lock = RLock()  # reentrant: a user may be collected, and leave, while it is held
         self._idle: list[Process] = []
         self._users = 0
 
     def enter(self, user: object) -> finalize[[], object]:
-        """Counts a user, until what is returned is called or the user is gone."""
+        """Count a user, until the returned finalizer is called or the user is garbage-collected."""
         with self._lock:
             self._users += 1
         return finalize(user, self._leave)
@@ -197,7 +202,7 @@ class ProcessPool:
             process.kill()
 
     def evaluate(self, data: bytes, queries: Sequence[bytes], budget: Budget) -> list[Result | Ended]:
-        """The result of each query on a message, or why it has none."""
+        """Return the result of each query on a message, or why it has none."""
         answers: dict[int, Result | Ended] = {}
         pending = list(range(len(queries)))
         while pending:
@@ -207,18 +212,19 @@ class ProcessPool:
                 reason = f"the process that evaluates it with lxml cannot be started: {error}"
                 answers.update(dict.fromkeys(pending, Ended(False, reason, by_query=False)))
                 break
-            fresh = not process.messages
+            unused = not process.messages
             try:
                 results = process.run(data, [queries[i] for i in pending], budget)
                 at = len(pending)
             except _Died as death:
                 results, at = death.results, death.at
                 why = process.why_ended(budget)
+                _log.info("lxml process %d ended: %s", process.pid, why.reason)
                 if at >= 0:
                     answers[pending[at]] = why
-                elif at != IDLE or fresh:  # it cannot read the message, or not even start
+                elif at != IDLE or unused:  # it cannot read the message, or not even start
                     answers.update(dict.fromkeys(pending, why._replace(by_query=False)))
-            except BaseException:  # Ctrl-C, say: the answer may be on its way
+            except BaseException:  # Ctrl-C, say: results may still be on their way
                 process.kill()
                 raise
             else:
@@ -240,7 +246,7 @@ class ProcessPool:
         process.kill()
 
     def after_fork(self) -> None:
-        """Leaves the processes to the parent."""
+        """Leave the processes to the parent."""
         self._lock = RLock()
         idle, self._idle = self._idle, []
         for process in idle:

@@ -1,4 +1,4 @@
-"""Who is whose ancestor in a message, for many elements at once."""
+"""The ancestors of elements in a message, for many elements at once."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class Ancestry:
         np.cumsum(self.depths[:-1] + 1, out=self._start[1:])
 
     def line(self, element: int) -> list[int]:
-        """The elements from the document down to this one."""
+        """Return the elements from the document down to this one."""
         return self._lines[element]
 
     def at(self, elements: Ints, levels: Ints) -> Ints:
-        """The ancestor of each element at that depth."""
+        """Return the ancestor of each element at that depth."""
         return self._chains.take(self._start.take(elements) + levels)

@@ -1,18 +1,18 @@
-"""What a document type declaration would make a parser do, counted before any parser does it.
+"""The size of what a document type declaration expands to, counted before any parser expands it.
 
-Entities of the internal subset are expanded and its default attributes supplied, as XML has it. How much that
-comes to is counted beforehand in the events of expat itself, reading in a way in which nothing expands:
+Entities of the internal subset are expanded and its default attributes supplied, as XML demands. The expanded
+size is counted beforehand from the events of expat itself, in a mode in which nothing expands:
 
 1. The declarations are read with the `&` of every reference made inert, so that the text of each entity and
    each default attribute arrives with its references in it. From these follow the expanded sizes, linear in
    the declarations. Parameter entities do expand here, since they may declare things: a subset that has any
    must be short, and expat stops what grows a hundredfold.
 2. The body is read behind a document type that declares nothing. expat reports each reference there instead
-   of expanding it, and hands over each start tag as it stands. The sizes of what they bring in are added up.
+   of expanding it, and passes each start tag as it is written. The sizes of what they expand to are added up.
 
-So a bomb costs no more than its bytes, and the parsers after this, expat and lxml, make no more of a message
-than was counted. Counting in the parser that builds the document would come too late: expat expands an
-attribute's value as a whole before it tells anybody.
+So a bomb costs no more than its bytes, and the parsers after this, expat and lxml, expand a message to no
+more than was counted. Counting in the parser that builds the document would come too late: expat expands an
+attribute's value as a whole before it calls a handler.
 
 Nothing external is fetched: to both parsers, all of it is empty. A reference to something external, or
 to what only it may declare, is an error, not an omission.
@@ -23,8 +23,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
+from typing import NoReturn
 from xml.parsers import expat
 
+from sapwood.engine.fallback.lxml_process import read_external_as_empty
 from sapwood.engine.limits import Limits
 from sapwood.engine.message.encoding import is_utf8, transcoded
 from sapwood.errors import MessageError
@@ -42,31 +44,21 @@ _MARK = b"\xef\xbb\xbf"
 
 
 class Refused(Exception):
-    """Raised inside a callback; whoever runs the parser adds the place."""
+    """Raised inside a callback to refuse a message; the caller of the parser adds the position."""
 
 
 class _Reached(Exception):
-    """Raised inside a callback to end a reading where it has found what it looks for."""
+    """Raised inside a callback to stop the parser where it has found what it looks for."""
 
 
 def ignore_external_entities(parser: expat.XMLParserType) -> None:
-    """Makes a parser read the internal subset, and take everything external for empty."""
-
-    def external(context: str | None, base: object, system: str | None, public: object) -> int:
-        if context is not None:
-            raise Refused(
-                f"a reference to the external entity {_shortened(system or '')}, which is never fetched"
-            )
-        parser.ExternalEntityParserCreate(context).Parse(b"", True)
-        return 1
-
-    parser.SetParamEntityParsing(expat.XML_PARAM_ENTITY_PARSING_ALWAYS)
-    parser.ExternalEntityRefHandler = external
+    """Have a parser read the external subset as empty, and refuse references to external entities."""
+    read_external_as_empty(parser, _refuse_external)
     parser.SkippedEntityHandler = _refuse_skipped
 
 
 def check_doctype(data: bytes, encoding: str | None, limits: Limits) -> None:
-    """Raises a MessageError if a message's entities and default attributes come to more than the limits."""
+    """Raise MessageError if a message's entities and default attributes expand to more than the limits."""
     if not is_utf8(data, encoding):
         in_utf8 = transcoded(data, encoding)
         if in_utf8 is None:
@@ -88,7 +80,7 @@ def check_doctype(data: bytes, encoding: str | None, limits: Limits) -> None:
 
 
 class _Reading:
-    """One reading of a part of the message, put behind a beginning of our own."""
+    """One pass over a part of the message, with a prologue of our own before it."""
 
     def __init__(self, before: bytes, part: bytes, line: int, column: int) -> None:
         self.parser = parser = expat.ParserCreate("utf-8")
@@ -110,14 +102,14 @@ class _Reading:
             raise self._error(str(refusal), *(self.stopped_at or self.here())) from None
 
     def consumed(self) -> int:
-        """Bytes of the part that lie behind the parser."""
+        """The bytes of the part that the parser has consumed."""
         return self.parser.CurrentByteIndex - len(self._before)
 
     def here(self) -> tuple[int, int]:
         return self.place(self.parser.CurrentLineNumber, self.parser.CurrentColumnNumber)
 
     def place(self, line: int, column: int) -> tuple[int, int]:
-        """A place in what was parsed as a place in the message."""
+        """Convert a position in what was parsed to a position in the message."""
         if line == 1:
             return self._line, self._column + max(0, column - len(self._before))
         return self._line + line - 1, column
@@ -127,7 +119,7 @@ class _Reading:
 
 
 class _Prolog(_Reading):
-    """Where the document type declaration ends, or its internal subset starts."""
+    """The end of the document type declaration, or the start of its internal subset."""
 
     def __init__(self, data: bytes) -> None:
         super().__init__(b"", data, 1, 0)
@@ -149,7 +141,7 @@ class _Prolog(_Reading):
 
 
 class _Subset(_Reading):
-    """The declarations of an internal subset, and what each entity and element type brings in."""
+    """The declarations of an internal subset, and the expanded size of each entity and element type."""
 
     def __init__(self, part: bytes, prolog: _Prolog, limits: Limits) -> None:
         super().__init__(_BEFORE_SUBSET, _inert(part), *prolog.end)
@@ -194,13 +186,13 @@ class _Subset(_Reading):
             self._default_texts.setdefault(element, []).append(name + default)
 
     def _count_made(self, characters: int) -> None:
-        """Refuses what parameter entities have made of the declarations, if that is too much."""
+        """Refuse declarations that parameter entities have expanded too much."""
         self._made += characters
         if self._parameters and self._made - self.consumed() > self._limit:
             _refuse_expansion(self._made - self.consumed(), self._limit)
 
     def _check_length(self, token: str) -> None:
-        """Keeps a subset with parameter entities short: expat bounds them by a multiple of its length."""
+        """Refuse a long subset with parameter entities: expat bounds them by a multiple of its length."""
         if self.consumed() > self._limit:
             limit = f"the limit is {self._limit:,}"
             raise Refused(f"declarations that use parameter entities are too long; {limit} characters")
@@ -234,7 +226,7 @@ class _Subset(_Reading):
         return sizes
 
     def _innermost_first(self) -> list[str]:
-        """The entities, each after those that its text refers to; a loop, since chains may be long."""
+        """Yield the entities, each after those that its text refers to; a loop, since chains may be long."""
         depths: dict[str, int] = {}
         for root in self._texts:
             if root in depths:
@@ -299,7 +291,7 @@ class _Body(_Reading):
 
 
 def _inert(part: bytes) -> bytes:
-    """The part with no references to entities in it, only to characters; bytes stay where they are."""
+    """Return the part with references to entities made inert; no byte changes its position."""
     if _INERT + b"#" in part:
         return _AMPERSAND.sub(_INERT, part)
     return part.replace(b"&", _INERT).replace(_INERT + b"#", b"&#")  # far less memory than the above
@@ -307,6 +299,10 @@ def _inert(part: bytes) -> bytes:
 
 def _references(text: str) -> Iterator[str]:
     return (found[1] for found in _REFERENCE.finditer(text))
+
+
+def _refuse_external(system: str) -> NoReturn:
+    raise Refused(f"a reference to the external entity {_shortened(system)}, which is never fetched")
 
 
 def _refuse_skipped(name: str, parameter: bool) -> None:

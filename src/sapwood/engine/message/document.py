@@ -1,20 +1,44 @@
-"""A message as flat lists, one entry an element in document order; entry 0 is the document node."""
+"""The nodes of a message as flat lists, one entry per element in document order; entry 0 is the document."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, Self, TypeVar
 
-from sapwood.engine.automaton.dataguide import GuideNode, name_tests_of
+from sapwood.engine.automaton.dataguide import AttributeProbes, GuideNode, Probe, name_tests_of
 from sapwood.engine.automaton.predicate_index import Hits, passes
 from sapwood.engine.message.element_spans import Spans, element_spans
 from sapwood.engine.message.string_values import LONG, StringValues
 from sapwood.lang.pattern import Test, is_wildcard
 
 
+class ReaderNode(Protocol):
+    """A node of a trie of tag paths, through which the message reader steps from parent to child.
+
+    A `GuideNode` of the dataguide is one; another trie has its own nodes, with or without values to probe.
+    """
+
+    @property
+    def attributes(self) -> AttributeProbes | None: ...
+    @property
+    def text(self) -> Probe | None: ...
+    @property
+    def value(self) -> Probe | None: ...
+    def __getitem__(self, name: str, /) -> Self: ...
+
+
+if TYPE_CHECKING:  # a default, which TypeVar has from Python 3.13 on: `Document` is `Document[GuideNode]`
+    from typing_extensions import TypeVar as _TypeVar
+
+    N = _TypeVar("N", bound=ReaderNode, default=GuideNode)
+else:
+    N = TypeVar("N")
+
+
 class LeafNode(NamedTuple):
-    """An attribute or text node: its element, its kind, and which of the element's or message's it is."""
+    """An attribute or text node: its element, its kind, and its number among the element's attributes or the
+    message's text nodes."""
 
     element: int
     kind: str  # `attribute` or `text`
@@ -24,8 +48,8 @@ class LeafNode(NamedTuple):
 ContextNode = int | LeafNode
 
 
-class Document:
-    """What was read of one message, and what was found on the way."""
+class Document(Generic[N]):
+    """The nodes read from one message, and the hits of its values."""
 
     __slots__ = (
         "_by_name",
@@ -37,11 +61,11 @@ class Document:
         "attributes",
         "declarations",
         "ends",
+        "guide_nodes",
         "hit_at",
         "hits",
         "names",
         "parents",
-        "places",
         "source",
         "text_after",
         "text_ends",
@@ -52,8 +76,8 @@ class Document:
         "verbatim",
     )
 
-    def __init__(self, root: GuideNode) -> None:
-        self.places: list[GuideNode] = [root]
+    def __init__(self, root: N) -> None:
+        self.guide_nodes: list[N] = [root]
         self.names: list[str] = [""]
         self.parents: list[int] = [-1]
         self.ends: list[int] = [0]  # one past the last descendant
@@ -65,7 +89,7 @@ class Document:
         self.text_ends: list[int] = [0]  # texts[text_starts[e]:text_ends[e]]
         self.text_offsets: list[int] = [0]  # characters of text before each text node, and of all
         self.source = b""  # the message in UTF-8, if elements are to be copied
-        self.verbatim = True  # whether elements mean what stands there: no entities, no default attributes
+        self.verbatim = True  # no entities and no default attributes: elements may be copied from the source
         self._spans: Spans | None = None
         self.declarations: dict[int, list[tuple[str, str]]] = {}  # element → prefixes and URIs
         self.hits: list[Hits] = []
@@ -81,7 +105,7 @@ class Document:
 
     @property
     def depths(self) -> list[int]:
-        """How many elements each element is nested in, itself included."""
+        """The depth of each element, 1 for the root element."""
         if self._depths is None:
             self._depths = depths = [0]
             for parent in self.parents[1:]:
@@ -90,7 +114,7 @@ class Document:
 
     @property
     def spans(self) -> Spans:
-        """Where in the source each element starts and stops."""
+        """The offsets in the source at which each element starts and stops."""
         if self._spans is None:
             self._spans = element_spans(self.source, self.ends)
         return self._spans
@@ -137,12 +161,12 @@ class Document:
         return self._string_values
 
     def value_range(self, element: int) -> tuple[int, int]:
-        """Where the string-value of an element is in the message's text."""
+        """Return the range of the message's text that is the string-value of an element."""
         offsets = self.text_offsets
         return offsets[self.text_starts[element]], offsets[self.text_ends[element]]
 
     def passes(self, node: ContextNode, test: Test) -> bool:
-        """Whether the string-value of a node passes a test."""
+        """Return whether the string-value of a node passes a test."""
         if isinstance(node, int):
             start, end = self.value_range(node)
             if end - start > LONG:
@@ -169,7 +193,7 @@ class Document:
                 yield LeafNode(element, "attribute", i // 2)
 
     def order(self, node: ContextNode) -> tuple[int, int, int]:
-        """A key that sorts nodes in document order."""
+        """Return a key that sorts nodes in document order."""
         if isinstance(node, int):
             return node, 0, 0
         if node.kind == "text":

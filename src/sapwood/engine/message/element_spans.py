@@ -1,4 +1,4 @@
-"""Where the elements of a message stand in its bytes, found after it was read, and only if somebody asks.
+"""The spans of the elements in the bytes of a message, found after it was read, and only on demand.
 
 A well-formed message has a `<` nowhere but at markup. If all markup is tags, each with one `>`, then the
 elements start at the start tags, in document order, and end at the end tags, in the order in which they
@@ -14,7 +14,7 @@ import numpy as np
 
 from sapwood.engine.message.doctype import ignore_external_entities
 
-# Possessive, since otherwise every character of a long stretch could be given back, and is remembered.
+# Possessive, since backtracking would store every character of a long stretch.
 _PROLOG = re.compile(rb"(?:<\?.*?\?>|<!--.*?-->|[^<]++)*+", re.DOTALL)
 _MARKUP = re.compile(
     rb"""<!--.*?-->|<!\[CDATA\[.*?\]\]>|<\?.*?\?>|</[^>]*+>|<(?:[^'">]++|"[^"]*+"|'[^']*+')*+>""", re.DOTALL
@@ -25,9 +25,9 @@ Spans = tuple[list[int], list[int]]
 
 
 def element_spans(source: bytes, ends: list[int]) -> Spans:
-    """Start and stop of each element of a well-formed message in UTF-8; entry 0 is all of it.
+    """Return start and stop of each element of a well-formed message in UTF-8; entry 0 is all of it.
 
-    `ends` tells for each element the number after its last descendant's.
+    `ends` has for each element the number after its last descendant's.
     """
     start = _root_start(source)
     return _by_arrays(source, start, ends) or _tag_by_tag(source, start)
@@ -52,7 +52,7 @@ def _root_start(source: bytes) -> int:
 
 
 def _by_arrays(source: bytes, start: int, ends: list[int]) -> Spans | None:
-    """The spans, if there are no comments, CDATA and so on, and no `>` but those of tags."""
+    """Return the spans, if there are no comments, CDATA and so on, and no `>` but those of tags."""
     characters = np.frombuffer(source, np.uint8)[start:]
     opening = np.flatnonzero(characters == _LESS)
     closing = np.flatnonzero(characters == _GREATER)

@@ -18,7 +18,7 @@ BYTE_ORDER_MARKS = tuple(mark for mark, _ in _MARKS)
 
 
 def decode_message(data: bytes, encoding: str | None = None) -> str:
-    """The text of a message; its XML declaration, which would now be wrong, is left in place."""
+    """Return the text of a message; its XML declaration, which would now be wrong, is left in place."""
     try:
         return data.decode(encoding or _encoding_of(data))
     except (UnicodeDecodeError, LookupError) as error:
@@ -26,7 +26,7 @@ def decode_message(data: bytes, encoding: str | None = None) -> str:
 
 
 def transcoded(data: bytes, encoding: str | None = None) -> bytes | None:
-    """A message in UTF-8, if its encoding is one that expat reads: UTF-16, or with a byte for a character."""
+    """Return a message in UTF-8, if its encoding is one that expat reads: UTF-16 or a single-byte one."""
     name = encoding or _encoding_of(data)
     try:
         if name.lower().startswith(("utf-16", "utf_16")):
@@ -42,7 +42,7 @@ def transcoded(data: bytes, encoding: str | None = None) -> bytes | None:
 
 
 def utf8(data: bytes, encoding: str | None = None) -> bytes:
-    """A message that expat has read, in UTF-8."""
+    """Return a message that expat has read in UTF-8."""
     if is_utf8(data, encoding):
         return data
     changed = transcoded(data, encoding)
@@ -50,7 +50,7 @@ def utf8(data: bytes, encoding: str | None = None) -> bytes:
 
 
 def is_utf8(data: bytes, encoding: str | None = None) -> bool:
-    """Whether a message is in UTF-8 already, as most are."""
+    """Return whether a message is in UTF-8 already, as most are."""
     return (encoding or _encoding_of(data)).lower() in ("utf-8", "utf8", "utf-8-sig", "us-ascii", "ascii")
 
 

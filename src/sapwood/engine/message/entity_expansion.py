@@ -1,4 +1,4 @@
-"""Messages with a document type, written anew: entities expanded, default attributes supplied."""
+"""Messages rewritten without a document type: entities expanded, default attributes supplied."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _ANY = Limits(bytes=1 << 62, depth=2_000, attributes=1 << 62, name_length=1 << 6
 
 
 def expand_entities(document: Document) -> Document:
-    """The same elements, in a source of which each is a slice."""
+    """Return the same elements with a source of which each is a slice."""
     message = Message(without_doctype(document.source, ids=False))
     message.encoding = "utf-8"
-    found = read_document(message, _ANY, document.places[0], with_text=False, with_source=True)
+    found = read_document(message, _ANY, document.guide_nodes[0], with_text=False, with_source=True)
     found.verbatim = True
     return found

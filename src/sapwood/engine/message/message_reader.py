@@ -1,7 +1,7 @@
-"""The hot loop: a message's bytes → places of the machine, with expat.
+"""The message reader, the hot loop: a message's bytes → guide nodes, with expat.
 
-Everything that runs once per element is in this module. `read_structure` serves populations of plain paths
-and only walks the machine; `read_document` also probes values and keeps the message's nodes.
+Everything that runs once per element is in this module. `read_structure` serves queries that are plain paths
+and only walks the dataguide; `read_document` also probes values and collects the message's nodes.
 
 Nothing outside the message is ever fetched; see `doctype` for what is inside.
 """
@@ -16,7 +16,7 @@ from xml.parsers import expat
 from sapwood.engine.automaton.dataguide import GuideNode
 from sapwood.engine.limits import Limits
 from sapwood.engine.message.doctype import Refused, check_doctype, ignore_external_entities
-from sapwood.engine.message.document import Document
+from sapwood.engine.message.document import Document, N
 from sapwood.engine.message.encoding import BYTE_ORDER_MARKS, is_utf8, transcoded
 from sapwood.engine.message.message_source import Source, content
 from sapwood.engine.message.string_values import LONG
@@ -24,12 +24,12 @@ from sapwood.errors import MessageError
 
 SEPARATOR = "}"
 _DOCTYPES = tuple("<!DOCTYPE".encode(encoding) for encoding in ("utf-8", "utf-16-le", "utf-16-be"))
-_MOST_COPIES = 4
-"""How many times the text of a message is copied into string-values; what nests deeper is read as ranges."""
+_MAX_COPIES = 4
+"""Times that the text of a message is copied into string-values; what nests deeper is read as ranges."""
 
 
 class Message:
-    """Bytes to be parsed; `encoding` overrides what they declare (a str has been encoded already)."""
+    """The bytes of a message; `encoding` overrides what they declare (a str has been encoded already)."""
 
     __slots__ = ("data", "encoding")
 
@@ -41,7 +41,7 @@ class Message:
 
 
 def read_structure(message: Message, limits: Limits, root: GuideNode) -> list[GuideNode]:
-    """The places that a message passes through, the root's first."""
+    """Return the guide nodes that a message passes, the root's first."""
     _check_size(message, limits)
     parser, names = _parser(message, limits)
     stack = [root]
@@ -50,9 +50,9 @@ def read_structure(message: Message, limits: Limits, root: GuideNode) -> list[Gu
     deepest, most = limits.depth, 2 * limits.attributes
 
     def start(name: str, attributes: list[str]) -> None:
-        place = stack[-1][name]
-        push(place)
-        see(place)
+        node = stack[-1][name]
+        push(node)
+        see(node)
         if len(stack) > deepest + 1 or len(attributes) > most:
             _refuse(len(stack) - 1, len(attributes) // 2, limits)
 
@@ -66,18 +66,18 @@ def read_structure(message: Message, limits: Limits, root: GuideNode) -> list[Gu
 
 
 def read_document(
-    message: Message, limits: Limits, root: GuideNode, with_text: bool, with_source: bool = False
-) -> Document:
-    """The message's nodes, and the hits of its values in the places it passes through.
+    message: Message, limits: Limits, root: N, with_text: bool, with_source: bool = False
+) -> Document[N]:
+    """Read a message's nodes, and the hits of its values at the guide nodes that it passes.
 
-    With its source, elements can be cut out of it: see `Document.spans`.
+    With the source, elements can be copied from it: see `Document.spans`.
     """
     _check_size(message, limits)
     if with_source:
-        message = _in_utf8(message)
+        message = _to_utf8(message)
     parser, names_seen = _parser(message, limits)
     document = Document(root)
-    places, names, parents, ends = document.places, document.names, document.parents, document.ends
+    guide_nodes, names, parents, ends = document.guide_nodes, document.names, document.parents, document.ends
     attributes_of, hits, hit_at = document.attributes, document.hits, document.hit_at
     texts, text_parents, text_after = document.texts, document.text_parents, document.text_after
     text_starts, text_ends = document.text_starts, document.text_ends
@@ -92,9 +92,9 @@ def read_document(
         if pending:
             flush()
         parent = open_elements[-1]
-        place = places[parent][name]
-        element = len(places)
-        places.append(place)
+        node = guide_nodes[parent][name]
+        element = len(guide_nodes)
+        guide_nodes.append(node)
         names.append(name)
         parents.append(parent)
         open_elements.append(element)
@@ -103,7 +103,7 @@ def read_document(
         text_starts.append(len(texts))
         text_ends.append(0)
         if attributes:
-            probes = place.attributes
+            probes = node.attributes
             if probes is not None:
                 for i in range(0, len(attributes), 2):
                     probe = probes[attributes[i]]
@@ -119,16 +119,16 @@ def read_document(
         if pending:
             flush()
         element = open_elements.pop()
-        ends[element] = len(places)
+        ends[element] = len(guide_nodes)
         text_ends[element] = len(texts)
-        probe = places[element].value
+        probe = guide_nodes[element].value
         if probe is not None:
             nonlocal probed
             first = text_starts[element]
             length = offsets[-1] - offsets[first]
             if length > LONG:
                 probed += length
-                if probed > _MOST_COPIES * offsets[-1]:
+                if probed > _MAX_COPIES * offsets[-1]:
                     nested.append(element)
                     return
             hit = probe["".join(texts[first:])]
@@ -137,7 +137,7 @@ def read_document(
                 hit_at.append(element)
 
     def flush(*_: object) -> None:
-        """Ends a text node: at a tag, and at a comment or processing instruction, too."""
+        """End a text node: at a tag, a comment or a processing instruction."""
         if not pending:
             return
         text = pending[0] if len(pending) == 1 else "".join(pending)
@@ -146,8 +146,8 @@ def read_document(
         texts.append(text)
         offsets.append(offsets[-1] + len(text))
         text_parents.append(element)
-        text_after.append(len(places) - 1)
-        probe = places[element].text
+        text_after.append(len(guide_nodes) - 1)
+        probe = guide_nodes[element].text
         if probe is not None:
             hit = probe[text]
             if hit is not None:
@@ -157,41 +157,43 @@ def read_document(
     parser.StartElementHandler = start
     parser.EndElementHandler = end
     if with_source:
-        _keep_source(parser, message, document, limits)
+        _collect_source(parser, message, document, limits)
     if with_text:
         parser.buffer_text = True
         parser.CharacterDataHandler = pending.append
         parser.CommentHandler = flush
         parser.ProcessingInstructionHandler = flush
     _run(parser, message, limits, names_seen)
-    ends[0] = len(places)
+    ends[0] = len(guide_nodes)
     text_ends[0] = len(texts)
     for element in nested:
-        probe = places[element].value
+        probe = guide_nodes[element].value
         assert probe is not None
-        hit = probe.between(document.string_values, *document.value_range(element))
+        hit = probe.probe_range(document.string_values, *document.value_range(element))
         if hit is not None:
             hits.append(hit)
             hit_at.append(element)
     return document
 
 
-def _keep_source(parser: expat.XMLParserType, message: Message, document: Document, limits: Limits) -> None:
-    """Keeps what copies of elements are cut from, and the namespaces that they may have to declare."""
+def _collect_source(
+    parser: expat.XMLParserType, message: Message, document: Document[N], limits: Limits
+) -> None:
+    """Collect the source of elements to copy, and the namespaces that the copies may have to declare."""
     data = document.source = message.data
     document.verbatim = not (b"<!DOCTYPE" in data and (b"<!ENTITY" in data or b"<!ATTLIST" in data))
     check = _namespace_check(limits.name_length)
-    declarations, places = document.declarations, document.places
+    declarations, guide_nodes = document.declarations, document.guide_nodes
 
     def declare(prefix: str | None, uri: str | None) -> None:
         check(prefix, uri)
-        declarations.setdefault(len(places), []).append((prefix or "", uri or ""))
+        declarations.setdefault(len(guide_nodes), []).append((prefix or "", uri or ""))
 
     parser.StartNamespaceDeclHandler = declare
 
 
-def _in_utf8(message: Message) -> Message:
-    """The same message in UTF-8, unless its encoding cannot be read: then let the parser say so."""
+def _to_utf8(message: Message) -> Message:
+    """Return the message in UTF-8, or unchanged if its encoding cannot be read, which the parser reports."""
     if is_utf8(message.data, message.encoding):
         return message
     data = transcoded(message.data, message.encoding)
@@ -202,7 +204,7 @@ def _in_utf8(message: Message) -> Message:
     return changed
 
 
-# -- parsers, and what they refuse ---------------------------------------------------------------------
+# -- parsers and limits --------------------------------------------------------------------------------
 
 
 def _check_size(message: Message, limits: Limits) -> None:
@@ -223,7 +225,7 @@ def _parser(message: Message, limits: Limits) -> tuple[expat.XMLParserType, dict
 
 @cache
 def _namespace_check(longest: int) -> Callable[[str | None, str | None], None]:
-    """Refuses a long namespace where it is declared, since every name in it would be as long."""
+    """Return a handler that refuses a long namespace where it is declared: every name in it would be long."""
 
     def check(prefix: str | None, uri: str | None) -> None:
         if uri is not None and len(uri) > longest:
@@ -239,7 +241,7 @@ def _run(parser: expat.XMLParserType, message: Message, limits: Limits, names: d
         reason = expat.ErrorString(error.code) or str(error)
         raise _at(reason, error.lineno, error.offset, message) from None
     except Refused as refusal:
-        raise _placed(refusal, parser, message) from None
+        raise _locate(refusal, parser, message) from None
     except (ValueError, LookupError) as error:  # from the codec
         hint = "send UTF-8, UTF-16 or an 8-bit encoding"
         raise MessageError(f"the encoding cannot be read: {error}; {hint}") from None
@@ -248,18 +250,18 @@ def _run(parser: expat.XMLParserType, message: Message, limits: Limits, names: d
         raise _long_name(message, limits)
 
 
-def _placed(refusal: Refused, parser: expat.XMLParserType, message: Message) -> MessageError:
+def _locate(refusal: Refused, parser: expat.XMLParserType, message: Message) -> MessageError:
     return _at(str(refusal), parser.CurrentLineNumber, parser.CurrentColumnNumber, message)
 
 
 def _at(reason: str, line: int, offset: int, message: Message) -> MessageError:
-    """expat counts columns from 0, and a byte order mark as one."""
+    """Make a MessageError with a position: expat counts columns from 0, and a byte order mark as one."""
     marked = line == 1 and message.data.startswith(BYTE_ORDER_MARKS)
     return MessageError(reason, line, max(1, offset + (0 if marked else 1)))
 
 
 def _long_name(message: Message, limits: Limits) -> MessageError:
-    """Finds the place of a name that is too long, by reading again and looking at each."""
+    """Find the position of a name that is too long, by reading the message again."""
 
     def start(name: str, attributes: dict[str, str]) -> None:
         longest = max(map(len, (name, *attributes)))
@@ -272,7 +274,7 @@ def _long_name(message: Message, limits: Limits) -> MessageError:
     try:
         parser.Parse(message.data, True)
     except Refused as refusal:
-        return _placed(refusal, parser, message)
+        return _locate(refusal, parser, message)
     return MessageError(f"a name is too long; the limit is {limits.name_length:,} characters")
 
 

@@ -1,4 +1,4 @@
-"""What a message may be given as: bytes, text, a file's path, or an lxml tree."""
+"""The forms in which a message is passed: bytes, text, a file's path, or an lxml tree."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ Source = bytes | bytearray | memoryview | str | Path | etree._Element | etree._E
 
 
 def content(source: Source) -> tuple[bytes, str | None]:
-    """The bytes of a message, and the encoding that overrides what they declare, if any.
+    """Return the bytes of a message, and the encoding that overrides what they declare, if any.
 
-    A str is always a message, never the name of a file: a message must not make us read one. Of an element,
+    A str is always a message, never the name of a file: messages must not name files to read. Of an element,
     the message is that element, with the namespaces in scope; of a tree, all of it.
     """
     if isinstance(source, bytes | bytearray | memoryview):

@@ -1,15 +1,15 @@
 """String-values as ranges of a message's text, so that nested elements do not each copy and search their own.
 
 The string-value of an element is the text between its tags: a range of the message's text nodes, joined once.
-What queries ask of it is answered on the range:
+Tests are evaluated on the range:
 
     =, !=          by length first; equal lengths overlap only where they are the same range
     starts-with    at the range's start
     contains       by the next occurrence at or behind the start, if it ends in time
-    <, <=, >, >=   by the number that the range spells, of which the first 800 digits and whether anything
-                   follows them tell all that a double can hold
+    <, <=, >, >=   by the number that the range spells, of which the first 800 digits, and whether any
+                   follow, determine the double
 
-`Occurrences` searches each part of the text once, whatever the ranges, so all answers together are linear in
+`Occurrences` searches each part of the text once, whatever the ranges, so all tests together are linear in
 the text. For short ranges, copying is cheaper than all this, and as linear.
 """
 
@@ -30,7 +30,7 @@ LONG = 256
 """Characters from which on a string-value is not copied."""
 
 _DIGITS = 800
-"""No two doubles meet at more than 767 significant digits, so any more only break ties."""
+"""No midpoint of two doubles has more than 767 significant digits, so further digits only break ties."""
 
 _NO_SPACE = re.compile(r"[^ \t\r\n]")
 _NO_DIGIT = re.compile(r"[^0-9]")
@@ -42,7 +42,7 @@ T = TypeVar("T")
 
 
 class Occurrences:
-    """Where something occurs next, at or behind any position.
+    """The next occurrence of something at or behind any position.
 
     Keeps intervals: from each of `_starts` on, the next occurrence is at the `_found` beside it. A search
     stops where an interval begins that is known already.
@@ -58,7 +58,7 @@ class Occurrences:
         self._found: list[int] = []
 
     def next(self, position: int) -> int:
-        """The first occurrence that starts at the position or behind it; the text's end if there is none."""
+        """Return the first occurrence at the position or behind it; the text's end if there is none."""
         starts, found = self._starts, self._found
         behind = bisect_right(starts, position)
         if behind and position <= found[behind - 1]:
@@ -78,19 +78,19 @@ class Occurrences:
 
 
 class StringValues:
-    """The text of one message, and answers about ranges of it; what is found out is kept."""
+    """The text of one message, and cached tests of ranges of it."""
 
-    __slots__ = ("_copies", "_occurrences", "_remembered", "_trigrams", "text")
+    __slots__ = ("_cache", "_copies", "_occurrences", "_trigrams", "text")
 
     def __init__(self, texts: list[str]) -> None:
         self.text = texts[0] if len(texts) == 1 else "".join(texts)
         self._copies: dict[tuple[int, int], str] = {}
         self._occurrences: dict[str | re.Pattern[str], Occurrences] = {}
-        self._remembered: dict[Hashable, object] = {}
+        self._cache: dict[Hashable, object] = {}
         self._trigrams: set[str] | None = None
 
     def copy(self, start: int, end: int) -> str:
-        """The range as a string, the same object for the same range if it is long."""
+        """Return the range as a string, the same object for the same range if it is long."""
         if end - start <= LONG:
             return self.text[start:end]
         copy = self._copies.get((start, end))
@@ -98,11 +98,11 @@ class StringValues:
             copy = self._copies[start, end] = self.text[start:end]
         return copy
 
-    def remembered(self, key: Hashable, make: Callable[[], T]) -> T:
-        """What `make` returned when first asked for this key."""
-        if key not in self._remembered:
-            self._remembered[key] = make()
-        return self._remembered[key]  # type: ignore[return-value]
+    def cached(self, key: Hashable, make: Callable[[], T]) -> T:
+        """Return what `make` returned at the first call with this key."""
+        if key not in self._cache:
+            self._cache[key] = make()
+        return self._cache[key]  # type: ignore[return-value]
 
     @property
     def trigrams(self) -> set[str]:
@@ -113,7 +113,7 @@ class StringValues:
         return self._trigrams
 
     def passes(self, test: Test, start: int, end: int) -> bool:
-        """Whether the range passes a test."""
+        """Return whether the range passes a test."""
         wanted = test.value
         if isinstance(wanted, float):
             return COMPARE[test.op](self.number(start, end), wanted)
@@ -140,7 +140,7 @@ class StringValues:
         return known.next(start) + len(wanted) <= end
 
     def number(self, start: int, end: int) -> float:
-        """`number()` of the range, as `to_number` has it for a string."""
+        """Return `number()` of the range, as `to_number` does for a string."""
         if end - start <= LONG:
             return to_number(self.text[start:end])
         text = self.text
@@ -168,7 +168,7 @@ class StringValues:
         return float(f"{sign}0.{digits}e{scale + exponent}")
 
     def _exponent(self, start: int, end: int) -> tuple[int, int]:
-        """The exponent that stands there, if any, and where it ends; one without digits is nothing."""
+        """Return the exponent at a position, if any, and its end; one without digits is none."""
         exponent = 0
         found = _EXPONENT.match(self.text, start, end)
         if found is not None:
@@ -181,7 +181,7 @@ class StringValues:
         return exponent, rest.end() if rest else start
 
     def _next(self, pattern: re.Pattern[str], position: int) -> int:
-        """Where a character of a class stands next."""
+        """Return the next position of a character of a class."""
         known = self._occurrences.get(pattern)
         if known is None:
 

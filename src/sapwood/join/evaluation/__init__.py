@@ -1,1 +1,1 @@
-"""The evaluation of joins: witnesses, shared evaluation, and residual checks."""
+"""Join evaluation: witnesses of a message, templates on the state, residual checks and bindings."""

@@ -1,70 +1,76 @@
-"""One query at a time: what joins cost if nothing of their evaluation is shared but the matcher.
+"""The evaluation of one query at a time: joins that share nothing but the matcher.
 
-It reads the same values as the relations do, looks up each of its own, and brings together what it finds in
-one item. Tests compare it with the relations, and the bench measures what they save.
+It reads the same values as the shared evaluation, looks up the pairs of each query by itself, and combines
+those of one item. It is faster for few queries and few values; tests compare both, and benchmarks measure
+what sharing saves.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sapwood.join.evaluation.residual_check import Candidate, CandidateStep, Side, satisfiable
-from sapwood.join.evaluation.residual_sides import NowSide, PastSide
-from sapwood.join.graph.templates import Graph
-from sapwood.join.state.message_state import Arrival, MessageState
+from sapwood.join.evaluation.residual_check import (
+    Candidate,
+    CurrentSide,
+    Side,
+    StateSide,
+    equality_step,
+    is_satisfiable,
+)
+from sapwood.join.graph.join_graph import JoinGraph
+from sapwood.join.state.message_state import CurrentItem, MessageState
 
-Options = list[tuple[int, int]]
-"""runs of the past and of the arrival with one value"""
+EqualRuns = list[tuple[int, int]]
+"""runs of the state and of the current item with one value"""
 
 
-class OneByOne:
-    """Answers for one arrival, query by query."""
+class PerQueryEvaluator:
+    """Evaluates join graphs on one current item, graph by graph."""
 
-    def __init__(self, arrival: Arrival, past: MessageState) -> None:
-        self._past = past
-        self._now = NowSide(arrival)
-        self._sides: dict[int, PastSide] = {}
+    def __init__(self, current: CurrentItem, state: MessageState) -> None:
+        self._state = state
+        self._current = CurrentSide(current)
+        self._sides: dict[int, StateSide] = {}
         self._runs: dict[int, list[int]] = {}
-        for run, variable in enumerate(arrival.variable.tolist()):
+        for run, variable in enumerate(current.variable.tolist()):
             self._runs.setdefault(variable, []).append(run)
-        self._values = arrival.value_of_run
+        self._values = current.value_of_run
 
-    def items(self, graph: Graph, past_is_left: bool) -> Iterator[int]:
-        """The earlier items that the arrival meets in one query."""
-        found: dict[int, list[Options]] | None = None
+    def items(self, graph: JoinGraph, state_is_left: bool) -> Iterator[int]:
+        """Yield the items of the state that satisfy a join graph together with the current item."""
+        found: dict[int, list[EqualRuns]] | None = None
         for left, right in graph.pairs:
-            options = self._options(left, right) if past_is_left else self._options(right, left)
+            equal = self._find_equal(left, right) if state_is_left else self._find_equal(right, left)
             if found is None:
-                found = {item: [runs] for item, runs in options.items()}
+                found = {item: [runs] for item, runs in equal.items()}
             else:
-                found = {i: [*before, options[i]] for i, before in found.items() if i in options}
+                found = {i: [*before, equal[i]] for i, before in found.items() if i in equal}
             if not found:
                 return
-        for item, options_of in (found or {}).items():
-            if self._fits(graph, item, options_of, past_is_left):
+        for item, runs_of in (found or {}).items():
+            if self._is_match(graph, item, runs_of, state_is_left):
                 yield item
 
-    def _options(self, before: int, now: int) -> dict[int, Options]:
-        """By item, the runs in which a variable of the past equals one of the arrival."""
-        past = self._past
-        options: dict[int, Options] = {}
-        for run in self._runs.get(now, ()):
-            for other in past.runs(self._values[run]):
-                if past.run_variable[other] == before:
-                    item = int(past.run_item[other])
+    def _find_equal(self, stored: int, current: int) -> dict[int, EqualRuns]:
+        """Return by item the runs in which a variable of the state equals one of the current item."""
+        state = self._state
+        equal: dict[int, EqualRuns] = {}
+        for run in self._runs.get(current, ()):
+            for other in state.runs(self._values[run]):
+                if state.run_variable[other] == stored:
+                    item = int(state.run_item[other])
                     if item >= 0:
-                        options.setdefault(item, []).append((other, run))
-        return options
+                        equal.setdefault(item, []).append((other, run))
+        return equal
 
-    def _fits(self, graph: Graph, item: int, options_of: list[Options], past_is_left: bool) -> bool:
-        shape = graph.shape
-        if not shape.shared and not shape.others:
+    def _is_match(self, graph: JoinGraph, item: int, runs_of: list[EqualRuns], state_is_left: bool) -> bool:
+        template = graph.template_graph
+        if not template.shared and not template.inequalities:
             return True
-        past = self._sides.setdefault(item, PastSide(self._past, item))
-        sides: tuple[Side, Side] = (past, self._now) if past_is_left else (self._now, past)
-        steps = []
-        for (left, right), options in zip(shape.equalities, options_of, strict=True):
-            sided = options if past_is_left else [(now, before) for before, now in options]
-            groups = [(sides[0].rows(one), sides[1].rows(other)) for one, other in sided]
-            steps.append(CandidateStep(left, right, groups))
-        return satisfiable(Candidate(shape, graph.left, graph.right, sides), steps)
+        stored = self._sides.setdefault(item, StateSide(self._state, item))
+        sides: tuple[Side, Side] = (stored, self._current) if state_is_left else (self._current, stored)
+        steps = [
+            equality_step(columns, runs, sides, state_is_left)
+            for columns, runs in zip(template.equalities, runs_of, strict=True)
+        ]
+        return is_satisfiable(Candidate(template, graph.left, graph.right, sides), steps)

@@ -1,7 +1,8 @@
-"""Whether the nodes of one candidate fit together: the general case, one candidate at a time.
+"""The residual check: whether the nodes of one candidate satisfy all comparisons, one candidate at a time.
 
-Comparisons are taken one after the other, those with fewest nodes first, and nodes are tried until all hold.
-What has failed once, of the columns that later comparisons share, is not tried again.
+Comparisons are joined one after the other, those with fewest nodes first, and nodes are tried until all
+comparisons hold. Bindings that have failed once, of the columns that later comparisons share, are not tried
+again.
 """
 
 from __future__ import annotations
@@ -11,123 +12,184 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from sapwood.join.graph.join_graph import Shape
-from sapwood.lang.literals.numbers import COMPARE, to_number
-from sapwood.lang.xscl.model import Comparator
+import numpy as np
+
+from sapwood.join.graph.join_graph import TemplateGraph
+from sapwood.join.state.message_state import CurrentItem, MessageState
+from sapwood.lang.literals.numbers import COMPARE, Comparator, to_number
 
 Nodes = tuple[int, ...]
 """a column's node, and those of the columns above it"""
+NodeValues = list[tuple[Nodes, str]]
 _Column = tuple[int, int]
 """a side and one of its columns"""
 _ByShared = dict[Nodes, dict[Nodes, list[int]]]
-_MOST = 5_000_000
-"""nodes that are tried; a query that needs more to be decided is not"""
+_MOST_TRIED = 5_000_000
+"""combinations of nodes that are tried; a candidate that needs more is dropped"""
 _log = logging.getLogger(__name__)
 
 
+# -- the two sides of a candidate --------------------------------------------------------------------------
+
+
 class Side(Protocol):
-    """What a message, or several, have to offer."""
+    """The nodes and values of one side of a candidate: an item of the state, or the current one."""
 
     def rows(self, run: int) -> list[Nodes]:
-        """The nodes of a run, each with those above it."""
+        """Return the nodes of a run, each with those above it."""
         ...
 
-    def valued(self, variable: int) -> list[tuple[Nodes, str]]:
-        """The nodes of a variable, each with those above it, and their values."""
+    def values(self, variable: int) -> NodeValues:
+        """Return the nodes of a variable, each with those above it, and their values."""
         ...
+
+
+class StateSide:
+    """An item of the state as a side of a candidate."""
+
+    def __init__(self, state: MessageState, item: int) -> None:
+        self._state = state
+        self._item = item
+        self._values: dict[int, NodeValues] = {}
+
+    def rows(self, run: int) -> list[Nodes]:
+        row, count = int(self._state.run_row[run]), int(self._state.run_count[run])
+        return list(map(tuple, self._state.nodes[row : row + count].tolist()))
+
+    def values(self, variable: int) -> NodeValues:
+        values = self._values.get(variable)
+        if values is None:
+            state, every = self._state, self._state.runs_of_item(self._item)
+            of_variable = np.flatnonzero(state.run_variable[every.start : every.stop] == variable)
+            runs = (of_variable + every.start).tolist()
+            values = [(nodes, state.run_value[run]) for run in runs for nodes in self.rows(run)]
+            self._values[variable] = values
+        return values
+
+
+class CurrentSide:
+    """The current item as a side of a candidate."""
+
+    def __init__(self, current: CurrentItem) -> None:
+        self._current = current
+        self._values: dict[int, NodeValues] = {}
+
+    def rows(self, run: int) -> list[Nodes]:
+        row, count = int(self._current.row[run]), int(self._current.count[run])
+        return list(map(tuple, self._current.nodes[row : row + count].tolist()))
+
+    def values(self, variable: int) -> NodeValues:
+        values = self._values.get(variable)
+        if values is None:
+            runs = np.flatnonzero(self._current.variable == variable).tolist()
+            values = [(nodes, self._current.value_of_run[run]) for run in runs for nodes in self.rows(run)]
+            self._values[variable] = values
+        return values
+
+
+# -- the check ---------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A row of a template, and the two that may meet it."""
+    """A row of a template, and the two sides that may satisfy it."""
 
-    shape: Shape
+    graph: TemplateGraph
     left: tuple[int, ...]
     right: tuple[int, ...]
     sides: tuple[Side, Side]
 
 
 class CandidateStep(NamedTuple):
-    """A comparison between columns of the two sides, and for each value the nodes that have it; `holds` says
-    which of them are compared well if being in one group is not enough."""
+    """A comparison between columns of the two sides: groups of nodes within which it may hold.
+
+    For an equality, the nodes of a group have one value; for other comparisons, `holds` decides.
+    """
 
     left: int
     right: int
     groups: list[tuple[list[Nodes], list[Nodes]]]
     holds: Callable[[int, int], bool] | None = None
-    """of places in the lists"""
+    """compares nodes by their positions in the lists"""
 
     @property
     def size(self) -> int:
+        """The number of combinations of nodes."""
         return sum(len(left) * len(right) for left, right in self.groups)
 
 
-def compares(op: Comparator, left: str, right: str) -> bool:
-    """Whether a comparison between two string-values holds."""
-    if op == "=":
-        return left == right
-    if op == "!=":
-        return left != right
-    return COMPARE[op](to_number(left), to_number(right))
+def equality_step(
+    columns: tuple[int, int], runs: list[tuple[int, int]], sides: tuple[Side, Side], state_is_left: bool
+) -> CandidateStep:
+    """Return the step of an equality; `runs` are of the state and of the current item, with equal values."""
+    if not state_is_left:
+        runs = [(current, stored) for stored, current in runs]
+    groups = [(sides[0].rows(left), sides[1].rows(right)) for left, right in runs]
+    return CandidateStep(*columns, groups)
 
 
-def satisfiable(candidate: Candidate, equalities: list[CandidateStep]) -> bool:
-    """Whether some nodes meet all comparisons, columns that are shared having one node."""
+def is_satisfiable(candidate: Candidate, equalities: list[CandidateStep]) -> bool:
+    """Return whether some nodes satisfy all comparisons, with one node for each shared column."""
     steps = sorted(equalities, key=lambda step: step.size)
-    steps += [_compared(candidate, *edge) for edge in candidate.shape.others]
-    search = _Search(candidate.shape, steps)
+    steps += [_inequality_step(candidate, *edge) for edge in candidate.graph.inequalities]
+    search = _Search(candidate.graph, steps)
     try:
         return search.succeeds(0, ())
-    except _TooMany:
-        _log.warning("two messages are not joined: more than %s combinations of their nodes", f"{_MOST:,}")
+    except _TooManyTried:
+        _log.warning(
+            "two messages are not joined: more than %s combinations of their nodes", f"{_MOST_TRIED:,}"
+        )
         return False
 
 
-class _TooMany(Exception):
+class _TooManyTried(Exception):
     pass
 
 
 class _Search:
-    def __init__(self, shape: Shape, steps: list[CandidateStep]) -> None:
-        chains = [_chain(shape, step) for step in steps]
+    """A depth-first search for nodes that satisfy all steps."""
+
+    def __init__(self, graph: TemplateGraph, steps: list[CandidateStep]) -> None:
+        columns = [_columns(graph, step) for step in steps]
         bound: tuple[_Column, ...] = ()
-        self._joins: list[_Joining] = []
+        self._joins: list[_StepJoin] = []
         for number, step in enumerate(steps):
-            later = {column for chain in chains[number + 1 :] for column in chain}
-            self._joins.append(_Joining(bound, chains[number], later, step))
+            later = {column for some in columns[number + 1 :] for column in some}
+            self._joins.append(_StepJoin(bound, columns[number], later, step))
             bound = self._joins[-1].bound
         self._failed: set[tuple[int, Nodes]] = set()
         self._tried = 0
 
-    def _try(self, count: int) -> None:
-        self._tried += count
-        if self._tried > _MOST:
-            raise _TooMany
+    def _count(self, tried: int) -> None:
+        self._tried += tried
+        if self._tried > _MOST_TRIED:
+            raise _TooManyTried
 
-    def succeeds(self, number: int, known: Nodes) -> bool:
-        """Whether the comparisons from a number on hold, with some nodes bound before."""
+    def succeeds(self, number: int, bound: Nodes) -> bool:
+        """Return whether the steps from a number on can be satisfied, with some nodes bound before."""
         if number == len(self._joins):
             return True
-        key = number, known
+        key = number, bound
         if key in self._failed:
             return False
-        for more in self._joins[number].tuples(known, self._try):
-            self._try(1)
+        for more in self._joins[number].bindings(bound, self._count):
+            self._count(1)
             if self.succeeds(number + 1, more):
                 return True
         self._failed.add(key)
         return False
 
 
-def _chain(shape: Shape, step: CandidateStep) -> list[_Column]:
-    left = [(0, column) for column in shape.chain(0, step.left)]
-    return left + [(1, column) for column in shape.chain(1, step.right)]
+def _columns(graph: TemplateGraph, step: CandidateStep) -> list[_Column]:
+    """Return the columns that a step binds, with those above them."""
+    left = [(0, column) for column in graph.ancestors(0, step.left)]
+    return left + [(1, column) for column in graph.ancestors(1, step.right)]
 
 
-def _compared(candidate: Candidate, left: int, op: Comparator, right: int) -> CandidateStep:
-    """A comparison that is no equality: all nodes of both variables in one group."""
-    on_left = candidate.sides[0].valued(candidate.left[left])
-    on_right = candidate.sides[1].valued(candidate.right[right])
+def _inequality_step(candidate: Candidate, left: int, op: Comparator, right: int) -> CandidateStep:
+    """Return the step of another comparison than =: all nodes of both variables in one group."""
+    on_left = candidate.sides[0].values(candidate.left[left])
+    on_right = candidate.sides[1].values(candidate.right[right])
     groups = [([nodes for nodes, _ in on_left], [nodes for nodes, _ in on_right])]
     if op == "!=":
         return CandidateStep(left, right, groups, lambda one, other: on_left[one][1] != on_right[other][1])
@@ -136,40 +198,46 @@ def _compared(candidate: Candidate, left: int, op: Comparator, right: int) -> Ca
     return CandidateStep(left, right, groups, lambda one, other: holds(numbers[one], other_numbers[other]))
 
 
-class _Joining:
-    """One more comparison joined to what is bound."""
+class _StepJoin:
+    """The hash join of one more step with the columns that are bound."""
 
     def __init__(
-        self, bound: tuple[_Column, ...], chain: list[_Column], later: set[_Column], step: CandidateStep
+        self,
+        bound: tuple[_Column, ...],
+        step_columns: list[_Column],
+        later: set[_Column],
+        step: CandidateStep,
     ) -> None:
         self._step = step
-        self._known = [[bound.index(c) for c in chain if c in bound and c[0] == side] for side in (0, 1)]
-        columns = [[c for c in chain if c[0] == side] for side in (0, 1)]
+        self._bound_at = [
+            [bound.index(c) for c in step_columns if c in bound and c[0] == side] for side in (0, 1)
+        ]
+        columns = [[c for c in step_columns if c[0] == side] for side in (0, 1)]
         self._shared = [[i for i, c in enumerate(columns[side]) if c in bound] for side in (0, 1)]
         new = [[i for i, c in enumerate(columns[s]) if c not in bound and c in later] for s in (0, 1)]
         self._new = new
-        self._kept = [i for i, column in enumerate(bound) if column in later]
+        self._needed = [i for i, column in enumerate(bound) if column in later]
         self._groups: list[tuple[_ByShared, _ByShared]] | None = None
         self.bound = (
-            *(bound[i] for i in self._kept),
+            *(bound[i] for i in self._needed),
             *(columns[side][i] for side in (0, 1) for i in new[side]),
         )
 
-    def tuples(self, known: Nodes, tried: Callable[[int], None]) -> Iterator[Nodes]:
-        """What may be bound next, as far as later comparisons want to know."""
+    def bindings(self, bound: Nodes, count: Callable[[int], None]) -> Iterator[Nodes]:
+        """Yield the nodes of the columns that later steps need."""
         if self._groups is None:
             self._groups = [(self._by_shared(0, a), self._by_shared(1, b)) for a, b in self._step.groups]
-        here = tuple([known[i] for i in self._known[0]])
-        there = tuple([known[i] for i in self._known[1]])
-        before = tuple([known[i] for i in self._kept])
+        left_key = tuple([bound[i] for i in self._bound_at[0]])
+        right_key = tuple([bound[i] for i in self._bound_at[1]])
+        needed = tuple([bound[i] for i in self._needed])
         for on_left, on_right in self._groups:
-            ones, others = on_left.get(here), on_right.get(there)
-            if ones and others:
-                for more in _both(ones, others, self._step.holds, tried):
-                    yield before + more
+            left, right = on_left.get(left_key), on_right.get(right_key)
+            if left and right:
+                for more in _combine(left, right, self._step.holds, count):
+                    yield needed + more
 
     def _by_shared(self, side: int, rows: list[Nodes]) -> _ByShared:
-        """By the nodes of what is bound already: the nodes of what is new, and the places that have them."""
+        """Group positions by the nodes of shared columns, then by those of new columns."""
         found: _ByShared = {}
         shared, new = self._shared[side], self._new[side]
         for place, nodes in enumerate(rows):
@@ -178,16 +246,16 @@ class _Joining:
         return found
 
 
-def _both(
-    ones: dict[Nodes, list[int]],
-    others: dict[Nodes, list[int]],
+def _combine(
+    left: dict[Nodes, list[int]],
+    right: dict[Nodes, list[int]],
     holds: Callable[[int, int], bool] | None,
-    tried: Callable[[int], None],
+    count: Callable[[int], None],
 ) -> Iterator[Nodes]:
-    for one, places in ones.items():
-        for other, other_places in others.items():
+    for one, places in left.items():
+        for other, other_places in right.items():
             if holds is not None:
-                tried(len(places) * len(other_places))
+                count(len(places) * len(other_places))
                 if not any(holds(a, b) for a in places for b in other_places):
                     continue
             yield one + other

@@ -1,9 +1,9 @@
-"""The evaluation of all queries at once, for a message and the values it shares with earlier ones.
+"""The shared evaluation: all queries at once, on the values that a message has in common with the state.
 
-1. pairs    of variables that are equal, and in which earlier items: one look-up for all templates
-2. rows     all of whose pairs are there, in one and the same item; found by way of the rarest pair
-3. nodes    variables that start from one variable must start from one node; checked in arrays where every
-            pair has one pair of nodes, and otherwise one candidate at a time, like comparisons but =
+1. pairs    the variable pairs that are equal, and in which items: one lookup for all templates
+2. rows     the rows all of whose pairs are equal in one item; found by way of the rarest pair
+3. nodes    variables that start from one variable must start from one node: checked in arrays where every
+            pair has one pair of nodes, and otherwise by the residual check, like comparisons other than =
 """
 
 from __future__ import annotations
@@ -14,69 +14,92 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sapwood.engine.automaton.predicate_index import NO_INTS, Ints
-from sapwood.join.evaluation.residual_check import Candidate, CandidateStep, Nodes, Side, satisfiable
-from sapwood.join.evaluation.residual_sides import NowSide, PastSide
-from sapwood.join.graph.templates import Relations
-from sapwood.join.state.message_state import Arrival, Common, MessageState
+from sapwood.join.evaluation.residual_check import (
+    Candidate,
+    CurrentSide,
+    Side,
+    StateSide,
+    equality_step,
+    is_satisfiable,
+)
+from sapwood.join.graph.templates import TemplateRelations
+from sapwood.join.state.message_state import CommonRuns, CurrentItem, MessageState
 
 
 @dataclass(slots=True)
-class Equal:
-    """Pairs of variables that are equal, in which items, and in which runs of both sides."""
+class EqualPairs:
+    """Variable pairs that are equal, in columns: the item of the state, and the runs of both sides."""
 
     pair: Ints
     item: Ints
-    past: Ints
-    now: Ints
+    stored: Ints
+    """the run of the state"""
+    current: Ints
+    """the run of the current item"""
 
 
-def equal_pairs(relations: Relations, arrival: Arrival, common: Common, past_is_left: bool) -> Equal:
-    """The pairs that are equal in an arrival and earlier items, if these are on that side."""
-    of_value = arrival.runs_of_value
+def find_equal_pairs(
+    relations: TemplateRelations, current: CurrentItem, common: CommonRuns, state_is_left: bool
+) -> EqualPairs:
+    """Return the pairs that are equal in the current item and items of the state, which are on one side."""
+    of_value = current.runs_of_value
     first = np.cumsum(of_value, dtype=np.int32) - of_value
     times = of_value.take(common.value)
     place = np.repeat(np.arange(len(times), dtype=np.int32), times)
     within = np.arange(len(place), dtype=np.int32) - np.repeat(np.cumsum(times) - times, times)
-    now = first.take(common.value).take(place) + within
-    here, there = arrival.variable.take(now), common.variables.take(place)
-    pair = relations.pairs.find(there, here) if past_is_left else relations.pairs.find(here, there)
-    wanted = pair >= 0
-    place = place[wanted]
-    return Equal(pair[wanted], common.items.take(place), common.runs.take(place), now[wanted])
+    runs = first.take(common.value).take(place) + within
+    here, there = current.variable.take(runs), common.variables.take(place)
+    pair = relations.pairs.find(there, here) if state_is_left else relations.pairs.find(here, there)
+    equated = pair >= 0
+    place = place[equated]
+    return EqualPairs(pair[equated], common.items.take(place), common.runs.take(place), runs[equated])
 
 
-def rows_met(
-    relations: Relations, equal: Equal, arrival: Arrival, past: MessageState, past_is_left: bool
+def match_rows(
+    relations: TemplateRelations,
+    equal: EqualPairs,
+    current: CurrentItem,
+    state: MessageState,
+    state_is_left: bool,
 ) -> tuple[Ints, Ints]:
-    """The rows that an arrival and an earlier item meet, and that item."""
+    """Return the rows that the current item satisfies with an item of the state, and that item."""
     if not len(equal.pair):
         return NO_INTS, NO_INTS
-    return _Evaluation(relations, equal, arrival, past, past_is_left).met()
+    return _Evaluation(relations, equal, current, state, state_is_left).match()
 
 
 class _Evaluation:
+    """The evaluation of all rows on one current item."""
+
     def __init__(
-        self, relations: Relations, equal: Equal, arrival: Arrival, past: MessageState, past_is_left: bool
+        self,
+        relations: TemplateRelations,
+        equal: EqualPairs,
+        current: CurrentItem,
+        state: MessageState,
+        state_is_left: bool,
     ) -> None:
         self._relations = relations
-        self._arrival = arrival
-        self._past = past
-        self._past_is_left = past_is_left
-        self._now = NowSide(arrival)
-        self._sides: dict[int, PastSide] = {}
-        self._items = max(len(past.records), 1)
+        self._current = current
+        self._state = state
+        self._state_is_left = state_is_left
+        self._current_side = CurrentSide(current)
+        self._sides: dict[int, StateSide] = {}
+        self._items = max(len(state.records), 1)
         keys = equal.pair.astype(np.int64) * self._items + equal.item
         if len(keys) > 1 and (keys[1:] < keys[:-1]).any():
             order = np.argsort(keys, kind="stable")
             keys = keys[order]
-            equal = Equal(*(column[order] for column in (equal.pair, equal.item, equal.past, equal.now)))
+            columns = (equal.pair, equal.item, equal.stored, equal.current)
+            equal = EqualPairs(*(column[order] for column in columns))
         self._equal = equal
+        # the distinct keys (pair, item), and where the equal pairs of each start and end
         starts = np.flatnonzero(np.concatenate(([True], keys[1:] != keys[:-1])))
         self._first = starts.astype(np.int32)
         self._keys = keys[starts]
         self._ends = np.append(self._first[1:], np.int32(len(keys)))
 
-    def met(self) -> tuple[Ints, Ints]:
+    def match(self) -> tuple[Ints, Ints]:
         relations = self._relations
         pair, item = self._equal.pair.take(self._first), self._equal.item.take(self._first)
         new = np.flatnonzero(np.concatenate(([True], pair[1:] != pair[:-1])))
@@ -85,27 +108,27 @@ class _Evaluation:
         first_of = np.zeros(len(relations.pairs), np.int32)
         items_of[present] = np.diff(np.append(new, len(pair)))
         first_of[present] = new
-        relations.evaluated(present, items_of[present])
-        relations.filed.reserve(len(relations.pairs))
-        rows = relations.filed.numbers(present)
+        relations.count_equal(present, items_of[present])
+        relations.rows_of_pair.reserve(len(relations.pairs))
+        rows = relations.rows_of_pair.numbers(present)
         if not len(rows):
             return NO_INTS, NO_INTS
-        rows, start = self._everywhere(rows, items_of)
-        times = items_of.take(start)
+        rows, rarest = self._with_all_pairs(rows, items_of)
+        times = items_of.take(rarest)
         source = np.repeat(np.arange(len(rows), dtype=np.int32), times)
         within = np.arange(len(source), dtype=np.int32) - np.repeat(np.cumsum(times) - times, times)
-        return self._in_one(rows.take(source), item.take(first_of.take(start).take(source) + within))
+        return self._in_one_item(rows.take(source), item.take(first_of.take(rarest).take(source) + within))
 
-    def _everywhere(self, rows: Ints, items_of: Ints) -> tuple[Ints, Ints]:
-        """The rows all of whose pairs are there somewhere, and of each the pair in fewest items."""
+    def _with_all_pairs(self, rows: Ints, items_of: Ints) -> tuple[Ints, Ints]:
+        """Return the rows all of whose pairs are equal in any items, and the rarest pair of each."""
         pairs, source = self._relations.pairs_of.gather(rows)
         counts = items_of.take(pairs)
         missing = counts == 0
         if missing.any():
-            alive = np.ones(len(rows), np.bool_)
-            alive[source[missing]] = False
-            kept = alive.take(source)
-            rows, pairs, counts = rows[alive], pairs[kept], counts[kept]
+            complete = np.ones(len(rows), np.bool_)
+            complete[source[missing]] = False
+            remaining = complete.take(source)
+            rows, pairs, counts = rows[complete], pairs[remaining], counts[remaining]
         if not len(rows):
             return NO_INTS, NO_INTS
         lengths = self._relations.pairs_of.lengths.take(rows)
@@ -113,8 +136,8 @@ class _Evaluation:
         least = np.minimum.reduceat(ranked, np.cumsum(lengths) - lengths) & 0xFFFFFFFF
         return rows, pairs.take(least)
 
-    def _in_one(self, rows: Ints, items: Ints) -> tuple[Ints, Ints]:
-        """Those of which all pairs are in the item, and whose nodes fit together."""
+    def _in_one_item(self, rows: Ints, items: Ints) -> tuple[Ints, Ints]:
+        """Return the candidates all of whose pairs are equal in their item, with nodes that agree."""
         relations = self._relations
         templates = relations.template_of.take(rows)
         single = relations.pairs_of.lengths.take(rows) == 1
@@ -126,38 +149,38 @@ class _Evaluation:
         pairs, source = relations.pairs_of.gather(rows)
         wanted = pairs.astype(np.int64) * self._items + items.take(source)
         place = np.minimum(np.searchsorted(self._keys, wanted), len(self._keys) - 1)
-        there = self._keys.take(place) == wanted
-        alive = np.ones(len(rows), np.bool_)
-        alive[source[~there]] = False
-        kept = alive.take(source)
-        rows, items, place = rows[alive], items[alive], place[kept].astype(np.int32)
-        fitting = self._fitting(rows, items, place)
-        return np.concatenate((done[0], rows[fitting])), np.concatenate((done[1], items[fitting]))
+        present = self._keys.take(place) == wanted
+        complete = np.ones(len(rows), np.bool_)
+        complete[source[~present]] = False
+        remaining = complete.take(source)
+        rows, items, place = rows[complete], items[complete], place[remaining].astype(np.int32)
+        matching = self._check_nodes(rows, items, place)
+        return np.concatenate((done[0], rows[matching])), np.concatenate((done[1], items[matching]))
 
-    def _fitting(self, rows: Ints, items: Ints, place: Ints) -> NDArray[np.bool_]:
-        """Of rows with the places of their pairs among the keys, whether the nodes fit together."""
+    def _check_nodes(self, rows: Ints, items: Ints, place: Ints) -> NDArray[np.bool_]:
+        """Return for each candidate whether its nodes agree; `place` has the keys of its pairs."""
         relations, first = self._relations, self._first
         templates = relations.template_of.take(rows)
-        fitting = relations.plain.take(templates)
-        if not len(rows) or fitting.all():
-            return fitting
+        matching = relations.plain.take(templates)
+        if not len(rows) or matching.all():
+            return matching
         lengths = relations.pairs_of.lengths.take(rows)
         before = (np.cumsum(lengths) - lengths).astype(np.int32)
         one = self._ends.take(place) - first.take(place) == 1
-        one &= self._past.run_count.take(self._equal.past.take(first.take(place))) == 1
-        one &= self._arrival.count.take(self._equal.now.take(first.take(place))) == 1
-        simple = ~fitting & ~relations.compared.take(templates) & np.logical_and.reduceat(one, before)
+        one &= self._state.run_count.take(self._equal.stored.take(first.take(place))) == 1
+        one &= self._current.count.take(self._equal.current.take(first.take(place))) == 1
+        simple = ~matching & ~relations.compared.take(templates) & np.logical_and.reduceat(one, before)
         if simple.any():
             chosen = np.flatnonzero(simple)
-            fitting[chosen] = self._nodes_agree(templates[chosen], before[chosen], place)
+            matching[chosen] = self._nodes_agree(templates[chosen], before[chosen], place)
         for candidate in np.flatnonzero(~(simple | relations.plain.take(templates))).tolist():
             at = int(before[candidate])
             places = place[at : at + int(lengths[candidate])].tolist()
-            fitting[candidate] = self._satisfiable(int(rows[candidate]), int(items[candidate]), places)
-        return fitting
+            matching[candidate] = self._check_residual(int(rows[candidate]), int(items[candidate]), places)
+        return matching
 
     def _nodes_agree(self, templates: Ints, before: Ints, place: Ints) -> NDArray[np.bool_]:
-        """Whether shared columns have one node, if every pair has one run of one row on both sides."""
+        """Return whether shared columns have one node, where every pair has one run of one row per side."""
         relations = self._relations
         shared, source = relations.shared.gather(templates)
         side, one, height, other, other_height = relations.same[shared].T
@@ -171,33 +194,32 @@ class _Evaluation:
 
     def _nodes(self, side: Ints, place: Ints, height: Ints) -> Ints:
         at = self._first.take(place)
-        past, now = self._past, self._arrival
-        in_past = (side == 0) == self._past_is_left
+        state, current = self._state, self._current
+        in_state = (side == 0) == self._state_is_left
         nodes = np.empty(len(side), np.int32)
-        rows = past.run_row.take(self._equal.past.take(at[in_past]))
-        nodes[in_past] = past.nodes[rows, height[in_past]]
-        rows = now.row.take(self._equal.now.take(at[~in_past]))
-        nodes[~in_past] = now.nodes[rows, height[~in_past]]
+        rows = state.run_row.take(self._equal.stored.take(at[in_state]))
+        nodes[in_state] = state.nodes[rows, height[in_state]]
+        rows = current.row.take(self._equal.current.take(at[~in_state]))
+        nodes[~in_state] = current.nodes[rows, height[~in_state]]
         return nodes
 
-    # -- one at a time ---------------------------------------------------------------------------------
+    # -- the residual check ----------------------------------------------------------------------------
 
-    def _side_of(self, item: int) -> PastSide:
+    def _side_of(self, item: int) -> StateSide:
         side = self._sides.get(item)
         if side is None:
-            side = self._sides[item] = PastSide(self._past, item)
+            side = self._sides[item] = StateSide(self._state, item)
         return side
 
-    def _satisfiable(self, row: int, item: int, places: list[int]) -> bool:
+    def _check_residual(self, row: int, item: int, places: list[int]) -> bool:
         graph = self._relations.graph(row)
-        past, now = self._side_of(item), self._now
-        sides: tuple[Side, Side] = (past, now) if self._past_is_left else (now, past)
-        steps: list[CandidateStep] = []
-        for (left, right), place in zip(graph.shape.equalities, places, strict=True):
-            groups: list[tuple[list[Nodes], list[Nodes]]] = []
-            for at in range(int(self._first[place]), int(self._ends[place])):
-                runs = int(self._equal.past[at]), int(self._equal.now[at])
-                one, other = runs if self._past_is_left else runs[::-1]
-                groups.append((sides[0].rows(one), sides[1].rows(other)))
-            steps.append(CandidateStep(left, right, groups))
-        return satisfiable(Candidate(graph.shape, graph.left, graph.right, sides), steps)
+        template = graph.template_graph
+        stored, current = self._side_of(item), self._current_side
+        sides: tuple[Side, Side] = (stored, current) if self._state_is_left else (current, stored)
+        equal = self._equal
+        steps = []
+        for columns, place in zip(template.equalities, places, strict=True):
+            some = slice(int(self._first[place]), int(self._ends[place]))
+            runs = list(zip(equal.stored[some].tolist(), equal.current[some].tolist(), strict=True))
+            steps.append(equality_step(columns, runs, sides, self._state_is_left))
+        return is_satisfiable(Candidate(template, graph.left, graph.right, sides), steps)

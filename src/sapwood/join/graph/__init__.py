@@ -1,1 +1,1 @@
-"""Join graphs, their reduction and their templates."""
+"""Join graphs: reduction, canonical form, templates and variable pairs."""

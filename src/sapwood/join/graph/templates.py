@@ -1,7 +1,7 @@
-"""All queries as rows of a few relations.
+"""Templates: all join queries as rows of a few relations.
 
-Every shape of join graphs has a relation, the *template*: a row of variables for each distinct graph of that
-shape. What remains of a query, its window and what it delivers, is a *member* of its row.
+Every template graph has a relation, the *template*: a row of variables for each distinct join graph. What
+remains of a query, its window and its output, is a *member* of its row.
 """
 
 from __future__ import annotations
@@ -14,67 +14,59 @@ from numpy.typing import NDArray
 
 from sapwood.engine.automaton.predicate_index import Ints
 from sapwood.engine.automaton.ragged_array import RaggedArray, grow_array
-from sapwood.join.graph.join_graph import Shape
-from sapwood.join.graph.variable_pairs import Pairs
+from sapwood.join.graph.join_graph import JoinGraph, TemplateGraph
+from sapwood.join.graph.variable_pairs import VariablePairs
 
 Longs = NDArray[np.int64]
-_REFILE_FROM = 256
-"""messages after which rows are filed anew for the first time, by what was seen"""
-
-
-@dataclass(frozen=True, slots=True)
-class Graph:
-    """A join graph in canonical order: its shape, and the variables of its columns."""
-
-    shape: Shape
-    left: tuple[int, ...]
-    right: tuple[int, ...]
-
-    @property
-    def pairs(self) -> list[tuple[int, int]]:
-        return [(self.left[left], self.right[right]) for left, right in self.shape.equalities]
+_FIRST_REINDEX = 256
+"""evaluated messages after which rows are indexed anew for the first time, by the frequency of their pairs"""
 
 
 @dataclass(slots=True)
 class JoinTemplate:
-    """A shape and the rows that have it."""
+    """A template graph and the rows that have it."""
 
     number: int
-    shape: Shape
+    graph: TemplateGraph
     rows: set[int] = field(default_factory=set)
 
 
-class Relations:
-    """Templates that are evaluated together."""
+class TemplateRelations:
+    """The rows of templates that are evaluated together.
+
+    A row is indexed under one of its variable pairs, the one that is seen least often: a row can only match
+    if that pair is equal.
+    """
 
     def __init__(self) -> None:
-        self.pairs = Pairs()
-        self.templates: dict[Shape, JoinTemplate] = {}
-        self._free: list[int] = []  # numbers of templates that are gone
-        self._places: dict[Shape, range] = {}  # of what shapes, there or gone, have in `same`
-        self._row_of: dict[Graph, int] = {}
-        self._graphs: list[Graph | None] = []
+        self.pairs = VariablePairs()
+        self.templates: dict[TemplateGraph, JoinTemplate] = {}
+        self._free: list[int] = []  # numbers of removed templates
+        self._shared_columns: dict[TemplateGraph, range] = {}  # rows of `same`, also of removed templates
+        self._row_of: dict[JoinGraph, int] = {}
+        self._graphs: list[JoinGraph | None] = []
         self._unused: list[int] = []
-        self.pairs_of = RaggedArray()  # of each row, in the order of its shape's equalities
-        self.filed = RaggedArray()  # rows, under one of their pairs
-        self._filed_under: Ints = np.zeros(16, np.int32)
+        self.pairs_of = RaggedArray()  # of each row, in the order of the equalities
+        self.rows_of_pair = RaggedArray()  # rows, each under one of their pairs
+        self._indexed_under: Ints = np.zeros(16, np.int32)
         self._members = RaggedArray()  # of each row
         self.template_of: Ints = np.zeros(16, np.int32)
-        self.shared = RaggedArray()  # of each template, places in the columns below
-        self.same: NDArray[np.int32] = np.zeros((0, 5), np.int32)
-        self.plain: NDArray[np.bool_] = np.zeros(16, np.bool_)  # nothing to check but pairs
-        self.compared: NDArray[np.bool_] = np.zeros(16, np.bool_)  # not only by =
+        self.shared = RaggedArray()  # of each template, rows of `same`
+        self.same: NDArray[np.int32] = np.zeros((0, 5), np.int32)  # see `TemplateGraph.shared`
+        self.plain: NDArray[np.bool_] = np.zeros(16, np.bool_)  # of each template: only pairs to check
+        self.compared: NDArray[np.bool_] = np.zeros(16, np.bool_)  # of each template: it has inequalities
         self.seen: Longs = np.zeros(16, np.int64)  # of each pair, in how many items
         self._evaluated = 0
-        self._refile_at = _REFILE_FROM
+        self._reindex_at = _FIRST_REINDEX
 
     def __len__(self) -> int:
+        """The number of rows."""
         return len(self._row_of)
 
-    # -- the population --------------------------------------------------------------------------------
+    # -- registration ----------------------------------------------------------------------------------
 
-    def add(self, graph: Graph, member: int) -> int:
-        """Adds a member to the row of a graph: the row."""
+    def add(self, graph: JoinGraph, member: int) -> int:
+        """Add a member to the row of a join graph, and return the row."""
         row = self._row_of.get(graph)
         if row is None:
             row = self._new_row(graph)
@@ -82,26 +74,27 @@ class Relations:
         return row
 
     def remove(self, row: int, member: int) -> None:
+        """Remove a member, and its row if it has no other."""
         self._members.remove(row, member)
         if self._members.lengths[row]:
             return
         graph = self._graphs[row]
         assert graph is not None
-        self.filed.remove(int(self._filed_under[row]), row)
+        self.rows_of_pair.remove(int(self._indexed_under[row]), row)
         self.pairs_of.clear(row)
         for left, right in graph.pairs:
-            self.pairs.release(left, right)
-        template = self.templates[graph.shape]
+            self.pairs.remove(left, right)
+        template = self.templates[graph.template_graph]
         template.rows.discard(row)
         if not template.rows:
-            del self.templates[graph.shape]
+            del self.templates[graph.template_graph]
             self.shared.clear(template.number)
             self._free.append(template.number)
         del self._row_of[graph]
         self._graphs[row] = None
         self._unused.append(row)
 
-    def _new_row(self, graph: Graph) -> int:
+    def _new_row(self, graph: JoinGraph) -> int:
         if self._unused:
             row = self._unused.pop()
         else:
@@ -109,88 +102,90 @@ class Relations:
             self._graphs.append(None)
             if row == len(self.template_of):
                 self.template_of = grow_array(self.template_of, 2 * row)
-                self._filed_under = grow_array(self._filed_under, 2 * row)
+                self._indexed_under = grow_array(self._indexed_under, 2 * row)
         self._graphs[row] = graph
         self._row_of[graph] = row
-        template = self.templates.get(graph.shape) or self._new_template(graph.shape)
+        template = self.templates.get(graph.template_graph) or self._new_template(graph.template_graph)
         template.rows.add(row)
         self.template_of[row] = template.number
-        numbers = [self.pairs.use(left, right) for left, right in graph.pairs]
+        numbers = [self.pairs.add(left, right) for left, right in graph.pairs]
         if len(self.pairs) > len(self.seen):
             self.seen = grow_array(self.seen, 2 * len(self.pairs))
         for number in numbers:
             self.pairs_of.append(row, number)
-        self._file(row, numbers)
+        self._index_row(row, numbers)
         self._members.reserve(row + 1)
         return row
 
-    def _new_template(self, shape: Shape) -> JoinTemplate:
+    def _new_template(self, graph: TemplateGraph) -> JoinTemplate:
         number = self._free.pop() if self._free else len(self.templates)
-        template = self.templates[shape] = JoinTemplate(number, shape)
+        template = self.templates[graph] = JoinTemplate(number, graph)
         if number >= len(self.plain):
             self.plain, self.compared = (
                 grow_array(self.plain, 2 * number),
                 grow_array(self.compared, 2 * number),
             )
-        self.plain[number] = not shape.shared and not shape.others
-        self.compared[number] = bool(shape.others)
+        self.plain[number] = not graph.shared and not graph.inequalities
+        self.compared[number] = bool(graph.inequalities)
         self.shared.reserve(number + 1)
-        places = self._places.get(shape)
+        places = self._shared_columns.get(graph)
         if places is None:
-            places = self._places[shape] = range(len(self.same), len(self.same) + len(shape.shared))
-            if shape.shared:
-                self.same = np.concatenate((self.same, np.array(shape.shared, np.int32)))
+            places = range(len(self.same), len(self.same) + len(graph.shared))
+            self._shared_columns[graph] = places
+            if graph.shared:
+                self.same = np.concatenate((self.same, np.array(graph.shared, np.int32)))
         for place in places:
             self.shared.append(number, place)
         return template
 
-    def _file(self, row: int, pairs: list[int]) -> None:
-        """Files a row where it is looked at least often."""
-        lengths = self.filed.lengths
+    def _index_row(self, row: int, pairs: list[int]) -> None:
+        """Index a row under its rarest pair."""
+        lengths = self.rows_of_pair.lengths
         under = min(pairs, key=lambda p: (self.seen[p], lengths[p] if p < len(lengths) else 0, p))
-        self.filed.append(under, row)
-        self._filed_under[row] = under
+        self.rows_of_pair.append(under, row)
+        self._indexed_under[row] = under
 
-    def _refile(self) -> None:
-        """Files all rows anew, each under the pair that was seen least."""
+    def _reindex(self) -> None:
+        """Index all rows anew, each under the pair that was seen least."""
         rows = np.array(sorted(self._row_of.values()), np.int32)
         if not len(rows):
             return
         pairs, _ = self.pairs_of.gather(rows)
         lengths = self.pairs_of.lengths.take(rows)
         ranked = (self.seen.take(pairs) << 20) | (
-            np.arange(len(pairs)) - np.repeat(_before(lengths), lengths)
+            np.arange(len(pairs)) - np.repeat(_starts(lengths), lengths)
         )
-        least = np.minimum.reduceat(ranked, _before(lengths)) & 0xFFFFF
-        under = pairs.take(_before(lengths) + least)
-        self._filed_under[rows] = under
-        self.filed = RaggedArray.of(under, rows)
+        least = np.minimum.reduceat(ranked, _starts(lengths)) & 0xFFFFF
+        under = pairs.take(_starts(lengths) + least)
+        self._indexed_under[rows] = under
+        self.rows_of_pair = RaggedArray.of(under, rows)
 
-    # -- messages --------------------------------------------------------------------------------------
+    # -- evaluation ------------------------------------------------------------------------------------
 
-    def evaluated(self, present: Ints, items: Ints) -> None:
-        """Notes which pairs a message had in common with how many items."""
-        self.seen[present] += items
+    def count_equal(self, pairs: Ints, items: Ints) -> None:
+        """Count, for each pair that is equal in a message, the items it is equal in."""
+        self.seen[pairs] += items
         self._evaluated += 1
-        if self._evaluated >= self._refile_at:
-            self._refile_at *= 2
-            self._refile()
+        if self._evaluated >= self._reindex_at:
+            self._reindex_at *= 2
+            self._reindex()
 
     def members(self, rows: Ints) -> tuple[Ints, Ints]:
-        """The members of some rows, and of which of them."""
+        """Return the members of some rows, and for each the position of its row."""
         members, source = self._members.gather(rows)
         return members, source
 
-    def graph(self, row: int) -> Graph:
+    def graph(self, row: int) -> JoinGraph:
+        """Return the join graph of a row."""
         graph = self._graphs[row]
         assert graph is not None
         return graph
 
-    def graphs(self) -> Iterable[tuple[Graph, int]]:
-        """All graphs and their rows."""
+    def graphs(self) -> Iterable[tuple[JoinGraph, int]]:
+        """Return all join graphs and their rows."""
         return self._row_of.items()
 
 
-def _before(lengths: Ints) -> Ints:
-    """Where each of some runs of these lengths starts."""
+def _starts(lengths: Ints) -> Ints:
+    """Return where each of consecutive groups of these lengths starts."""
     return np.cumsum(lengths, dtype=np.int32) - lengths

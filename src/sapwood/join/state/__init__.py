@@ -1,1 +1,1 @@
-"""The state of joins: earlier messages, windows and event times."""
+"""The join state: values of earlier messages, windows, event times and statistics."""

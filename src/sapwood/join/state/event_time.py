@@ -1,4 +1,4 @@
-"""When a message happened: what the publisher says, what the message says, or when it came."""
+"""The event time of a message: given by the publisher, read from the message, or the time of publishing."""
 
 from __future__ import annotations
 
@@ -12,36 +12,38 @@ from sapwood.errors import MessageError
 from sapwood.lang.query import compile_query
 
 _LARGEST = 1e11
-"""seconds, some 3,000 years; milliseconds since the epoch are more"""
+"""seconds, some 3,000 years; milliseconds since the epoch would be more"""
 _NUMBER = re.compile(r"[+-]?[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?", re.ASCII)
 
 Moment = datetime | float
-"""seconds since the epoch, if it is a number; without a time zone, UTC"""
+"""a number is seconds since the epoch; a datetime without a time zone is UTC"""
 
 
 def to_seconds(moment: Moment) -> float:
-    """Seconds since the epoch; ValueError for a number that cannot be meant, TypeError for what is none."""
+    """Return seconds since the epoch; ValueError for a number out of range, TypeError for other types."""
     if isinstance(moment, datetime):
         return (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp()
     if isinstance(moment, bool) or not isinstance(moment, int | float):
         raise TypeError(f"a time is a datetime or a number of seconds, not {moment!r}")
     if not abs(moment) <= _LARGEST:
-        raise ValueError(f"a time is given in seconds since the epoch, and {moment} is beyond all years")
+        raise ValueError(
+            f"a time is in seconds since the epoch, and {moment} is out of range: is it in milliseconds?"
+        )
     return float(moment)
 
 
 def to_duration(given: timedelta | float) -> float:
-    """Seconds; ValueError if it is less than nothing, TypeError if it is no number."""
+    """Return seconds; ValueError if negative or infinite, TypeError for other types."""
     if not isinstance(given, int | float | timedelta):
         raise TypeError(f"a duration is a timedelta or a number of seconds, not {given!r}")
     length = given.total_seconds() if isinstance(given, timedelta) else float(given)
     if not length >= 0 or math.isinf(length):
-        raise ValueError(f"a duration must be a number of seconds, not {given}")
+        raise ValueError(f"a duration is a finite number of seconds, 0 or more, not {given}")
     return length
 
 
 class TimePath:
-    """Where the messages of a stream say when they happened."""
+    """The path at which the messages of a stream hold their event time."""
 
     def __init__(self, path: str, namespaces: Mapping[str, str]) -> None:
         query = compile_query(path, namespaces)
@@ -51,10 +53,10 @@ class TimePath:
         self._paths = query.paths
 
     def read(self, evaluator: PatternEvaluator) -> float:
-        """The time that a message says; MessageError if it says none."""
+        """Return the event time in a message; MessageError if there is none."""
         nodes = evaluator.select_any(self._paths)
         if not nodes:
-            raise MessageError(f"it does not say when it happened: there is no {self._text}")
+            raise MessageError(f"it has no event time: there is no {self._text}")
         value = evaluator.document.string_value(nodes[0]).strip()
         try:
             return to_seconds(float(value) if _NUMBER.fullmatch(value) else datetime.fromisoformat(value))

@@ -1,15 +1,17 @@
-"""What earlier messages have to say, kept for those to come: values, and who had them where.
+"""The join state: the values of earlier messages, indexed for the joins of later ones.
 
-    value ──► runs        one for each (message, variable) that has the value
-    run   ──► rows        the nodes that have it, with the nodes of the variables above them
-    item  ──► messages    one, or several that a chain of blocks has brought together
+    value ──► runs        one for each (item, variable) that has the value
+    run   ──► rows        the nodes with the value, and the nodes of the variables above them
+    item  ──► messages    one message, or the several of a chain's partial match
 
-Numbers, in columns; a value is a key of one dictionary, so what is kept grows with the values stored. What no
-window can reach any more is swept now and then, and its room is taken back when half of all is dead.
+All are numbers in columns; a value is a key of one dictionary, so the state grows with the distinct values.
+Runs that no window reaches any more are evicted from time to time: first they are marked dead, and when half
+of all runs are dead, the columns are compacted.
 """
 
 from __future__ import annotations
 
+import logging
 from array import array
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -24,39 +26,43 @@ from sapwood.engine.automaton.ragged_array import grow_array
 from sapwood.join.evaluation.witnesses import Witness
 
 Floats = NDArray[np.float64]
-Until = Callable[[Ints, Floats], Floats]
-"""how long the values of variables are good, in messages of some times"""
-_FEW = 16
-"""runs that are read faster than they are remembered"""
-_OF_RUN, _OF_VALUE, _OF_MESSAGE = 50, 150, 350
-"""bytes that each of them takes, about"""
-_ROOM = 4_000_000
-"""runs in all remembered slices"""
+Expiry = Callable[[Ints, Floats], Floats]
+"""returns the last watermarks at which the values of variables are needed, in messages of given times"""
+_FEW_RUNS = 16
+"""runs of a value that are gathered faster than they are looked up in the cache"""
+_RUN_BYTES, _VALUE_BYTES, _MESSAGE_BYTES = 50, 150, 350
+"""estimated memory of each"""
+_CACHED_RUNS = 4_000_000
+"""runs in all cached columns of frequent values"""
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class StoredMessage:
-    """A message as joins keep it. Two are equal if they are of one message, even in different processes."""
+    """A message in the join state. Two are equal if they are of one message, even in different processes."""
 
     id: Hashable
     stream: str
     time: float
-    sequence: int
-    """how many messages came before it"""
+    visible_from: int = field(hash=False)
+    """the version of the subscriptions at which it came: queries that were added later do not see it. In one
+    process every message is a version of its own; on Spark it is the version of the subscription store"""
     data: bytes = field(compare=False)
     encoding: str | None = field(compare=False)
+    arrival: int = 0
+    """its position in the order in which messages came; 0 where there is no such order, as on Spark"""
 
 
-class Arrival:
-    """A message, or several that a chain has brought together, as it comes in: its runs, value by value."""
+class CurrentItem:
+    """The message that is being joined, or a partial match of a chain: its runs, value by value."""
 
     def __init__(
-        self, records: tuple[StoredMessage, ...], time: float, sequence: int, witnesses: Sequence[Witness]
+        self, records: tuple[StoredMessage, ...], time: float, visible_from: int, witnesses: Sequence[Witness]
     ) -> None:
         self.records = records
         self.time = time
-        self.sequence = sequence
-        """of its earliest message"""
+        self.visible_from = visible_from
+        """that of its earliest message"""
         by_value: dict[str, dict[int, list[tuple[int, ...]]]] = {}
         for variable, value, nodes in witnesses:
             by_value.setdefault(value, {}).setdefault(variable, []).append(nodes)
@@ -78,127 +84,128 @@ class Arrival:
         self.nodes = np.array([row + (-1,) * (width - len(row)) for row in rows], np.int32).reshape(-1, width)
 
     def __len__(self) -> int:
+        """The number of runs."""
         return len(self.variable)
 
 
 @dataclass(slots=True)
-class _Slice:
-    """The runs of one value, ready to be read, with room to grow."""
+class _RunColumns:
+    """The runs of one value in columns, with spare room at the end."""
 
     runs: Ints
     variables: Ints
     items: Ints
     length: int
 
-    def extend(self, runs: range, variables: list[int], item: int) -> None:
-        end = self.length + len(runs)
-        if end > len(self.runs):
+    def append(self, run: int, variable: int, item: int) -> None:
+        at = self.length
+        if at == len(self.runs):
             self.runs, self.variables, self.items = (
-                grow_array(column, 2 * end) for column in (self.runs, self.variables, self.items)
+                grow_array(column, 2 * (at + 1)) for column in (self.runs, self.variables, self.items)
             )
-        self.runs[self.length : end] = runs
-        self.variables[self.length : end] = variables
-        self.items[self.length : end] = item
-        self.length = end
+        self.runs[at], self.variables[at], self.items[at] = run, variable, item
+        self.length = at + 1
 
 
 @dataclass(slots=True)
-class Common:
-    """Runs of earlier messages that share a value with an arrival: which, whose, and which value."""
+class CommonRuns:
+    """Runs of the state that have a value in common with the current item, in columns."""
 
     runs: Ints
     variables: Ints
     items: Ints
     value: Ints
-    """by its place among the arrival's"""
+    """the position of the value among those of the current item"""
 
 
-_NONE = Common(NO_INTS, NO_INTS, NO_INTS, NO_INTS)
+_NONE = CommonRuns(NO_INTS, NO_INTS, NO_INTS, NO_INTS)
 
 
 @dataclass(slots=True)
 class MessageState:
-    """All that is kept."""
+    """The runs, rows and items of all earlier messages that some window still reaches."""
 
-    remember: bool = True
-    """keep the slices of frequent values ready to be read"""
+    cached: bool = True
+    """whether the columns of frequent values are cached"""
     run_variable: Ints = field(default_factory=lambda: np.zeros(64, np.int32))
     run_item: Ints = field(default_factory=lambda: np.zeros(64, np.int32))
     """-1: dead"""
     run_row: Ints = field(default_factory=lambda: np.zeros(64, np.int32))
     run_count: Ints = field(default_factory=lambda: np.zeros(64, np.int32))
-    run_until: Floats = field(default_factory=lambda: np.zeros(64, np.float64))
+    run_expiry: Floats = field(default_factory=lambda: np.zeros(64, np.float64))
+    """the last watermark at which it is needed"""
     run_value: list[str] = field(default_factory=list)
     nodes: NDArray[np.int32] = field(default_factory=lambda: np.zeros((64, 2), np.int32))
     rows: int = 0
     item_time: Floats = field(default_factory=lambda: np.zeros(64, np.float64))
-    item_sequence: NDArray[np.int64] = field(default_factory=lambda: np.zeros(64, np.int64))
+    item_visible_from: NDArray[np.int64] = field(default_factory=lambda: np.zeros(64, np.int64))
     item_first_run: Ints = field(default_factory=lambda: np.zeros(64, np.int32))
     records: list[tuple[StoredMessage, ...]] = field(default_factory=list)
+    """the messages of each item"""
     latest: float = float("-inf")
     """the largest time of an item"""
     _runs_of: dict[str, int | array[int]] = field(default_factory=dict)
-    _slices: OrderedDict[str, _Slice] = field(default_factory=OrderedDict)
-    _remembered: int = 0
+    _columns: OrderedDict[str, _RunColumns] = field(default_factory=OrderedDict)
+    _cached_runs: int = 0
     _dead: int = 0
 
     def __len__(self) -> int:
-        """Runs, dead ones included."""
+        """The number of runs, dead ones included."""
         return len(self.run_value)
 
-    # -- keeping ---------------------------------------------------------------------------------------
+    # -- insertion -------------------------------------------------------------------------------------
 
-    def keep(self, arrival: Arrival, until: Floats, watermark: float) -> None:
-        """Keeps the runs that are good until the watermark, or beyond."""
-        kept = np.flatnonzero(until >= watermark).astype(np.int32)
-        if not len(kept):
+    def insert(self, current: CurrentItem, expiry: Floats, watermark: float) -> None:
+        """Insert an item with the runs that do not expire before the watermark."""
+        inserted = np.flatnonzero(expiry >= watermark).astype(np.int32)
+        if not len(inserted):
             return
         first, item = len(self.run_value), len(self.records)
-        self._reserve(first + len(kept), self.rows + int(arrival.count.sum()), item + 1, arrival)
-        end = first + len(kept)
-        self.run_variable[first:end] = arrival.variable[kept]
+        self._reserve(first + len(inserted), self.rows + int(current.count.sum()), item + 1, current)
+        end = first + len(inserted)
+        self.run_variable[first:end] = current.variable[inserted]
         self.run_item[first:end] = item
-        self.run_count[first:end] = arrival.count[kept]
-        self.run_until[first:end] = until[kept]
-        self._keep_rows(arrival, kept, first)
-        self.item_time[item] = arrival.time
-        self.item_sequence[item] = arrival.sequence
+        self.run_count[first:end] = current.count[inserted]
+        self.run_expiry[first:end] = expiry[inserted]
+        self._insert_rows(current, inserted, first)
+        self.item_time[item] = current.time
+        self.item_visible_from[item] = current.visible_from
         self.item_first_run[item] = first
-        self.records.append(arrival.records)
-        self.latest = max(self.latest, arrival.time)
-        variables = arrival.variable.tolist()
-        for run, number in enumerate(kept.tolist(), first):
-            value = arrival.value_of_run[number]
+        self.records.append(current.records)
+        self.latest = max(self.latest, current.time)
+        variables = current.variable.tolist()
+        for run, number in enumerate(inserted.tolist(), first):
+            value = current.value_of_run[number]
             self.run_value.append(value)
-            self._file(value, run, variables[number], item)
+            self._index_run(value, run, variables[number], item)
 
-    def _keep_rows(self, arrival: Arrival, kept: Ints, first: int) -> None:
-        if len(kept) == len(arrival):
-            nodes = arrival.nodes
+    def _insert_rows(self, current: CurrentItem, inserted: Ints, first: int) -> None:
+        if len(inserted) == len(current):
+            nodes = current.nodes
         else:
-            mask = np.zeros(len(arrival), np.bool_)
-            mask[kept] = True
-            nodes = arrival.nodes[np.repeat(mask, arrival.count)]
-        counts = arrival.count[kept]
-        self.run_row[first : first + len(kept)] = self.rows + np.cumsum(counts) - counts
+            mask = np.zeros(len(current), np.bool_)
+            mask[inserted] = True
+            nodes = current.nodes[np.repeat(mask, current.count)]
+        counts = current.count[inserted]
+        self.run_row[first : first + len(inserted)] = self.rows + np.cumsum(counts) - counts
         self.nodes[self.rows : self.rows + len(nodes), : nodes.shape[1]] = nodes
         self.rows += len(nodes)
 
-    def _reserve(self, runs: int, rows: int, items: int, arrival: Arrival) -> None:
+    def _reserve(self, runs: int, rows: int, items: int, current: CurrentItem) -> None:
         if runs > len(self.run_variable):
-            for name in ("run_variable", "run_item", "run_row", "run_count", "run_until"):
+            for name in ("run_variable", "run_item", "run_row", "run_count", "run_expiry"):
                 setattr(self, name, grow_array(getattr(self, name), 2 * runs))
         if items > len(self.item_time):
-            for name in ("item_time", "item_sequence", "item_first_run"):
+            for name in ("item_time", "item_visible_from", "item_first_run"):
                 setattr(self, name, grow_array(getattr(self, name), 2 * items))
-        width = max(self.nodes.shape[1], arrival.nodes.shape[1])
+        width = max(self.nodes.shape[1], current.nodes.shape[1])
         if rows > len(self.nodes) or width > self.nodes.shape[1]:
             length = 2 * rows if rows > len(self.nodes) else len(self.nodes)
             wider = np.zeros((length, width), np.int32)
             wider[: self.rows, : self.nodes.shape[1]] = self.nodes[: self.rows]
             self.nodes = wider
 
-    def _file(self, value: str, run: int, variable: int, item: int) -> None:
+    def _index_run(self, value: str, run: int, variable: int, item: int) -> None:
         runs = self._runs_of.get(value)
         if runs is None:
             self._runs_of[value] = run
@@ -206,21 +213,21 @@ class MessageState:
             self._runs_of[value] = array("i", (runs, run))
         else:
             runs.append(run)
-            known = self._slices.get(value)
-            if known is not None:
-                known.extend(range(run, run + 1), [variable], item)
-                self._remembered += 1
+            columns = self._columns.get(value)
+            if columns is not None:
+                columns.append(run, variable, item)
+                self._cached_runs += 1
 
-    # -- reading ---------------------------------------------------------------------------------------
+    # -- lookup ----------------------------------------------------------------------------------------
 
-    def common(self, arrival: Arrival) -> Common:
-        """The runs of earlier messages that have one of an arrival's values."""
-        known: list[_Slice] = []
+    def find_common(self, current: CurrentItem) -> CommonRuns:
+        """Return the runs that have one of the current item's values."""
+        found: list[_RunColumns] = []
         value: list[int] = []
         single: list[int] = []
         single_value: list[int] = []
         runs_of = self._runs_of
-        for number, text in enumerate(arrival.values):
+        for number, text in enumerate(current.values):
             runs = runs_of.get(text)
             if runs is None:
                 continue
@@ -228,143 +235,147 @@ class MessageState:
                 single.append(runs)
                 single_value.append(number)
             else:
-                known.append(self._slice(text, runs))
+                found.append(self._columns_of(text, runs))
                 value.append(number)
         if single:
-            known.append(self._read(np.array(single, np.int32)))
-        if not known:
+            found.append(self._gather(np.array(single, np.int32)))
+        if not found:
             return _NONE
-        numbers = np.repeat(np.array(value, np.int32), [s.length for s in known[: len(value)]])
+        numbers = np.repeat(np.array(value, np.int32), [c.length for c in found[: len(value)]])
         if single:
             numbers = np.concatenate((numbers, np.array(single_value, np.int32)))
-        if len(known) == 1:
-            only = known[0]
+        if len(found) == 1:
+            only = found[0]
             n = only.length
-            common = Common(only.runs[:n], only.variables[:n], only.items[:n], numbers)
+            common = CommonRuns(only.runs[:n], only.variables[:n], only.items[:n], numbers)
         else:
-            common = Common(
-                np.concatenate([s.runs[: s.length] for s in known]),
-                np.concatenate([s.variables[: s.length] for s in known]),
-                np.concatenate([s.items[: s.length] for s in known]),
+            common = CommonRuns(
+                np.concatenate([c.runs[: c.length] for c in found]),
+                np.concatenate([c.variables[: c.length] for c in found]),
+                np.concatenate([c.items[: c.length] for c in found]),
                 numbers,
             )
-        return self._living(common) if self._dead else common
+        return self._without_dead(common) if self._dead else common
 
-    def at_most(self, runs: int, arrival: Arrival) -> bool:
-        """Whether earlier messages have an arrival's values in no more than so many runs."""
+    def has_at_most(self, runs: int, current: CurrentItem) -> bool:
+        """Return whether the current item's values have no more than so many runs in the state."""
         runs_of = self._runs_of
-        for value in arrival.values:
-            known = runs_of.get(value)
-            if known is not None:
-                runs -= 1 if isinstance(known, int) else len(known)
+        for value in current.values:
+            found = runs_of.get(value)
+            if found is not None:
+                runs -= 1 if isinstance(found, int) else len(found)
         return runs >= 0
 
-    def _living(self, common: Common) -> Common:
-        living = self.run_item.take(common.runs) >= 0
-        if living.all():
+    def _without_dead(self, common: CommonRuns) -> CommonRuns:
+        live = self.run_item.take(common.runs) >= 0
+        if live.all():
             return common
-        return Common(
-            common.runs[living], common.variables[living], common.items[living], common.value[living]
-        )
+        return CommonRuns(common.runs[live], common.variables[live], common.items[live], common.value[live])
 
-    def _slice(self, value: str, runs: array[int]) -> _Slice:
-        if not self.remember or len(runs) < _FEW:
-            return self._read(np.array(runs, np.int32))
-        known = self._slices.get(value)
-        if known is not None:
-            self._slices.move_to_end(value)
-            return known
-        known = self._slices[value] = self._read(np.array(runs, np.int32))
-        self._remembered += known.length
-        while self._remembered > _ROOM and len(self._slices) > 1:
-            self._remembered -= self._slices.popitem(last=False)[1].length
-        return known
+    def _columns_of(self, value: str, runs: array[int]) -> _RunColumns:
+        if not self.cached or len(runs) < _FEW_RUNS:
+            return self._gather(np.array(runs, np.int32))
+        columns = self._columns.get(value)
+        if columns is not None:
+            self._columns.move_to_end(value)
+            return columns
+        columns = self._columns[value] = self._gather(np.array(runs, np.int32))
+        self._cached_runs += columns.length
+        while self._cached_runs > _CACHED_RUNS and len(self._columns) > 1:
+            self._cached_runs -= self._columns.popitem(last=False)[1].length
+        return columns
 
-    def _read(self, runs: Ints) -> _Slice:
-        return _Slice(runs, self.run_variable.take(runs), self.run_item.take(runs), len(runs))
+    def _gather(self, runs: Ints) -> _RunColumns:
+        return _RunColumns(runs, self.run_variable.take(runs), self.run_item.take(runs), len(runs))
 
     def runs(self, value: str) -> Iterable[int]:
-        """The runs of a value, dead ones included."""
+        """Return the runs of a value, dead ones included."""
         runs = self._runs_of.get(value, ())
         return (runs,) if isinstance(runs, int) else runs
 
     def runs_of_item(self, item: int) -> range:
-        """The runs that were kept of an item."""
+        """Return the runs of an item."""
         following = item + 1
         end = int(self.item_first_run[following]) if following < len(self.records) else len(self)
         return range(int(self.item_first_run[item]), end)
 
-    # -- forgetting ------------------------------------------------------------------------------------
+    # -- eviction --------------------------------------------------------------------------------------
 
-    def sweep(self, watermark: float) -> None:
-        """Forgets what no message at or after the watermark can reach."""
-        dead = (self.run_until[: len(self)] < watermark) & self.living
-        if dead.any():
-            self._bury(dead)
+    def evict_expired(self, watermark: float) -> None:
+        """Evict the runs that no message at or after the watermark can reach."""
+        expired = (self.run_expiry[: len(self)] < watermark) & self.live
+        if expired.any():
+            self._evict(expired)
 
-    def shorten(self, until: Until) -> None:
-        """Lets nothing be good for longer than its variable and time say now."""
-        living = np.flatnonzero(self.living)
-        times = self.item_time.take(self.run_item.take(living))
-        now = until(self.run_variable.take(living), times)
-        self.run_until[living] = np.minimum(self.run_until.take(living), now)
+    def limit_expiry(self, expiry: Expiry) -> None:
+        """Let runs expire earlier where their variables are needed for less time than before."""
+        live = np.flatnonzero(self.live)
+        times = self.item_time.take(self.run_item.take(live))
+        limit = expiry(self.run_variable.take(live), times)
+        self.run_expiry[live] = np.minimum(self.run_expiry.take(live), limit)
 
-    def _bury(self, dead: NDArray[np.bool_]) -> None:
+    def _evict(self, expired: NDArray[np.bool_]) -> None:
         end = len(self)
-        self.run_item[:end][dead] = -1
+        self.run_item[:end][expired] = -1
         self._dead = int((self.run_item[:end] < 0).sum())
-        self._slices.clear()
-        self._remembered = 0
+        self._columns.clear()
+        self._cached_runs = 0
+        _log.debug("evicted %s of %s runs from the join state", f"{int(expired.sum()):,}", f"{end:,}")
         if self._dead == end or self._dead > end // 2 + 512:
             self._compact()
 
     def _compact(self) -> None:
-        """Takes back the room of what is dead."""
-        end = len(self)
-        living = np.flatnonzero(self.run_item[:end] >= 0).astype(np.int32)
-        items, item_of_run = np.unique(self.run_item[living], return_inverse=True)
-        counts = self.run_count[living]
+        """Reclaim the memory of dead runs, and of items without runs."""
+        end, items_before = len(self), len(self.records)
+        live = np.flatnonzero(self.run_item[:end] >= 0).astype(np.int32)
+        items, item_of_run = np.unique(self.run_item[live], return_inverse=True)
+        counts = self.run_count[live]
         within = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
-        rows = np.repeat(self.run_row[living], counts) + within
+        rows = np.repeat(self.run_row[live], counts) + within
         values = self.run_value
-        self.run_value = [values[run] for run in living.tolist()]
-        for name in ("run_variable", "run_count", "run_until"):
-            setattr(self, name, _packed(getattr(self, name)[living]))
-        self.run_item = _packed(item_of_run.astype(np.int32))
-        self.run_row = _packed((np.cumsum(counts) - counts).astype(np.int32))
-        self.nodes = _packed(self.nodes[rows])
+        self.run_value = [values[run] for run in live.tolist()]
+        for name in ("run_variable", "run_count", "run_expiry"):
+            setattr(self, name, _with_room(getattr(self, name)[live]))
+        self.run_item = _with_room(item_of_run.astype(np.int32))
+        self.run_row = _with_room((np.cumsum(counts) - counts).astype(np.int32))
+        self.nodes = _with_room(self.nodes[rows])
         self.rows = len(rows)
-        for name in ("item_time", "item_sequence"):
-            setattr(self, name, _packed(getattr(self, name)[items]))
-        self.item_first_run = _packed(np.searchsorted(item_of_run, np.arange(len(items))).astype(np.int32))
+        for name in ("item_time", "item_visible_from"):
+            setattr(self, name, _with_room(getattr(self, name)[items]))
+        self.item_first_run = _with_room(np.searchsorted(item_of_run, np.arange(len(items))).astype(np.int32))
         self.records = [self.records[item] for item in items.tolist()]
         self.latest = float(self.item_time[: len(items)].max()) if len(items) else float("-inf")
         self._dead = 0
         self._runs_of = {}
         for run, value in enumerate(self.run_value):
-            self._file(value, run, 0, 0)
+            self._index_run(value, run, 0, 0)
+        _log.debug(
+            "join state compacted: %s of %s messages and partial matches evicted",
+            f"{items_before - len(items):,}",
+            f"{items_before:,}",
+        )
 
-    # -- reporting -------------------------------------------------------------------------------------
+    # -- statistics ------------------------------------------------------------------------------------
 
     @property
-    def living(self) -> NDArray[np.bool_]:
-        """Of every run, whether it is still there."""
-        alive: NDArray[np.bool_] = self.run_item[: len(self)] >= 0
-        return alive
+    def live(self) -> NDArray[np.bool_]:
+        """For every run, whether it is not dead."""
+        live: NDArray[np.bool_] = self.run_item[: len(self)] >= 0
+        return live
 
     def messages(self, runs: Ints) -> set[StoredMessage]:
-        """The messages that some runs are of."""
+        """Return the messages of some runs."""
         return {record for item in np.unique(self.run_item[runs]) for record in self.records[item]}
 
     def bytes(self, runs: Ints, messages: set[StoredMessage]) -> int:
-        """About how much memory some runs and their messages take."""
+        """Estimate the memory of some runs and their messages."""
         values = {self.run_value[run] for run in runs.tolist()}
         of_rows = int(self.run_count[runs].sum()) * 4 * int(self.nodes.shape[1])
-        of_values = sum(map(len, values)) + len(values) * _OF_VALUE
-        of_messages = sum(_OF_MESSAGE + len(record.data) for record in messages)
-        return len(runs) * _OF_RUN + of_rows + of_values + of_messages
+        of_values = sum(map(len, values)) + len(values) * _VALUE_BYTES
+        of_messages = sum(_MESSAGE_BYTES + len(record.data) for record in messages)
+        return len(runs) * _RUN_BYTES + of_rows + of_values + of_messages
 
 
-def _packed(column: NDArray[Any]) -> NDArray[Any]:
-    """With some room at the end, so that it can grow."""
+def _with_room(column: NDArray[Any]) -> NDArray[Any]:
+    """Return a column with spare room at the end."""
     return np.concatenate((column, np.zeros((max(16, len(column) // 4), *column.shape[1:]), column.dtype)))

@@ -1,4 +1,4 @@
-"""What messages have to say, for those who keep it elsewhere: by names that all processes understand."""
+"""Messages and their values in a form that all processes understand, for state stores elsewhere."""
 
 from __future__ import annotations
 
@@ -6,58 +6,60 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from sapwood.join.catalog_entries import Filed
+from sapwood.join.join_catalog import CatalogLink
 from sapwood.join.state.message_state import StoredMessage
 
 
 class PortableValue(NamedTuple):
-    """A value that a variable has in a message."""
+    """A value of a variable in a message."""
 
     variable: bytes
-    """of eight bytes, made of the variable's definition"""
+    """eight bytes made of the variable's definition"""
     value: str
     nodes: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class PortableMessage:
-    """A message, or several that a chain has brought together, and what they have to say."""
+    """A message, or a partial match of a chain, with its values."""
 
     records: tuple[StoredMessage, ...]
     ways: list[list[PortableValue]]
-    """one for a message; for a chain, one for each way to bind what goes on"""
+    """the values of a message; of a chain, those of each way to bind the variables of later links"""
     chain: bytes = b""
-    """eight bytes that stand for the first blocks of the chain in every process"""
+    """eight bytes that identify the first blocks of the chain in every process"""
 
     @property
     def time(self) -> float:
-        """That of the latest message."""
+        """The time of the latest message."""
         return max(record.time for record in self.records)
 
     @property
-    def sequence(self) -> int:
+    def visible_from(self) -> int:
         """That of the earliest message."""
-        return min(record.sequence for record in self.records)
+        return min(record.visible_from for record in self.records)
 
 
 class EquatedVariables(NamedTuple):
-    """What a variable is equated with."""
+    """The variables that a variable is equated with."""
 
     variables: frozenset[bytes]
     wait: float
-    """seconds: for messages that are later than its own by more, its value is of no use"""
+    """in seconds: its value cannot join messages that are later by more"""
 
 
-def equated_variables(links: Iterable[Filed], key: Callable[[int], bytes]) -> dict[bytes, EquatedVariables]:
-    """What each variable is equated with in some links; `key` tells what to call it."""
+def equated_variables(
+    links: Iterable[CatalogLink], key: Callable[[int], bytes]
+) -> dict[bytes, EquatedVariables]:
+    """Return the variables that each variable is equated with in some links; `key` returns their names."""
     others: dict[bytes, set[bytes]] = {}
     waits: dict[bytes, float] = {}
-    for filed in links:
-        for pair in filed.graph.pairs:
+    for link in links:
+        for pair in link.graph.pairs:
             left, right = map(key, pair)
             others.setdefault(left, set()).add(right)
             others.setdefault(right, set()).add(left)
-            waits[left] = max(waits.get(left, 0.0), filed.window)
-            # what follows waits only for what is before it in time, and comes late
-            waits[right] = max(waits.get(right, 0.0), 0.0 if filed.ordered else filed.window)
+            waits[left] = max(waits.get(left, 0.0), link.window)
+            # the right side of an ordered link only joins messages that precede it and arrive late
+            waits[right] = max(waits.get(right, 0.0), 0.0 if link.ordered else link.window)
     return {name: EquatedVariables(frozenset(found), waits[name]) for name, found in others.items()}

@@ -1,4 +1,4 @@
-"""What joins keep, in figures."""
+"""Statistics of the join state."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class TemplateState:
-    """What is kept for the queries of one template. What several use is counted for each of them."""
+    """The state that the queries of one template use. What several templates use is counted for each."""
 
     shape: str
-    """two trees of columns, and the comparisons between them"""
+    """the join graph of the template: two trees of columns, and the comparisons between them"""
     queries: int
-    """distinct ones, but for windows and what they make"""
+    """distinct join graphs, whatever their windows and output"""
     messages: int
     rows: int
     bytes: int
@@ -20,7 +20,7 @@ class TemplateState:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What is kept in all, each thing counted once; bytes are an estimate."""
+    """The size of the join state, everything counted once; bytes are an estimate."""
 
     messages: int
     rows: int
@@ -29,5 +29,5 @@ class State:
     """distinct string-values"""
     bytes: int
     watermark: float | None
-    """the time before which messages are too late; None if there was no message yet"""
+    """the event time before which messages are late; None before the first message"""
     templates: tuple[TemplateState, ...]

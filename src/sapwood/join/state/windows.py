@@ -1,4 +1,4 @@
-"""What queries that share a row of a template still differ in: windows, and who gets what is met."""
+"""The windows of links, and how long values must be retained because of them."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from sapwood.engine.automaton.ragged_array import grow_array
 from sapwood.join.state.message_state import Floats
 
 
-class Members:
-    """Windows by number, in columns."""
+class LinkWindows:
+    """The members of template rows by number, in columns: what queries with one row still differ in."""
 
     def __init__(self) -> None:
         self._window: Floats = np.zeros(16, np.float64)
@@ -25,10 +25,10 @@ class Members:
         self._used = 0
         self._unused: list[int] = []
         self.unordered = 0
-        """how many do not care which message is first"""
+        """the number of members for which either side may be first"""
 
     def add(self, ordered: bool, window: float, since: int, entry: int) -> int:
-        """A member that sees only messages from a sequence number on; `entry` is -1 for parts of chains."""
+        """Add a member that sees messages visible from version `since` on; in chains, `entry` is -1."""
         number = self._unused.pop() if self._unused else self._used
         if number == self._used:
             self._used += 1
@@ -43,20 +43,22 @@ class Members:
         return number
 
     def remove(self, number: int) -> None:
+        """Remove a member; its number may be given to another."""
         self.unordered -= not self._ordered[number]
         self._unused.append(number)
 
-    def hold(self, members: Ints, before: Any, after: Any, sequence: Any) -> NDArray[np.bool_]:
-        """Whether the times of the left and the right side, and the first sequence number, suit them."""
-        apart = after - before
+    def check(self, members: Ints, left: Any, right: Any, visible_from: Any) -> NDArray[np.bool_]:
+        """Return for each member whether the times of its left and right side, and their version, suit it."""
+        apart = right - left
         ordered = self._ordered.take(members)
         close = np.abs(apart) <= self._window.take(members)
-        held: NDArray[np.bool_] = close & (~ordered | (apart > 0)) & (self._since.take(members) <= sequence)
-        return held
+        visible = self._since.take(members) <= visible_from
+        holds: NDArray[np.bool_] = close & (~ordered | (apart > 0)) & visible
+        return holds
 
 
-class Waiting:
-    """How long the values of each variable have to be kept."""
+class Retention:
+    """How long the values of each variable are needed, by the windows of the links that compare it."""
 
     def __init__(self) -> None:
         self._windows: dict[int, Counter[float]] = {}
@@ -65,7 +67,7 @@ class Waiting:
         self._follows: NDArray[np.bool_] = np.zeros(16, np.bool_)
 
     def add(self, variable: int, window: float) -> None:
-        """A variable waits for messages within a window after it."""
+        """Retain a variable for messages within a window after it."""
         self._reserve(variable)
         windows = self._windows.setdefault(variable, Counter())
         windows[window] += 1
@@ -73,6 +75,7 @@ class Waiting:
             self._longest[variable] = window
 
     def remove(self, variable: int, window: float) -> None:
+        """Undo an `add`."""
         windows = self._windows[variable]
         windows[window] -= 1
         if not windows[window]:
@@ -83,17 +86,18 @@ class Waiting:
             self._longest[variable] = max(windows, default=-inf)
 
     def add_follower(self, variable: int) -> None:
-        """A variable waits for messages that are before it in time, and come late."""
+        """Retain a variable for messages that precede it in time and arrive after it."""
         self._reserve(variable)
         self._followers[variable] += 1
         self._follows[variable] = True
 
     def remove_follower(self, variable: int) -> None:
+        """Undo an `add_follower`."""
         self._followers[variable] -= 1
         self._follows[variable] = bool(self._followers[variable])
 
-    def until(self, variables: Ints, time: float | Floats) -> Floats:
-        """For each variable, the last watermark at which its value may still be wanted."""
+    def expiry(self, variables: Ints, time: float | Floats) -> Floats:
+        """Return for each variable the last watermark at which its value at a time is needed."""
         # a little more, since times and windows are rounded
         longest: Floats = np.nextafter(time + self._longest.take(variables), inf)
         follows = self._follows.take(variables)

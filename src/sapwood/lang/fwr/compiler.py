@@ -16,7 +16,7 @@ from sapwood.lang.fwr.expressions import Enclosed
 from sapwood.lang.fwr.model import DOCUMENT, BoundVariable, JointCondition, TemplateHole, Transformation
 from sapwood.lang.fwr.parser import Flwor, Prefixes, is_document, parse_flwor
 from sapwood.lang.fwr.template import HoleCompiler, from_context, spoken_of
-from sapwood.lang.language_detection import is_join, is_transformation
+from sapwood.lang.languages import is_join, is_transformation
 from sapwood.lang.pattern import TEXT, Condition, Has, add_condition, all_of, any_of
 from sapwood.lang.query import Query
 from sapwood.lang.xpath import ast

@@ -13,7 +13,7 @@ from typing import ClassVar
 from sapwood.errors import QueryError
 from sapwood.lang.fwr.constructor import Tag
 from sapwood.lang.fwr.model import Standing
-from sapwood.lang.language_detection import FLWOR_START
+from sapwood.lang.languages import FLWOR_START
 from sapwood.lang.names import NAME
 from sapwood.lang.xpath import ast, error_hints
 from sapwood.lang.xpath.parser import parse_inside

@@ -1,22 +1,101 @@
-"""Lengths of time as people write them in options and settings."""
+"""Durations such as `10 min`: the windows of joins, and the lengths of time in options and settings."""
 
 from __future__ import annotations
 
 import re
 
-from sapwood.lang.xscl.lexer import window
+from sapwood.errors import QueryError
+from sapwood.lang.scanning import END, found_instead, space
+from sapwood.lang.xpath import error_hints
 
-_NOTHING = re.compile(r"\s*0+(?:\.0*)?\s*(?P<unit>[^\W\d]\w*)?\s*\Z")
+_SECONDS = {
+    **dict.fromkeys(("ms", "millisecond", "milliseconds"), 0.001),
+    **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), 1.0),
+    **dict.fromkeys(("min", "mins", "minute", "minutes"), 60.0),
+    **dict.fromkeys(("h", "hour", "hours"), 3_600.0),
+    **dict.fromkeys(("d", "day", "days"), 86_400.0),
+    **dict.fromkeys(("w", "week", "weeks"), 604_800.0),
+}
+_LONGEST = 1e11  # seconds, some 3,000 years
+_WINDOW = re.compile(
+    rf"\s*(?:(?P<inf>inf){END}|(?P<number>[0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*(?P<unit>[^\W\d]\w*)?)",
+    re.IGNORECASE,
+)
+_SECOND_NUMBER = re.compile(r"\s*[0-9]")
+_UNIT_AND_MORE = re.compile(r"([^\W\d]+)[0-9]")
+_ENDLESS = re.compile(
+    rf"∞|(?:infinity|infinite|infinitely|forever|always|unbounded|unlimited){END}", re.IGNORECASE
+)
+
+
+def parse_window(text: str, at: int) -> tuple[float, int]:
+    """Parse the window of a join, such as `1 day`, or `INF` for an infinite one.
+
+    Returns the seconds and the position after it; raises QueryError. A window is never 0.
+    """
+    found = _WINDOW.match(text, at)
+    at = space(text, at)
+    if found is None:
+        raise _no_window(text, at)
+    if found["inf"]:
+        return float("inf"), found.end()
+    unit = found["unit"]
+    if unit is None:
+        hint = f"write {found['number']} s, or ms, min, h, days, weeks"
+        raise QueryError("a window without a unit", text, found.end("number"), hint)
+    size = _SECONDS.get(unit.lower())
+    if size is None:
+        more = _UNIT_AND_MORE.match(unit)
+        if more is not None and more[1].lower() in (*_SECONDS, "m"):
+            raise _second_number(text, found.start("unit") + more.end(1))
+        raise QueryError(f"there is no unit {unit!r}", text, found.start("unit"), _unit_hint(unit.lower()))
+    seconds = float(found["number"]) * size
+    if not seconds:
+        hint = "write 1 ms for messages of the same time, INF for no bound"
+        raise QueryError(_TOO_SHORT, text, at, hint)
+    if seconds > _LONGEST:
+        raise QueryError("a window of thousands of years", text, at, "write INF")
+    if _SECOND_NUMBER.match(text, found.end()):
+        raise _second_number(text, space(text, found.end()))
+    return seconds, found.end()
+
+
+_TOO_SHORT = "a window must be longer than nothing"
+
+
+def _no_window(text: str, at: int) -> QueryError:
+    if text.startswith("-", at):
+        return QueryError(_TOO_SHORT, text, at, "to say which block comes first, write FOLLOWED BY{…}")
+    hint = "write 1 day, 90 s or INF; conditions are joined by AND"
+    if _ENDLESS.match(text, at):
+        hint = "write INF for no bound"
+    return QueryError(f"expected a window, {found_instead(text, at)}", text, at, hint)
+
+
+def _second_number(text: str, at: int) -> QueryError:
+    hint = "write the whole in the smaller unit: 90 min, not 1 h 30 min"
+    return QueryError("a window is one number and one unit", text, at, hint)
+
+
+def _unit_hint(unit: str) -> str:
+    if unit in ("m", "mon", "month", "months"):
+        return "write min for minutes; months are 30 days or so: write days"
+    if unit in ("y", "year", "years"):
+        return "write days or weeks"
+    return error_hints.did_you_mean(unit, _SECONDS) or "there are ms, s, min, h, days and weeks"
+
+
+_ZERO = re.compile(r"\s*0+(?:\.0*)?\s*(?P<unit>[^\W\d]\w*)?\s*\Z")
 
 
 def parse_duration(text: str) -> float:
-    """The seconds of `10 min`, or of nothing, `0` or `0 s`; ValueError (QueryError) says what is wrong."""
-    nothing = _NOTHING.match(text)
-    if nothing is not None:
-        if nothing["unit"] is not None:
-            window(f"1 {nothing['unit']}", 0)  # no window is 0 long, but its unit ought to be right
+    """Parse a duration such as `10 min`, `0` or `0 s` into seconds; raises ValueError (QueryError)."""
+    zero = _ZERO.match(text)
+    if zero is not None:
+        if zero["unit"] is not None:
+            parse_window(f"1 {zero['unit']}", 0)  # no window is 0 long, but the unit must be a known one
         return 0.0
-    seconds, end = window(text, 0)
+    seconds, end = parse_window(text, 0)
     if text[end:].strip() or seconds == float("inf"):
         raise ValueError(f"a length of time such as '10 min' is expected, not {text!r}")
     return seconds

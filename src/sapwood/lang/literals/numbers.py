@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from decimal import Decimal
+from typing import Literal, get_args
 
 _NUMBER = re.compile(
     r"[ \t\r\n]*(-?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)(?:[eE][+-]?)?[ \t\r\n]*\Z"
@@ -25,6 +26,11 @@ def number_key(value: str) -> str | None:
     number = to_number(value)
     return None if math.isnan(number) else repr(number + 0.0)  # which makes -0 the same as 0
 
+
+Comparator = Literal["=", "!=", "<", "<=", ">", ">="]
+COMPARATORS: Mapping[str, Comparator] = {op: op for op in get_args(Comparator)}
+FLIPPED: Mapping[str, Comparator] = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+"""the comparison that holds of b and a where the other holds of a and b"""
 
 COMPARE: dict[str, Callable[[float, float], bool]] = {
     "=": float.__eq__,

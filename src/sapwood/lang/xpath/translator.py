@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from sapwood.lang.literals.numbers import COMPARE, to_number
+from sapwood.lang.literals.numbers import COMPARE, FLIPPED, to_number
 from sapwood.lang.pattern import (
     ANY_NAMESPACE,
     FALSE,
@@ -39,8 +39,6 @@ from sapwood.lang.pattern import (
 )
 from sapwood.lang.xpath import ast
 from sapwood.lang.xpath.location_paths import ANYWHERE, NodeSet, Route, Walk, filtered
-
-_FLIPPED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +161,7 @@ class Translator:
     def _comparison(self, expr: ast.Binary) -> Condition:
         op, left, right = expr.op, expr.left, expr.right
         if _constant(left) is not None:
-            op, left, right = _FLIPPED[op], right, left
+            op, left, right = FLIPPED[op], right, left
         value = _constant(right)
         if _is_call(left, "position", "last") or _is_call(right, "position", "last"):
             return self._position(expr, op, left, right)
@@ -272,7 +270,7 @@ class Translator:
     def _position(self, expr: ast.Binary, op: str, left: ast.Expr, right: ast.Expr) -> Condition:
         """`position() op n`, `position() op last() ± n`, `last() op n`."""
         if not (_is_call(left, "position") or (_is_call(left, "last") and _constant(right) is not None)):
-            op, left, right = _FLIPPED[op], right, left
+            op, left, right = FLIPPED[op], right, left
         n = _constant(right)
         if _is_call(left, "position", "last") and n is not None:
             return Position(op, to_number(n), of_size=_is_call(left, "last"))

@@ -15,23 +15,16 @@ from typing import NoReturn
 
 from sapwood.errors import QueryError
 from sapwood.lang.fwr.template import conjunction
+from sapwood.lang.literals.numbers import COMPARATORS, FLIPPED
 from sapwood.lang.pattern import Condition, Path
+from sapwood.lang.scanning import END, WORD, found_instead, space
 from sapwood.lang.xpath import ast
 from sapwood.lang.xpath.lexer import Token
 from sapwood.lang.xpath.location_paths import Route, filtered
 from sapwood.lang.xpath.parser import Parser
 from sapwood.lang.xpath.translator import Reason, Translator
-from sapwood.lang.xscl.lexer import (
-    END,
-    STREAMLESS,
-    WORD,
-    Marked,
-    WindowBinding,
-    found_instead,
-    space,
-    with_primes,
-)
-from sapwood.lang.xscl.model import FLIPPED, MESSAGE, Comparator
+from sapwood.lang.xscl.lexer import STREAMLESS, Marked, WindowBinding, with_primes
+from sapwood.lang.xscl.model import MESSAGE
 
 MOST_VARIABLES = 100
 DECIDABLE = (
@@ -40,7 +33,6 @@ DECIDABLE = (
 )
 _STREAM = re.compile(rf"\s*({WORD}){END}")
 _NOT = re.compile(rf"\s*not\s+(?!(?:join|followed|publish){END}){WORD}", re.IGNORECASE)
-COMPARATORS: dict[str, Comparator] = {op: op for op in FLIPPED}
 
 
 @dataclass(eq=False, slots=True)
@@ -317,7 +309,7 @@ class _BlockReader:
                     last.conditions.append(replace(term, left=here))
                     return
             case ast.Binary(op=op, left=other, right=path) if op in COMPARATORS and is_constant(other):
-                self._term(replace(term, op=FLIPPED[COMPARATORS[op]], left=path, right=other), origin)
+                self._term(replace(term, op=FLIPPED[op], left=path, right=other), origin)
                 return
         raise self._blocks.misplaced(_where(term), self._marked.within(term.start, term.end)[0])
 

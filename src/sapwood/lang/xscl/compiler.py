@@ -18,25 +18,22 @@ from sapwood.lang.fwr.constructor import ConstructorReader, Tag
 from sapwood.lang.fwr.expressions import Enclosed, ExpressionReader
 from sapwood.lang.fwr.model import Standing, Template
 from sapwood.lang.fwr.template import HoleCompiler, is_nodes, spoken_of
-from sapwood.lang.language_detection import is_transformation
+from sapwood.lang.languages import is_transformation
 from sapwood.lang.literals.escaping import NO_XML
 from sapwood.lang.names import NAME
 from sapwood.lang.namespaces import match_in_any
 from sapwood.lang.pattern import Axis
+from sapwood.lang.scanning import END, WORD, found_instead, space
 from sapwood.lang.xpath import ast, error_hints
 from sapwood.lang.xscl.blocks import DECIDABLE
 from sapwood.lang.xscl.fast_path import plain_chain
 from sapwood.lang.xscl.lexer import (
-    END,
     PRIME,
     STREAMLESS,
-    WORD,
     as_written,
-    found_instead,
     keyword,
     lacks_select,
     primes_marked,
-    space,
     with_letters,
     with_primes,
 )

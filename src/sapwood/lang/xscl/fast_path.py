@@ -12,9 +12,11 @@ import re
 from functools import lru_cache
 
 from sapwood.errors import QueryError
+from sapwood.lang.literals.durations import parse_window
 from sapwood.lang.pattern import Axis, Path, plain_step
+from sapwood.lang.scanning import END, WORD
 from sapwood.lang.xscl.blocks import MOST_VARIABLES
-from sapwood.lang.xscl.lexer import END, NO_VARIABLE, STREAMLESS, WORD, window
+from sapwood.lang.xscl.lexer import NO_VARIABLE, STREAMLESS
 from sapwood.lang.xscl.links import MOST_BLOCKS, Chain
 from sapwood.lang.xscl.model import MESSAGE, Block, BlockVariable, Comparison, Link
 
@@ -93,7 +95,7 @@ class _Plain:
     def _linked(self, link: re.Match[str]) -> int | None:
         """The place after a link and the block that it leads to; None if they are not plain."""
         try:
-            seconds, at = window(self._text, link.end())
+            seconds, at = parse_window(self._text, link.end())
         except QueryError:
             return None
         closing = _CLOSING.match(self._text, at)

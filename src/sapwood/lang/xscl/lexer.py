@@ -12,15 +12,11 @@ from bisect import bisect_left
 from typing import NamedTuple
 
 from sapwood.errors import QueryError
-from sapwood.lang.language_detection import is_transformation
-from sapwood.lang.names import NAME_ENDS, NO_NAME_BEFORE
-from sapwood.lang.xpath import error_hints
+from sapwood.lang.languages import is_transformation
+from sapwood.lang.names import NO_NAME_BEFORE
+from sapwood.lang.scanning import END, WORD, found_instead
 from sapwood.lang.xpath.lexer import Token, tokens_from
 
-WORD = r"(?![0-9.\-])(?:[A-Za-z0-9_.]|-(?!>)|[^\x00-\x7f])+"
-"""a name; the arrow after one is not part of it"""
-END = NAME_ENDS
-"""of a word"""
 STREAMLESS = frozenset({"select", "from", "join", "followed", "publish", "as", "and", "or", "div", "mod"})
 """what no stream can be called, since it would be read as a word of the language"""
 PRIME = "\U00010600"
@@ -58,7 +54,7 @@ _SELECTED = re.compile(rf"(?:</{WORD}(?::{WORD})?\s*|/)>\s*from{END}", re.IGNORE
 
 
 def has_signs_of_join(text: str) -> bool:
-    """Whether a text that may be a join is one; see `recognition.is_join`."""
+    """Whether a text that may be a join is one; see `languages.is_join`."""
     if is_transformation(text):
         return lacks_select(text)
     if _STARTS.match(text) is not None:
@@ -76,103 +72,12 @@ def lacks_select(text: str) -> bool:
 # -- words -----------------------------------------------------------------------------------------------
 
 _KEYWORD = re.compile(rf"\s*([^\W\d]\w*){END}")
-_SPACE = re.compile(r"\s*")
-_WORD = re.compile(WORD)
 
 
 def keyword(text: str, at: int) -> tuple[str, int]:
     """The word at a place, in capitals, and the place after it; empty if there is none."""
     found = _KEYWORD.match(text, at)
     return (found[1].upper(), found.end()) if found else ("", at)
-
-
-def space(text: str, at: int) -> int:
-    """The place after white space."""
-    found = _SPACE.match(text, at)
-    return found.end() if found else at
-
-
-def found_instead(text: str, at: int) -> str:
-    """What stands at a place, for a message that wants something else there."""
-    word = _WORD.match(text, at)
-    found = word.group() if word else text[at : at + 1]
-    return f"but found {found!r}" if found else "but the query ends"
-
-
-# -- windows ---------------------------------------------------------------------------------------------
-
-_SECONDS = {
-    **dict.fromkeys(("ms", "millisecond", "milliseconds"), 0.001),
-    **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), 1.0),
-    **dict.fromkeys(("min", "mins", "minute", "minutes"), 60.0),
-    **dict.fromkeys(("h", "hour", "hours"), 3_600.0),
-    **dict.fromkeys(("d", "day", "days"), 86_400.0),
-    **dict.fromkeys(("w", "week", "weeks"), 604_800.0),
-}
-_LONGEST = 1e11  # seconds, some 3,000 years
-_WINDOW = re.compile(
-    rf"\s*(?:(?P<inf>inf){END}|(?P<number>[0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*(?P<unit>[^\W\d]\w*)?)",
-    re.IGNORECASE,
-)
-_SECOND_NUMBER = re.compile(r"\s*[0-9]")
-_UNIT_AND_MORE = re.compile(r"([^\W\d]+)[0-9]")
-_ENDLESS = re.compile(
-    rf"∞|(?:infinity|infinite|infinitely|forever|always|unbounded|unlimited){END}", re.IGNORECASE
-)
-
-
-def window(text: str, at: int) -> tuple[float, int]:
-    """The seconds of a window such as `1 day`, infinite for `INF`, and the place after it."""
-    found = _WINDOW.match(text, at)
-    at = space(text, at)
-    if found is None:
-        raise _no_window(text, at)
-    if found["inf"]:
-        return float("inf"), found.end()
-    unit = found["unit"]
-    if unit is None:
-        hint = f"write {found['number']} s, or ms, min, h, days, weeks"
-        raise QueryError("a window without a unit", text, found.end("number"), hint)
-    size = _SECONDS.get(unit.lower())
-    if size is None:
-        more = _UNIT_AND_MORE.match(unit)
-        if more is not None and more[1].lower() in (*_SECONDS, "m"):
-            raise _second_number(text, found.start("unit") + more.end(1))
-        raise QueryError(f"there is no unit {unit!r}", text, found.start("unit"), _unit_hint(unit.lower()))
-    seconds = float(found["number"]) * size
-    if not seconds:
-        hint = "write 1 ms for messages of the same time, INF for no bound"
-        raise QueryError(_NOTHING, text, at, hint)
-    if seconds > _LONGEST:
-        raise QueryError("a window of thousands of years", text, at, "write INF")
-    if _SECOND_NUMBER.match(text, found.end()):
-        raise _second_number(text, space(text, found.end()))
-    return seconds, found.end()
-
-
-_NOTHING = "a window must be longer than nothing"
-
-
-def _no_window(text: str, at: int) -> QueryError:
-    if text.startswith("-", at):
-        return QueryError(_NOTHING, text, at, "to say which block comes first, write FOLLOWED BY{…}")
-    hint = "write 1 day, 90 s or INF; conditions are joined by AND"
-    if _ENDLESS.match(text, at):
-        hint = "write INF for no bound"
-    return QueryError(f"expected a window, {found_instead(text, at)}", text, at, hint)
-
-
-def _second_number(text: str, at: int) -> QueryError:
-    hint = "write the whole in the smaller unit: 90 min, not 1 h 30 min"
-    return QueryError("a window is one number and one unit", text, at, hint)
-
-
-def _unit_hint(unit: str) -> str:
-    if unit in ("m", "mon", "month", "months"):
-        return "write min for minutes; months are 30 days or so: write days"
-    if unit in ("y", "year", "years"):
-        return "write days or weeks"
-    return error_hints.did_you_mean(unit, _SECONDS) or "there are ms, s, min, h, days and weeks"
 
 
 # -- what is no XPath ------------------------------------------------------------------------------------
@@ -188,6 +93,7 @@ _MARK = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 _PRIMED = re.compile(rf"\${WORD}('+)")
+_NAME = re.compile(WORD)
 
 
 class WindowBinding(NamedTuple):
@@ -248,7 +154,7 @@ class Marked:
 
 def _no_name(found: re.Match[str]) -> QueryError:
     text, at = found.string, found.end()
-    named = _WORD.match(text, at + 1) if text.startswith("$", at) else None
+    named = _NAME.match(text, at + 1) if text.startswith("$", at) else None
     hint = f"write ->{named.group()}" if named else "write //book->b; to compare, put a space before the >"
     return QueryError(f"expected a variable's name after '->', {found_instead(text, at)}", text, at, hint)
 

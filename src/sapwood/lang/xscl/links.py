@@ -16,14 +16,17 @@ from typing import NamedTuple
 from sapwood.errors import QueryError
 from sapwood.lang.fwr.expressions import refuse_context
 from sapwood.lang.fwr.template import from_context, is_nodes, spoken_of
+from sapwood.lang.literals.durations import parse_window
+from sapwood.lang.literals.numbers import COMPARATORS, FLIPPED, Comparator
 from sapwood.lang.pattern import Path, selects_at_most_one
+from sapwood.lang.scanning import found_instead, space
 from sapwood.lang.xpath import ast, error_hints
 from sapwood.lang.xpath.lexer import Token, unknown
 from sapwood.lang.xpath.location_paths import Route
 from sapwood.lang.xpath.parser import Parser
-from sapwood.lang.xscl.blocks import COMPARATORS, Blocks, Draft
-from sapwood.lang.xscl.lexer import Marked, found_instead, keyword, space, window, with_primes
-from sapwood.lang.xscl.model import FLIPPED, MESSAGE, Block, BlockVariable, Comparator, Comparison, Link
+from sapwood.lang.xscl.blocks import Blocks, Draft
+from sapwood.lang.xscl.lexer import Marked, keyword, with_primes
+from sapwood.lang.xscl.model import MESSAGE, Block, BlockVariable, Comparison, Link
 
 MOST_BLOCKS = 10
 _PATH_STARTS = "start it with a variable: x1/title"
@@ -127,7 +130,7 @@ class _ChainReader:
             hint = "the window comes after the predicate: {x = y, 1 day}"
             raise self._error("a number is no predicate", predicate.start, hint)
         at = self._comma(space(text, at))
-        seconds, at = window(text, at)
+        seconds, at = parse_window(text, at)
         at = space(text, at)
         if not text.startswith("}", at):
             last = "the window comes last: {x = y AND …, 1 day}" if text.startswith(",", at) else None
@@ -222,7 +225,7 @@ class _ChainReader:
                 self._check_blocks(condition, drafts, block)
                 first, second = self._operand(left), self._operand(right)
                 if first.block == block:
-                    return _DraftComparison(second, FLIPPED[COMPARATORS[op]], first)
+                    return _DraftComparison(second, FLIPPED[op], first)
                 return _DraftComparison(first, COMPARATORS[op], second)
             case ast.Binary(op="=", left=left, right=right) if _are_numbers(left, right):
                 self._check_blocks(condition, drafts, block)

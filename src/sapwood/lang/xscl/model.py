@@ -18,17 +18,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
 
 from sapwood.lang.fwr.model import Template, TemplateHole, template_key
+from sapwood.lang.literals.numbers import Comparator
 from sapwood.lang.pattern import Path, canonical_text
 
 MESSAGE = -1
 """in place of a variable's number: its path starts at the document node of the block's message"""
-
-Comparator = Literal["=", "!=", "<", "<=", ">", ">="]
-
-FLIPPED: dict[Comparator, Comparator] = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
 @dataclass(frozen=True, slots=True)

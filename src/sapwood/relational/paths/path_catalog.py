@@ -1,7 +1,7 @@
-"""Linear paths, their branching points, and the shapes that these make: what new subscriptions bring.
+"""The catalog of linear paths, their branching points, and the shapes of rules.
 
-Paths are few compared with subscriptions, so their texts are kept in memory once somebody subscribes; what is
-new is written in one go, when the caller says so, within the caller's transaction.
+Paths are few compared with subscriptions, so the first subscription loads their texts into memory. New ones
+are written together, within the caller's transaction.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from sapwood.relational.rules.comparisons import (
     STARTS,
 )
 from sapwood.relational.rules.rule_form import Branch, Rule
-from sapwood.relational.storage.duckdb_database import Connection, Tables
+from sapwood.relational.storage.duckdb_database import Connection, Database
 
 
 class Uses(IntFlag):
-    """What predicates want of the values that a path reaches."""
+    """The columns of value rows that predicates on a path read; stored in `linear_path.uses`."""
 
     PRESENCE = 1
     TEXT = 2
@@ -36,7 +36,7 @@ class Uses(IntFlag):
     EXTENT = 64
 
 
-_WANTED = {
+_OPERATOR_USES = {
     EXISTS: Uses.PRESENCE,
     EQUAL_TEXT: Uses.TEXT | Uses.TEXT_KEY,
     EQUAL_NUMBER: Uses.NUMBER | Uses.NUMBER_KEY,
@@ -46,38 +46,42 @@ _WANTED = {
 }
 
 
-def uses_of(op: int, branching: bool) -> int:
-    """What a predicate with this operator wants."""
-    wanted = _WANTED.get(op, Uses.NUMBER | Uses.EXTENT)
-    return int(wanted | Uses.NODES if branching else wanted)
+def required_uses(op: int, branching: bool) -> int:
+    """Return the `Uses` of a predicate with this operator."""
+    uses = _OPERATOR_USES.get(op, Uses.NUMBER | Uses.EXTENT)
+    return int(uses | Uses.NODES if branching else uses)
 
 
-class Paths:
-    """All linear paths, branchings and shapes by what they say, numbered."""
+class PathCatalog:
+    """The ids of linear paths, branchings and shapes by their texts."""
 
-    def __init__(self, tables: Tables) -> None:
-        self._tables = tables
+    def __init__(self, database: Database) -> None:
+        self._database = database
         self._paths: dict[str, int] | None = None
         self._uses: dict[int, int] = {}
         self._branchings: dict[tuple[int, str], int] = {}
         self._shapes: dict[str, int] = {}
-        self.forget_new()
+        self.clear_new()
 
-    def forget_new(self) -> None:
-        """After a transaction that failed: what was new is not there."""
-        self._paths = None
+    def clear_new(self) -> None:
+        """Start an empty list of new rows, after the transaction that wrote them."""
         self.new_paths: dict[int, LinearPath] = {}
         self._changed: set[int] = set()
         self._new_branchings: list[tuple[int, int, str]] = []
         self._new_shapes: list[tuple[int, str]] = []
         self._new_parts: list[tuple[int, int, int, int, int]] = []
 
-    def __len__(self) -> int:
-        return len(self._known())
+    def discard_new(self) -> None:
+        """Discard new rows after a transaction that failed, and load the catalog again."""
+        self._paths = None
+        self.clear_new()
 
-    def _known(self) -> dict[str, int]:
+    def __len__(self) -> int:
+        return len(self._load())
+
+    def _load(self) -> dict[str, int]:
         if self._paths is None:
-            rows = self._tables.writer.rows
+            rows = self._database.writer.rows
             found = rows("SELECT text, id, uses FROM linear_path")
             self._uses = {id: uses for _, id, uses in found}
             self._branchings = {
@@ -88,12 +92,12 @@ class Paths:
         return self._paths
 
     def path(self, path: LinearPath, uses: int) -> int:
-        """The path's number; notes what is wanted of it."""
-        known = self._known()
+        """Return the id of a path, and add to its uses."""
+        ids = self._load()
         text = path.text
-        id = known.get(text)
+        id = ids.get(text)
         if id is None:
-            id = known[text] = self._tables.take("path", 1)
+            id = ids[text] = self._database.allocate_ids("path", 1)
             self.new_paths[id] = path
             self._uses[id] = 0
         if uses & ~self._uses[id]:
@@ -102,32 +106,32 @@ class Paths:
         return id
 
     def branching(self, branch: Branch, path: int) -> int | None:
-        """The number of where a branch's branching points lie on its path; None if it has none."""
+        """Return the id of a branch's path with its branching points; None if it has none."""
         if not branch.points:
             return None
         points = "&".join(f"bp{point}={step}" for point, step in branch.points)
-        self._known()
+        self._load()
         id = self._branchings.get((path, points))
         if id is None:
-            id = self._branchings[path, points] = self._tables.take("branching", 1)
+            id = self._branchings[path, points] = self._database.allocate_ids("branching", 1)
             self._new_branchings.append((id, path, points))
         return id
 
     def shape(self, rule: Rule, branchings: Sequence[int | None]) -> int | None:
-        """The number of how a rule's branches hang together; None if they do not."""
+        """Return the id of the tree of a rule's branching points; None if it has none."""
         if not any(branchings):
             return None
         text = "&".join(str(branching or 0) for branching in branchings)
-        self._known()
+        self._load()
         id = self._shapes.get(text)
         if id is None:
-            id = self._shapes[text] = self._tables.take("shape", 1)
+            id = self._shapes[text] = self._database.allocate_ids("shape", 1)
             self._new_shapes.append((id, text))
-            self._new_parts += [(id, *part) for part in parts(rule)]
+            self._new_parts += [(id, *part) for part in shape_parts(rule)]
         return id
 
     def write(self, connection: Connection) -> set[int]:
-        """Writes what is new; the paths of which more is wanted than before, new ones among them."""
+        """Write new rows; return the paths whose uses have grown, new ones included."""
         connection.insert(
             "linear_path",
             pa.table(
@@ -144,26 +148,23 @@ class Paths:
         old = sorted(self._changed - self.new_paths.keys())
         if old:
             changed = pa.table({"id": old, "uses": [self._uses[id] for id in old]})
-            with connection.given(changed=changed):
+            with connection.register(changed=changed):
                 connection.run(
                     "UPDATE linear_path SET uses = c.uses FROM changed c WHERE c.id = linear_path.id"
                 )
-        _insert(connection, "path_branching", ("id", "path", "points"), self._new_branchings)
-        _insert(connection, "shape", ("id", "branchings"), self._new_shapes)
+        _insert_rows(connection, "path_branching", ("id", "path", "points"), self._new_branchings)
+        _insert_rows(connection, "shape", ("id", "branchings"), self._new_shapes)
         columns = ("shape", "part", "parent", "depth", "siblings")
-        _insert(connection, "shape_part", columns, self._new_parts)
+        _insert_rows(connection, "shape_part", columns, self._new_parts)
         return set(self._changed)
 
-    def written(self) -> None:
-        """The transaction is done: nothing is new any more."""
-        self.new_paths = {}
-        self._changed = set()
-        self._new_branchings, self._new_shapes, self._new_parts = [], [], []
 
+def shape_parts(rule: Rule) -> list[tuple[int, int, int, int]]:
+    """Return the rows of `shape_part`: part, parent, depth and number of siblings.
 
-def parts(rule: Rule) -> list[tuple[int, int, int, int]]:
-    """A rule's branches, counted from 1, and branching points, negative: part, the point from which it hangs
-    (0: none), how many points are above it, and how many hang from there."""
+    Parts are a rule's branches, counted from 1, and its branching points, as negative numbers. The parent is
+    the branching point above (0: none), the depth the number of branching points above.
+    """
     found: dict[int, tuple[int, int]] = {}
     for number, branch in enumerate(rule.branches, 1):
         above = [0, *(-point for point, _ in branch.points)]
@@ -177,7 +178,7 @@ def parts(rule: Rule) -> list[tuple[int, int, int, int]]:
     return [(part, parent, depth, siblings[parent]) for part, (parent, depth) in sorted(found.items())]
 
 
-def _insert(
+def _insert_rows(
     connection: Connection, table: str, names: Sequence[str], rows: Sequence[tuple[object, ...]]
 ) -> None:
     if rows:

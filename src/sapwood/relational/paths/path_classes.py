@@ -1,7 +1,7 @@
 """Classes of linear paths that match the same tag paths.
 
-Bounds are compared with the extent of all values that a path reaches. Thousands of paths share few extents,
-because few sets of tag paths are reached: so extents are made for classes, not for paths.
+Bounds are compared with the extent (minimum and maximum) of all values that a path selects. Thousands of
+paths share few sets of tag paths: so extents are computed for classes, not for paths.
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ from __future__ import annotations
 import pyarrow as pa
 
 from sapwood.relational.paths.path_catalog import Uses
-from sapwood.relational.storage.duckdb_database import Connection, Tables
+from sapwood.relational.storage.duckdb_database import Connection, Database
 
 
-def classify(tables: Tables, connection: Connection, affected: pa.Table) -> None:
-    """Finds the class of each path, of those named, that bounds use, from what it matches now."""
+def assign_path_classes(database: Database, connection: Connection, affected: pa.Table) -> None:
+    """Assign classes to those of the `affected` paths that bounds use, by the tag paths they match now."""
     if not len(affected):
         return
-    with connection.given(affected=affected):
-        connection.keep(
+    with connection.register(affected=affected):
+        connection.create_temp_table(
             "classified",
             f"""
             SELECT m.path, string_agg(CAST(m.tag AS VARCHAR), ',' ORDER BY m.tag) AS tags
@@ -32,7 +32,7 @@ def classify(tables: Tables, connection: Connection, affected: pa.Table) -> None
         ORDER BY tags"""
     )
     if new:
-        first = tables.take("class", len(new))
+        first = database.allocate_ids("class", len(new))
         texts = [text for (text,) in new]
         numbers = range(first, first + len(new))
         connection.insert(
@@ -57,6 +57,6 @@ def classify(tables: Tables, connection: Connection, affected: pa.Table) -> None
         INSERT INTO path_class
         SELECT c.path, m.class FROM classified c JOIN class_member m ON m.tags = c.tags"""
     )
-    # those that no path is in any more would only cost extents
+    # classes without paths would only cost extents
     for table in ("class_tag", "class_member"):
         connection.run(f"DELETE FROM {table} WHERE class NOT IN (SELECT class FROM path_class)")

@@ -1,14 +1,14 @@
-"""The tag paths of messages, and which linear paths match them.
+"""The catalog of the tag paths of messages, and of the linear paths that match them.
 
-Linear paths are looked up by their literal beginnings and ends, and those found are checked. Only tag
-paths that some linear path matches are put on record; that others match none is remembered in memory, and
-found out again by the next process.
+Linear paths are looked up by their literal prefixes and suffixes, and those found are matched. Only tag paths
+that some linear path matches are stored in tables; those without a match are cached in memory only.
 
-All of it is a cache, bounded by MOST_TAGS: data with ever new names empties it now and then.
+All of it is a cache, bounded by MAX_TAG_PATHS: data with ever new names clears it now and then.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,109 +17,112 @@ import pyarrow as pa
 from sapwood.relational.paths.linear_path import (
     LinearPath,
     TagPath,
-    lookups,
-    parse_linear,
-    parse_tag,
-    positions,
-    reversed_text,
-    tag_text,
+    find_positions,
+    format_reversed_tag_path,
+    format_tag_path,
+    lookup_keys,
+    parse_linear_path,
+    parse_tag_path,
 )
-from sapwood.relational.paths.path_classes import classify
-from sapwood.relational.paths.path_index import PathMatches
-from sapwood.relational.paths.tag_tree import MOST_TAGS, TagTree
-from sapwood.relational.storage.duckdb_database import Connection, Tables
+from sapwood.relational.paths.path_classes import assign_path_classes
+from sapwood.relational.paths.path_index import PathIndex
+from sapwood.relational.paths.tag_tree import MAX_TAG_PATHS, TagTree
+from sapwood.relational.storage.duckdb_database import Connection, Database
 
-_STEPS = "coalesce(max(length({0}) - length(replace({0}, '/', ''))) + 1, 0)"
-"""the steps of the longest text, or more: namespaces may have slashes, too"""
+_log = logging.getLogger(__name__)
+
+_LONGEST_STEPS = "coalesce(max(length({0}) - length(replace({0}, '/', ''))) + 1, 0)"
+"""an upper bound of the steps of the longest text: namespaces may have slashes, too"""
 _CANDIDATES = """
     SELECT p.id, p.text, p.uses
-    FROM linear_path p SEMI JOIN asked a ON a.prefix = p.prefix AND a.suffix = p.suffix"""
-_AT_ONCE = 20_000
+    FROM linear_path p SEMI JOIN lookup l ON l.prefix = p.prefix AND l.suffix = p.suffix"""
+_PATHS_PER_FETCH = 20_000
 """linear paths in memory at a time"""
 
 
-class Tags(TagTree):
-    """The tag paths that are known, kept in step with the linear paths."""
+class TagPathCatalog(TagTree):
+    """The tag tree of the tables: resolves new tag paths against the linear paths, and stores matches."""
 
-    def __init__(self, tables: Tables) -> None:
+    def __init__(self, database: Database) -> None:
         super().__init__()
-        self._tables = tables
+        self._database = database
         self.reload()
 
     def reload(self) -> None:
-        """Takes over what is on record, and forgets the rest."""
-        rows = self._tables.writer.rows("SELECT text, id FROM tag_path")
-        self.numbers = {parse_tag(text): id for text, id in rows}
-        self._renew()
+        """Load the stored tag paths, and discard those that are in memory only."""
+        rows = self._database.writer.rows("SELECT text, id FROM tag_path")
+        self.numbers = {parse_tag_path(text): id for text, id in rows}
+        self._reload_uses()
 
-    def _renew(self) -> None:
-        """The linear paths have changed, or what is wanted of them."""
+    def _reload_uses(self) -> None:
+        """Load the uses of tag paths, after a change of linear paths or of their uses."""
         self.uses = dict(
-            self._tables.writer.rows(
+            self._database.writer.rows(
                 """
                 SELECT m.tag, bit_or(p.uses) FROM path_match m JOIN linear_path p ON p.id = m.path
                 GROUP BY m.tag"""
             )
         )
-        self._longest: tuple[int, int] = self._tables.writer.rows(
-            f"SELECT {_STEPS.format('prefix')}, {_STEPS.format('suffix')} FROM linear_path"
+        self._longest: tuple[int, int] = self._database.writer.rows(
+            f"SELECT {_LONGEST_STEPS.format('prefix')}, {_LONGEST_STEPS.format('suffix')} FROM linear_path"
         )[0]
-        self.plant()
+        self.reset()
 
-    # -- messages bring tag paths ------------------------------------------------------------------------
+    # -- new tag paths of messages -----------------------------------------------------------------------
 
-    def settle(self) -> None:
-        """Empties the cache if it has become too large. Not within a batch, whose rows have its numbers."""
-        if len(self.numbers) > MOST_TAGS:
+    def evict_if_full(self) -> None:
+        """Clear the cache if it is too large. Only between batches: value rows refer to its ids."""
+        if len(self.numbers) > MAX_TAG_PATHS:
+            _log.info("cache of %d tag paths cleared: messages have ever new names", len(self.numbers))
             try:
-                with self._tables.changing():
-                    self._tables.forget_messages()
+                with self._database.write_transaction():
+                    self._database.clear_message_cache()
             finally:
                 self.reload()
 
-    def find_out(self, new: list[TagPath]) -> None:
-        """Matches new tag paths with all linear paths. In the caller's keeping of the tables' lock."""
-        found = self._matching(new)
+    def resolve(self, new: list[TagPath]) -> None:
+        """Match new tag paths with all linear paths; the caller holds the database's lock."""
+        found = self._find_matches(new)
         self.numbers.update(dict.fromkeys(new, 0))
         if found:
             try:
-                with self._tables.changing() as connection:
-                    self._record(connection, found)
+                with self._database.write_transaction() as connection:
+                    self._insert_matches(connection, found)
             except BaseException:
-                self.reload()  # or the next batch would believe that it knows them
+                self.reload()  # or the next batch would take them for resolved
                 raise
 
-    def _matching(self, tags: list[TagPath]) -> dict[TagPath, dict[int, int]]:
-        """The tag paths that linear paths match: their numbers, and what they want."""
-        ends = list({ends for tag in tags for ends in lookups(tag, self._longest)})
-        asked = pa.table(
+    def _find_matches(self, tags: list[TagPath]) -> dict[TagPath, dict[int, int]]:
+        """Return the tag paths that match, each with the ids of linear paths and their uses."""
+        ends = list({ends for tag in tags for ends in lookup_keys(tag, self._longest)})
+        lookup = pa.table(
             {
                 "prefix": pa.array([prefix for prefix, _ in ends], pa.string()),
                 "suffix": pa.array([suffix for _, suffix in ends], pa.string()),
             }
         )
         found: dict[TagPath, dict[int, int]] = {}
-        with self._tables.writer.given(asked=asked):
-            for rows in self._tables.writer.stream(_CANDIDATES, _AT_ONCE):
+        with self._database.writer.register(lookup=lookup):
+            for rows in self._database.writer.stream(_CANDIDATES, _PATHS_PER_FETCH):
                 ids, texts, uses = (column.to_pylist() for column in rows.columns)
-                wanted = dict(zip(ids, uses, strict=True))
-                candidates = PathMatches(dict(zip(ids, map(parse_linear, texts), strict=True)))
-                for tag, paths in candidates.of(tags):
-                    found.setdefault(tag, {}).update((id, wanted[id]) for id in paths)
+                uses_by_id = dict(zip(ids, uses, strict=True))
+                candidates = PathIndex(dict(zip(ids, map(parse_linear_path, texts), strict=True)))
+                for tag, paths in candidates.match(tags):
+                    found.setdefault(tag, {}).update((id, uses_by_id[id]) for id in paths)
         return found
 
-    def _record(self, connection: Connection, found: Mapping[TagPath, Mapping[int, int]]) -> None:
-        """Puts matches on record, numbering the tag paths that have no number yet."""
+    def _insert_matches(self, connection: Connection, found: Mapping[TagPath, Mapping[int, int]]) -> None:
+        """Store matches, allocating ids for tag paths that have none."""
         new = [tag for tag in found if not self.numbers.get(tag)]
-        first = self._tables.take("tag", len(new))
+        first = self._database.allocate_ids("tag", len(new))
         self.numbers.update(zip(new, range(first, first + len(new)), strict=True))
         connection.insert(
             "tag_path",
             pa.table(
                 {
                     "id": pa.array(range(first, first + len(new)), pa.int32()),
-                    "text": pa.array(map(tag_text, new), pa.string()),
-                    "reversed": pa.array(map(reversed_text, new), pa.string()),
+                    "text": pa.array(map(format_tag_path, new), pa.string()),
+                    "reversed": pa.array(map(format_reversed_tag_path, new), pa.string()),
                 }
             ),
         )
@@ -135,40 +138,42 @@ class Tags(TagTree):
             number = self.numbers[tag]
             for uses in paths.values():
                 self.uses[number] = self.uses.get(number, 0) | uses
-        classify(self._tables, connection, matched)
+        assign_path_classes(self._database, connection, matched)
 
-    # -- subscriptions bring linear paths ------------------------------------------------------------------
+    # -- new linear paths of subscriptions -----------------------------------------------------------------
 
     def add_paths(self, connection: Connection, paths: Mapping[int, LinearPath], changed: set[int]) -> None:
-        """Matches new linear paths with all tag paths known; `changed` are those of which more is wanted."""
+        """Match new linear paths with all tag paths; `changed` are paths whose uses have grown."""
         found = {
-            tag: dict.fromkeys(ids, 0) for tag, ids in PathMatches(paths).of(self.numbers if paths else ())
+            tag: dict.fromkeys(ids, 0) for tag, ids in PathIndex(paths).match(self.numbers if paths else ())
         }
         if found:
-            self._record(connection, found)
+            self._insert_matches(connection, found)
         old = pa.table({"path": pa.array(sorted(changed - paths.keys()), pa.int32())})
-        classify(self._tables, connection, old)
-        self._renew()
+        assign_path_classes(self._database, connection, old)
+        self._reload_uses()
 
-    # -- where branching points lie ------------------------------------------------------------------------
+    # -- positions of branching points ---------------------------------------------------------------------
 
-    def place_points(self, missing: list[tuple[Any, ...]]) -> pa.Table:
-        """Where the branching points lie on tag paths: for rows of tag path, branching, and the texts of tag
-        path, linear path and points, the rows of `tag_branching`."""
+    def locate_branching_nodes(self, missing: list[tuple[Any, ...]]) -> pa.Table:
+        """Return the rows of `tag_branching` for those that are missing.
+
+        Each is given by the ids of tag path and branching, and the texts of tag path, linear path and points.
+        """
         tags: list[int] = []
         branchings: list[int] = []
-        places: list[tuple[int, ...] | None] = []
-        for tag, branching, tag_spelt, path_spelt, points in missing:
+        positions: list[tuple[int, ...] | None] = []
+        for tag, branching, tag_text, path_text, points in missing:
             at = tuple(int(point.partition("=")[2]) for point in points.split("&"))
-            vectors = positions(parse_linear(path_spelt), parse_tag(tag_spelt), at)
+            vectors = find_positions(parse_linear_path(path_text), parse_tag_path(tag_text), at)
             for vector in [None] if vectors is None else vectors:
                 tags.append(tag)
                 branchings.append(branching)
-                places.append(vector)
+                positions.append(vector)
         return pa.table(
             {
                 "tag": pa.array(tags, pa.int32()),
                 "branching": pa.array(branchings, pa.int32()),
-                "positions": pa.array(places, pa.list_(pa.int32())),
+                "positions": pa.array(positions, pa.list_(pa.int32())),
             }
         )

@@ -1,9 +1,8 @@
-"""Which plan: a simple model of what a batch costs with each, from a few counts.
+"""The cost model that chooses a plan: estimates the rows that a batch reads with each.
 
-Costs are in rows that are looked at. A batch looks through the tables once for each statement, and then at
-the rules that come up for its messages. Chains are narrower, and shorter where rules begin alike; but each
-level is a statement of its own, and what it finds is written down for the next. A row that holds the whole
-rule is looked at once, and what does not fit is dropped on the spot.
+A batch scans the tables once for each statement, and then reads the rules that its messages lead to. Chains
+are narrower, and shorter where rules share prefixes; but each level is a statement of its own, and its result
+is written for the next one. A row with the whole rule is read once, and filtered on the spot.
 """
 
 from __future__ import annotations
@@ -15,39 +14,35 @@ from sapwood.relational.rules.rule_compiler import CompiledQuery
 from sapwood.relational.sql.match_plan import Plan
 from sapwood.relational.storage.duckdb_database import Connection
 
-_BATCH = 1_000
-"""messages, for the comparison"""
-_WIDE = 0.25
-"""what a further column of a row costs, compared with a row"""
-_WRITTEN = 6.0
-"""what writing a row down for the next statement costs, compared with looking at it"""
-_ROUND = 20_000
-"""what a statement costs by itself"""
-_HALVED = 0.6
-"""share of rules that a bucket leaves"""
+# in rows read, unless noted otherwise
+_COLUMN_COST = 0.25  # of a further column of a row
+_WRITE_COST = 6.0  # of a row that is written for the next statement
+_STATEMENT_COST = 20_000  # of a statement by itself
+_BUCKET_SELECTIVITY = 0.6  # the share of rules that pass a bucket
+_BATCH = 1_000  # messages over which scans are spread
 
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """What is known of a population."""
+    """Statistics of the subscriptions, as far as costs depend on them."""
 
     rules: int
     facts: float
     bounds: float
     """of a rule, on average"""
     starts: int
-    """distinct facts that rules begin with"""
+    """distinct first facts of rules"""
     rarest: float
     """rules that share a rule's rarest fact, on average"""
     chained: float
-    """rows of chains, where equal beginnings are one, as a share of all predicates"""
+    """rows of chains, where equal prefixes are shared, as a share of all predicates"""
     levels: int
     """predicates of the longest rule"""
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The plan, what each would cost, and why; `str()` of it is for people."""
+    """The chosen plan, the estimated cost of each plan, and the statistics; `str()` formats them."""
 
     plan: Plan
     costs: dict[Plan, float]
@@ -56,65 +51,67 @@ class Choice:
 
     @property
     def best(self) -> Plan:
+        """The plan with the lowest cost, which need not be the one in use."""
         return min(self.costs, key=lambda plan: self.costs[plan])
 
     def __str__(self) -> str:
-        known = self.statistics
+        statistics = self.statistics
         lines = [
             f"plan        {self.plan.value}" + ("" if self.in_use is None else ", in use"),
-            f"rules       {known.rules:,}, with {known.facts:.1f} facts and {known.bounds:.1f} bounds each",
-            f"sharing     {1 - known.chained:.0%} of their predicates are in a beginning that others have",
-            f"selectivity {known.rarest:,.1f} rules share a rule's rarest fact",
+            f"rules       {statistics.rules:,}, with {statistics.facts:.1f} facts and "
+            f"{statistics.bounds:.1f} bounds each",
+            f"sharing     {1 - statistics.chained:.0%} of their predicates are in a shared prefix",
+            f"selectivity {statistics.rarest:,.1f} rules share a rule's rarest fact",
         ]
         for plan, cost in sorted(self.costs.items(), key=lambda item: item[1]):
-            lines.append(f"{plan.value:11} {cost:,.0f} rows looked at by a message, {_WHY[plan]}")
+            lines.append(f"{plan.value:11} {cost:,.0f} rows read for a message, {_PLAN_SUMMARIES[plan]}")
         if self.in_use is not None and self.best is not self.in_use:
             lines.append(
-                f"advice      {self.best.value} seems better by now: sapwood relational gc changes to it"
+                f"advice      {self.best.value} has the lowest cost now: sapwood relational gc changes to it"
             )
         return "\n".join(lines)
 
 
-_WHY = {
-    Plan.SHARED: "level by level, equal beginnings once",
-    Plan.BUCKETS: "level by level, ranges by the bucket first",
+_PLAN_SUMMARIES = {
+    Plan.SHARED: "level by level, equal prefixes once",
+    Plan.BUCKETS: "level by level, ranges by bucket first",
     Plan.UNROLLED: "a rule in one row",
 }
 
 
-def choose(known: Statistics, in_use: Plan | None = None) -> Choice:
-    """The plan in use, or else the cheapest one, with the costs of all."""
-    size = known.facts + known.bounds
-    starting = known.rules / max(1, known.starts)
-    rows = known.rules * size * known.chained
-    rounds = known.levels * (rows + _ROUND) / _BATCH
-    chained = rounds + _WRITTEN * max(1.0, starting) * size * known.chained
+def choose_plan(statistics: Statistics, in_use: Plan | None = None) -> Choice:
+    """Return the plan in use, or else the cheapest one, with the costs of all."""
+    size = statistics.facts + statistics.bounds
+    rules_per_start = statistics.rules / max(1, statistics.starts)
+    rows = statistics.rules * size * statistics.chained
+    scans = statistics.levels * (rows + _STATEMENT_COST) / _BATCH
+    chained = scans + _WRITE_COST * max(1.0, rules_per_start) * size * statistics.chained
     costs = {
-        Plan.UNROLLED: (known.rules * (1 + _WIDE * size) + _ROUND) / _BATCH
-        + known.rarest * (1 + _WIDE * size),
+        Plan.UNROLLED: (statistics.rules * (1 + _COLUMN_COST * size) + _STATEMENT_COST) / _BATCH
+        + statistics.rarest * (1 + _COLUMN_COST * size),
         Plan.SHARED: chained,
         Plan.BUCKETS: (
-            rounds
-            + rounds / max(1, known.levels)
-            + (chained - rounds) * (_HALVED if known.bounds >= 1 else 1.2)
+            scans
+            + scans / max(1, statistics.levels)
+            + (chained - scans) * (_BUCKET_SELECTIVITY if statistics.bounds >= 1 else 1.2)
         ),
     }
     best = min(costs, key=lambda plan: costs[plan])
-    return Choice(in_use or best, costs, known, in_use)
+    return Choice(in_use or best, costs, statistics, in_use)
 
 
-def measured_in(queries: Iterable[CompiledQuery]) -> Statistics:
-    """What is known of queries that are not in the tables yet."""
+def estimate_statistics(queries: Iterable[CompiledQuery]) -> Statistics:
+    """Compute the statistics of queries that are not in the tables yet."""
     rules = [rule for query in queries for rule in query.rules]
     uses: dict[object, int] = {}
-    beginnings: set[object] = set()
+    prefixes: set[object] = set()
     starts: set[object] = set()
     facts = bounds = levels = 0
     for rule in rules:
         path: tuple[object, ...] = ()
         for predicate in rule.predicates:
             path = (*path, predicate.path, predicate.comparison)
-            beginnings.add(path)
+            prefixes.add(path)
             facts += predicate.comparison.is_fact
             bounds += not predicate.comparison.is_fact
             if predicate.comparison.is_fact:
@@ -133,13 +130,13 @@ def measured_in(queries: Iterable[CompiledQuery]) -> Statistics:
         bounds=bounds / count,
         starts=len(starts),
         rarest=sum(rarest) / count,
-        chained=len(beginnings) / max(1, facts + bounds),
+        chained=len(prefixes) / max(1, facts + bounds),
         levels=levels,
     )
 
 
-def measured(connection: Connection) -> Statistics:
-    """What is known of the queries in the tables, the sharing by a sample."""
+def read_statistics(connection: Connection) -> Statistics:
+    """Read the statistics of the queries in the tables, the sharing from a sample."""
     rules, facts, bounds, levels = connection.rows(
         """
         SELECT count(*), coalesce(avg(facts), 0), coalesce(avg(size - facts), 0), coalesce(max(size), 0)
@@ -157,8 +154,8 @@ def measured(connection: Connection) -> Statistics:
     )
     chained = connection.value(
         """
-        SELECT coalesce(count(DISTINCT beginning) / nullif(count(*), 0), 1)
-        FROM (SELECT hash(list((path, op, number, text)) OVER (PARTITION BY rule ORDER BY n)) AS beginning
+        SELECT coalesce(count(DISTINCT prefix) / nullif(count(*), 0), 1)
+        FROM (SELECT hash(list((path, op, number, text)) OVER (PARTITION BY rule ORDER BY n)) AS prefix
               FROM predicate WHERE n > 0 AND rule IN (SELECT id FROM rule ORDER BY hash(id) LIMIT 50000)) b"""
     )
     return Statistics(rules, facts, bounds, starts, float(rarest), float(chained), levels)

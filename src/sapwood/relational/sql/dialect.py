@@ -1,4 +1,4 @@
-"""The little in which the engines' SQL differs, and what all statements are made of."""
+"""SQL dialects of DuckDB and Spark, and conditions that all statements share."""
 
 from __future__ import annotations
 
@@ -21,35 +21,38 @@ from sapwood.relational.rules.comparisons import (
 
 
 class SqlStep(NamedTuple):
-    """A statement whose result later ones call by a name."""
+    """A statement, and the name under which later ones read its result."""
 
     name: str
     sql: str
 
 
 class Dialect(Protocol):
-    """How an engine says what SQL has no common words for."""
+    """Expressions that differ between SQL engines."""
 
-    def item(self, array: str, place: str) -> str:
-        """The array's item at a place counted from 1; null beyond its end."""
+    def array_item(self, array: str, index: str) -> str:
+        """Return the expression for an array's item, counted from 1; null beyond its end."""
 
 
-class DuckDialect:
-    def item(self, array: str, place: str) -> str:
-        return f"{array}[{place}]"
+class DuckDBDialect:
+    """DuckDB's SQL."""
+
+    def array_item(self, array: str, index: str) -> str:
+        return f"{array}[{index}]"
 
 
 class SparkDialect:
-    def item(self, array: str, place: str) -> str:
-        return f"get({array}, {place} - 1)"
+    """Spark SQL."""
+
+    def array_item(self, array: str, index: str) -> str:
+        return f"get({array}, {index} - 1)"
 
 
-def within(extent: str, bound: str, texts: bool, slot: str = "") -> str:
-    """Whether some value of an extent meets a bound, whose columns may have a number behind their names; a
-    bound on a text, only if there are `texts`.
+def bound_condition(extent: str, bound: str, texts: bool, slot: str = "") -> str:
+    """Return the condition that some value of an extent meets a bound.
 
     Some value is below 20 if the lowest is; some value differs from 20 if the lowest or the highest does, or
-    if one is no number.
+    if one is no number. `slot` is a suffix of the bound's columns; bounds on texts need `texts`.
     """
     number, text = f"{bound}.number{slot}", f"{bound}.text{slot}"
     low, high = f"{extent}.low", f"{extent}.high"
@@ -62,8 +65,8 @@ def within(extent: str, bound: str, texts: bool, slot: str = "") -> str:
         WHEN {ALWAYS} THEN true ELSE false END"""
 
 
-def passes(value: str, predicate: str) -> str:
-    """Whether one value passes a predicate of any kind."""
+def predicate_condition(value: str, predicate: str) -> str:
+    """Return the condition that a value passes a predicate of any kind."""
     number, text = f"{predicate}.number", f"{predicate}.text"
     return f"""CASE {predicate}.op
         WHEN {EXISTS} THEN true

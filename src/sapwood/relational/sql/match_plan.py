@@ -1,29 +1,29 @@
-"""How a batch of messages finds its rules, as statements that any SQL engine runs.
+"""The statements that match a batch of messages, for any SQL engine.
 
-They start from what the batch says:
+They start from a shredded batch:
 
-    message   the messages that could be read, by number
+    message   the messages that could be shredded, by number
     value     message, tag path, text, number, keys of both, and the numbers of the nodes down to the value
 
-and go on step by step, each a table for those that follow:
+and create tables step by step, each for those that follow:
 
     seen      the tag paths of each message
-    probe     what it says, to look up equalities by
-    extent    for each class of paths, between which bounds its values lie
-    holding   the facts that hold of it
-    …         the rules whose facts and bounds hold: `found`, see Shared and Unrolled
-    satisfied of those whose branches must hang together, the ones where they do: see `branching`
+    probe     its texts and numbers, as keys to look up equalities by
+    extent    for each class of paths, the minimum and maximum of its values
+    true_fact the facts that hold for it
+    …         the rules whose facts and bounds hold: `found`, by chains or by rows
+    satisfied of the rules with branching points, those whose branches meet: see `branching_steps`
     matched   the queries
 
-Joins are written in the order in which they are to be done: engines that think they know better are told not
-to. No step makes more rows than there are answers to its question, so nothing is multiplied by how often a
-value occurs in a message.
+Joins are written in the order in which they are to be executed: the join order optimizers of engines are
+switched off. No step has more rows than distinct results, so nothing is multiplied by how often a value
+occurs in a message.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from enum import StrEnum
 
 from sapwood.relational.rules.comparisons import (
@@ -34,14 +34,14 @@ from sapwood.relational.rules.comparisons import (
     FIRST_BOUND,
     STARTS,
 )
-from sapwood.relational.sql.dialect import Dialect, SqlStep, passes, within
+from sapwood.relational.sql.dialect import Dialect, SqlStep, bound_condition, predicate_condition
 from sapwood.relational.storage.table_schema import NO_FACT, NO_PATH
 
-HOLDING = "holding"
+TRUE_FACT = "true_fact"
 
 
 class Plan(StrEnum):
-    """What leads from facts and bounds to rules."""
+    """The access structure that leads from facts and bounds to rules."""
 
     SHARED = "shared"
     BUCKETS = "buckets"
@@ -49,43 +49,51 @@ class Plan(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Extents:
-    """How far the tables of a population go, so that no statement asks for more."""
+class StructureSize:
+    """The columns of `unrolled` in use, and the levels of the longest chains; stored in `meta` as `reach`."""
+
+    fact_slots: int = 0
+    bound_slots: int = 0
+    fact_levels: int = 0
+    bound_levels: int = 0
+
+    def __or__(self, other: StructureSize) -> StructureSize:
+        return StructureSize(*map(max, astuple(self), astuple(other)))
+
+
+@dataclass(frozen=True, slots=True)
+class PlanParameters:
+    """The sizes of the tables on which the statements depend, so that none reads more than there is."""
 
     plan: Plan
     fact_ops: frozenset[int]
-    """operators of the facts there are"""
-    fact_slots: int
-    bound_slots: int
-    """columns of `unrolled` in use"""
-    fact_levels: int
-    bound_levels: int
-    """longest chains"""
+    """operators of the stored facts"""
+    size: StructureSize
     texts: bool
     """whether bounds compare texts"""
     depth: int
-    """branching points above one another, at most"""
+    """nesting of branching points, at most"""
 
 
-def plan_steps(extents: Extents, dialect: Dialect) -> Iterator[SqlStep]:
-    """All statements, from what messages say to the queries that they match."""
-    yield from _said(extents)
-    if extents.plan is Plan.UNROLLED:
-        yield from _unrolled(extents)
+def plan_steps(parameters: PlanParameters, dialect: Dialect) -> Iterator[SqlStep]:
+    """Yield all statements, from the values of messages to the queries that they match."""
+    yield from _value_steps(parameters)
+    if parameters.plan is Plan.UNROLLED:
+        yield from _unrolled_steps(parameters)
     else:
         first = """
-            SELECT t.msg, c.id, c.final FROM fact_chain c JOIN holding t ON t.fact = c.fact
+            SELECT t.msg, c.id, c.final FROM fact_chain c JOIN true_fact t ON t.fact = c.fact
             WHERE c.level = 1 AND c.pre = 0"""
-        yield from _chained(extents, first)
-    yield from _matched(extents, dialect)
+        yield from _chain_steps(parameters, first)
+    yield from _match_steps(parameters, dialect)
 
 
-# -- what messages say ---------------------------------------------------------------------------------
+# -- values to facts -----------------------------------------------------------------------------------
 
 
-def _said(extents: Extents) -> Iterator[SqlStep]:
+def _value_steps(parameters: PlanParameters) -> Iterator[SqlStep]:
     yield SqlStep("seen", "SELECT DISTINCT msg, tag FROM value")
-    if extents.fact_ops & {EQUAL_TEXT, EQUAL_NUMBER}:
+    if parameters.fact_ops & {EQUAL_TEXT, EQUAL_NUMBER}:
         yield SqlStep(
             "probe",
             f"""
@@ -96,7 +104,7 @@ def _said(extents: Extents) -> Iterator[SqlStep]:
             SELECT DISTINCT msg, tag, number_key, {EQUAL_NUMBER}, CAST(NULL AS STRING), number
             FROM value WHERE number_key IS NOT NULL""",
         )
-    texts = "min(v.text) AS low_text, max(v.text) AS high_text" if extents.texts else _NO_TEXTS
+    texts = "min(v.text) AS low_text, max(v.text) AS high_text" if parameters.texts else _NO_TEXTS
     yield SqlStep(
         "extent",
         f"""
@@ -106,16 +114,16 @@ def _said(extents: Extents) -> Iterator[SqlStep]:
         UNION ALL
         SELECT msg, {NO_PATH}, NULL, NULL, {_NO_TEXTS}, false FROM message""",
     )
-    yield SqlStep(HOLDING, " UNION ALL ".join(_facts(extents)))
+    yield SqlStep(TRUE_FACT, " UNION ALL ".join(_fact_queries(parameters)))
 
 
 _NO_TEXTS = "CAST(NULL AS STRING) AS low_text, CAST(NULL AS STRING) AS high_text"
 
 
-def _facts(extents: Extents) -> Iterator[str]:
-    """Each kind of fact, found in its own way; none is found twice."""
+def _fact_queries(parameters: PlanParameters) -> Iterator[str]:
+    """Yield a query for each kind of fact; no fact is found by two of them."""
     yield f"SELECT msg, CAST({NO_FACT} AS BIGINT) AS fact FROM message"
-    ops = extents.fact_ops
+    ops = parameters.fact_ops
     if ops & {EQUAL_TEXT, EQUAL_NUMBER}:
         yield """
             SELECT DISTINCT k.msg, f.id
@@ -131,102 +139,105 @@ def _facts(extents: Extents) -> Iterator[str]:
         yield f"""
             SELECT DISTINCT v.msg, f.id
             FROM path_match m JOIN fact f ON f.path = m.path
-                              JOIN value v ON v.tag = m.tag AND {passes("v", "f")}
+                              JOIN value v ON v.tag = m.tag AND {predicate_condition("v", "f")}
             WHERE f.op IN ({CONTAINS}, {STARTS})"""
     if max(ops, default=0) >= FIRST_BOUND:
         yield f"""
             SELECT e.msg, f.id
             FROM fact f JOIN path_class c ON c.path = f.path
-                        JOIN extent e ON e.class = c.class AND {within("e", "f", texts=False)}
+                        JOIN extent e ON e.class = c.class AND {bound_condition("e", "f", texts=False)}
             WHERE f.op >= {FIRST_BOUND}"""
 
 
 # -- chains --------------------------------------------------------------------------------------------
 
 
-def _chained(extents: Extents, first: str, rows: str | None = None) -> Iterator[SqlStep]:
-    """The recursive plan, in two stages: facts, each round asking for one more, then bounds.
+def _chain_steps(parameters: PlanParameters, first: str, rows: str | None = None) -> Iterator[SqlStep]:
+    """Yield the recursive plan, in two stages: facts, one more in each round, then bounds.
 
-    It goes on from `rows`, if there are any: those without `next` are through.
+    With `rows`, chains continue rows of the unrolled plan; a row without `next` is a whole rule.
     """
     reached = [f"SELECT msg, next AS id FROM {rows} WHERE next IS NOT NULL"] if rows else []
     finals = [f"SELECT msg, rule FROM {rows} WHERE next IS NULL"] if rows else []
-    following = first
-    for level in range(1, extents.fact_levels + 1):
-        yield SqlStep(f"fact_round{level}", following)
+    next_round = first
+    for level in range(1, parameters.size.fact_levels + 1):
+        yield SqlStep(f"fact_round{level}", next_round)
         reached.append(f"SELECT msg, id FROM fact_round{level} WHERE NOT final")
         finals.append(f"SELECT msg, id AS rule FROM fact_round{level} WHERE final")
-        following = f"""
+        next_round = f"""
             SELECT s.msg, c.id, c.final
             FROM fact_chain c JOIN fact_round{level} s ON s.id = c.pre
-                              JOIN holding t ON t.msg = s.msg AND t.fact = c.fact
+                              JOIN true_fact t ON t.msg = s.msg AND t.fact = c.fact
             WHERE c.level = {level + 1} AND NOT s.final"""
-    source = f"({' UNION ALL '.join(reached) or _NOWHERE})"
-    meets = within("e", "c", extents.texts)
-    for level in range(1, extents.bound_levels + 1):
+    source = f"({' UNION ALL '.join(reached) or _NO_NODES})"
+    bound_holds = bound_condition("e", "c", parameters.texts)
+    for level in range(1, parameters.size.bound_levels + 1):
         yield SqlStep(
             f"bound_round{level}",
             f"""
             SELECT s.msg, c.id, c.final
             FROM bound_chain c JOIN {source} s ON s.id = c.pre
                                JOIN path_class p ON p.path = c.path
-                               JOIN extent e ON e.msg = s.msg AND e.class = p.class AND {meets}
+                               JOIN extent e ON e.msg = s.msg AND e.class = p.class AND {bound_holds}
             WHERE c.level = {level}""",
         )
         source = f"(SELECT msg, id FROM bound_round{level} WHERE NOT final)"
         finals.append(f"SELECT msg, id AS rule FROM bound_round{level} WHERE final")
-    yield SqlStep("found", " UNION ALL ".join(finals) or _NOTHING)
+    yield SqlStep("found", " UNION ALL ".join(finals) or _NO_RULES)
 
 
-_NOWHERE = "SELECT msg, CAST(0 AS BIGINT) AS id FROM message WHERE false"
-_NOTHING = "SELECT msg, CAST(0 AS BIGINT) AS rule FROM message WHERE false"
+_NO_NODES = "SELECT msg, CAST(0 AS BIGINT) AS id FROM message WHERE false"
+_NO_RULES = "SELECT msg, CAST(0 AS BIGINT) AS rule FROM message WHERE false"
 
 
 # -- rows ----------------------------------------------------------------------------------------------
 
 
-def _unrolled(extents: Extents) -> Iterator[SqlStep]:
-    """Rules in one row: by the first fact, then the second; bounds; the other facts; then what is chained."""
-    facts = [_fact_slot(slot) for slot in range(2, extents.fact_slots + 1)]
-    bounds = [_bound_slot(slot, extents.texts) for slot in range(1, extents.bound_slots + 1)]
+def _unrolled_steps(parameters: PlanParameters) -> Iterator[SqlStep]:
+    """Yield the plan for rules in one row: the first two facts, bounds, other facts, and then chains."""
+    facts = [_fact_column_join(slot) for slot in range(2, parameters.size.fact_slots + 1)]
+    bounds = [
+        _bound_column_join(slot, parameters.texts) for slot in range(1, parameters.size.bound_slots + 1)
+    ]
     joins = " ".join([*facts[:1], *bounds, *facts[1:]])
-    row = f"SELECT t.msg, u.rule, u.next FROM unrolled u JOIN holding t ON t.fact = u.fact1 {joins}"
-    if not extents.fact_levels and not extents.bound_levels:
+    row = f"SELECT t.msg, u.rule, u.next FROM unrolled u JOIN true_fact t ON t.fact = u.fact1 {joins}"
+    if not parameters.size.fact_levels and not parameters.size.bound_levels:
         yield SqlStep("found", f"SELECT msg, rule FROM ({row}) r")
         return
     yield SqlStep("in_row", row)
     first = """
         SELECT s.msg, c.id, c.final
-        FROM fact_chain c JOIN in_row s ON s.next = c.pre JOIN holding t ON t.msg = s.msg AND t.fact = c.fact
+        FROM fact_chain c JOIN in_row s ON s.next = c.pre
+                          JOIN true_fact t ON t.msg = s.msg AND t.fact = c.fact
         WHERE c.level = 1"""
-    yield from _chained(extents, first, "in_row")
+    yield from _chain_steps(parameters, first, "in_row")
 
 
-def _fact_slot(slot: int) -> str:
-    return f"JOIN holding t{slot} ON t{slot}.msg = t.msg AND t{slot}.fact = u.fact{slot}"
+def _fact_column_join(slot: int) -> str:
+    return f"JOIN true_fact t{slot} ON t{slot}.msg = t.msg AND t{slot}.fact = u.fact{slot}"
 
 
-def _bound_slot(slot: int, texts: bool) -> str:
+def _bound_column_join(slot: int, texts: bool) -> str:
     return f"""
         JOIN path_class p{slot} ON p{slot}.path = u.path{slot}
         JOIN extent e{slot} ON e{slot}.msg = t.msg AND e{slot}.class = p{slot}.class
-                           AND {within(f"e{slot}", "u", texts, str(slot))}"""
+                           AND {bound_condition(f"e{slot}", "u", texts, str(slot))}"""
 
 
-# -- branches that hang together -----------------------------------------------------------------------
+# -- branching points ----------------------------------------------------------------------------------
 
 
-def _matched(extents: Extents, dialect: Dialect) -> Iterator[SqlStep]:
-    """The queries that messages match, `certain` unless there were too many ways to look at branches."""
+def _match_steps(parameters: PlanParameters, dialect: Dialect) -> Iterator[SqlStep]:
+    """Yield the steps to `matched`; `certain` is false where branching points had too many positions."""
     yield SqlStep(
         "candidate",
         "SELECT f.msg, f.rule, r.query, r.shape FROM rule r JOIN found f ON f.rule = r.id",
     )
     plain = "SELECT DISTINCT msg, query, true AS certain FROM candidate WHERE shape IS NULL"
-    if not extents.depth:
+    if not parameters.depth:
         yield SqlStep("matched", plain)
         return
-    yield from branching(extents.depth, dialect)
+    yield from branching_steps(parameters.depth, dialect)
     yield SqlStep(
         "matched",
         f"""
@@ -246,26 +257,29 @@ HIT = SqlStep(
     SELECT c.msg, c.rule, c.shape, p.n, p.branching, v.tag, v.nodes
     FROM predicate p JOIN candidate c ON c.rule = p.rule
                      JOIN path_match m ON m.path = p.path
-                     JOIN value v ON v.msg = c.msg AND v.tag = m.tag AND {passes("v", "p")}
+                     JOIN value v ON v.msg = c.msg AND v.tag = m.tag AND {predicate_condition("v", "p")}
     WHERE c.shape IS NOT NULL AND p.branching IS NOT NULL""",
 )
-"""Which values each branch of a candidate has found. Where on them the branching points lie has to be known
-before the next step: whoever runs the steps makes `point_place` of `tag_branching` and what is missing there.
+"""The values that each branch of a candidate selects. The next step needs the positions of branching points
+on their tag paths: the executor creates `branching_position` from `tag_branching` and what it lacks.
 """
 
 
-def branching(depth: int, dialect: Dialect) -> Iterator[SqlStep]:
-    """The candidates whose branches meet: from the deepest branching points up, an element stays if all that
-    hangs from its point is found below it."""
+def branching_steps(depth: int, dialect: Dialect) -> Iterator[SqlStep]:
+    """Yield the steps to `satisfied`: the candidates whose branches meet at the same elements.
+
+    From the deepest branching points up, an element remains if all parts below its point are found there.
+    """
     yield HIT
     nodes = ", ".join(
-        f"{dialect.item('h.nodes', dialect.item('b.positions', str(d)))} AS v{d}" for d in range(1, depth + 1)
+        f"{dialect.array_item('h.nodes', dialect.array_item('b.positions', str(d)))} AS v{d}"
+        for d in range(1, depth + 1)
     )
     yield SqlStep(
         "binding",
         f"""
         SELECT DISTINCT h.msg, h.rule, h.shape, h.n AS part, b.positions IS NULL AS unclear, {nodes}
-        FROM hit h JOIN point_place b ON b.tag = h.tag AND b.branching = h.branching""",
+        FROM hit h JOIN branching_position b ON b.tag = h.tag AND b.branching = h.branching""",
     )
     below = ""
     for level in range(depth, 0, -1):
@@ -281,7 +295,7 @@ def branching(depth: int, dialect: Dialect) -> Iterator[SqlStep]:
             HAVING count(*) = max(s.siblings)""",
         )
         outer = ", ".join(f"v{d}" for d in range(1, level))
-        # inner elements no longer matter, so that each outer one is there once for every part
+        # inner elements are projected away, so that each outer one is there once for every part
         below = f"UNION ALL SELECT DISTINCT msg, rule, shape, part, {outer} FROM point{level}"
     yield SqlStep(
         "satisfied",

@@ -1,11 +1,12 @@
-"""The tables in a DuckDB file: connections to it, transactions, numbers for new rows.
+"""The DuckDB file with the tables: connections, transactions, ids for new rows.
 
 One process at a time has the file open. In it, one thread at a time changes the tables; any number of batches
-read them meanwhile, each as they were when it began.
+read them meanwhile, each in the snapshot of its transaction.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import weakref
@@ -19,17 +20,19 @@ import duckdb
 import pyarrow as pa
 
 from sapwood.errors import TablesError
-from sapwood.relational.storage.table_schema import CACHED, FIRST_ROWS, FORMAT, TABLES, VIEWS
+from sapwood.relational.storage.table_schema import FORMAT, INITIAL_ROWS, MESSAGE_CACHE, TABLES, VIEWS
 
-_MEMORY = re.compile(r"\s*(?=[\d.]*[1-9])\d+(\.\d+)?\s*[KMGT]i?B\s*", re.IGNORECASE)
+_log = logging.getLogger(__name__)
 
-MEMORY = "512MB"
-"""what DuckDB may use by default; what needs more goes through the disk"""
+_MEMORY_SIZE = re.compile(r"\s*(?=[\d.]*[1-9])\d+(\.\d+)?\s*[KMGT]i?B\s*", re.IGNORECASE)
+
+DEFAULT_MEMORY = "512MB"
+"""DuckDB's default memory limit; larger operations spill to disk"""
 
 
 @contextmanager
-def _interruptible() -> Iterator[None]:
-    """Ctrl-C is a KeyboardInterrupt here, too, whatever DuckDB calls it."""
+def _translate_interrupts() -> Iterator[None]:
+    """Raise a KeyboardInterrupt where DuckDB reports Ctrl-C as another error."""
     try:
         yield
     except RuntimeError as error:
@@ -39,44 +42,48 @@ def _interruptible() -> Iterator[None]:
 
 
 class Connection:
-    """One connection: statements, and what they bring."""
+    """A connection to the database, for one thread at a time."""
 
     def __init__(self, raw: duckdb.DuckDBPyConnection) -> None:
         self._raw = raw
 
     def run(self, sql: str, parameters: object = None) -> None:
-        self.rows(sql, parameters)  # a result that nobody fetches keeps the connection busy
+        """Execute a statement."""
+        self.rows(sql, parameters)  # an unfetched result would keep the connection busy
 
     def rows(self, sql: str, parameters: object = None) -> list[tuple[Any, ...]]:
-        with _interruptible():
+        """Execute a statement, and return all rows."""
+        with _translate_interrupts():
             return self._raw.execute(sql, parameters).fetchall()
 
     def value(self, sql: str, parameters: object = None) -> Any:
+        """Execute a statement, and return the first column of its first row; None without rows."""
         rows = self.rows(sql, parameters)
         return rows[0][0] if rows else None
 
     def arrow(self, sql: str) -> pa.Table:
-        with _interruptible():
+        """Execute a query, and return an Arrow table."""
+        with _translate_interrupts():
             return self._raw.sql(sql).to_arrow_table()
 
     def stream(self, sql: str, rows: int) -> Iterator[pa.RecordBatch]:
-        """What a statement brings, so many rows in memory at a time."""
-        with _interruptible():
+        """Execute a query, and yield so many rows at a time."""
+        with _translate_interrupts():
             reader = self._raw.sql(sql).to_arrow_reader(rows)
         while True:
-            with _interruptible():
+            with _translate_interrupts():
                 batch = next(reader, None)
             if batch is None:
                 return
             yield batch
 
-    def keep(self, name: str, sql: str) -> None:
-        """Makes a table of this connection alone."""
+    def create_temp_table(self, name: str, sql: str) -> None:
+        """Create or replace a temporary table, visible to this connection only."""
         self.run(f"CREATE OR REPLACE TEMP TABLE {name} AS {sql}")
 
     @contextmanager
-    def given(self, **tables: pa.Table) -> Iterator[None]:
-        """Arrow tables under names that statements can use."""
+    def register(self, **tables: pa.Table) -> Iterator[None]:
+        """Make Arrow tables readable by statements under these names."""
         for name, table in tables.items():
             self._raw.register(name, table)
         try:
@@ -86,20 +93,21 @@ class Connection:
                 self._raw.unregister(name)
 
     def insert(self, table: str, rows: pa.Table) -> None:
+        """Insert rows into a table, by the names of the columns."""
         if len(rows):
-            with self.given(inserted=rows):
+            with self.register(inserted=rows):
                 self.run(f"INSERT INTO {table} BY NAME SELECT * FROM inserted")
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """All or nothing."""
+        """Run statements in a transaction, which is rolled back on any error."""
         self.run("BEGIN TRANSACTION")
         try:
             yield
             self.run("COMMIT")
         except BaseException:
             with suppress(duckdb.Error, RuntimeError):
-                self._raw.abort()  # what Ctrl-C left unfinished
+                self._raw.abort()  # a statement that Ctrl-C interrupted
             with suppress(duckdb.Error):
                 self.run("ROLLBACK")
             raise
@@ -108,48 +116,49 @@ class Connection:
         self._raw.close()
 
 
-class Tables:
-    """The file, made if it is absent; a path of None keeps everything in memory."""
+class Database:
+    """The database file, created if it is absent; a path of None keeps the tables in memory."""
 
-    def __init__(self, path: str | Path | None, memory: str = MEMORY, threads: int | None = None) -> None:
+    def __init__(
+        self, path: str | Path | None, memory: str = DEFAULT_MEMORY, threads: int | None = None
+    ) -> None:
         self.path = Path(path) if path is not None else None
-        if not _MEMORY.fullmatch(memory):
+        if not _MEMORY_SIZE.fullmatch(memory):
             raise TablesError(f"the memory limit {memory!r} is not understood; write it like 512MB or 2GB")
         self.memory = memory
         self.lock = RLock()
-        """whoever changes the tables, or must not see them change, has it"""
+        """held while the tables change, or must not change"""
         config: dict[str, Any] = {
             "memory_limit": memory,
             "threads": threads or os.cpu_count() or 1,
-            "preserve_insertion_order": False,  # which would cost memory, and nothing asks for it
+            "preserve_insertion_order": False,  # which would cost memory for nothing
         }
-        opened = _Opened(self.path)
-        opened.take()
-        self._let_file_go = weakref.finalize(
-            self, opened.let_go
-        )  # once, if only when nobody has this any more
+        open_file = _OpenFile(self.path)
+        open_file.acquire()
+        self._release_file = weakref.finalize(self, open_file.release)  # once, at garbage collection at last
         try:
             self._root = duckdb.connect(str(self.path) if self.path else ":memory:", config=config)
         except (duckdb.Error, OSError) as error:
-            self._let_file_go()
-            raise _unopened(self.path, error) from None
+            self._release_file()
+            raise _open_error(self.path, error) from None
         try:
-            # the plans are written in the order in which they are to be run
+            # statements have their joins in the order of execution
             self._root.execute("SET disabled_optimizers = 'join_order'").fetchall()
             self.writer = self.connect()
             self._create()
         except duckdb.Error as error:
-            self._let_go()
-            raise _unopened(self.path, error) from None
+            self._close_root()
+            raise _open_error(self.path, error) from None
         except BaseException:
-            self._let_go()
+            self._close_root()
             raise
-        self._next = self._counters()
-        self._taken: dict[str, int] = {}
-        self._changing = False
+        self._next_ids = self._read_counters()
+        self._allocated: dict[str, int] = {}
+        self._in_transaction = False
+        _log.debug("database %s open, %s of memory", self.path or "in memory", memory)
 
     def connect(self) -> Connection:
-        """A further connection, for one thread."""
+        """Open a further connection."""
         return Connection(self._root.cursor())
 
     def _create(self) -> None:
@@ -159,28 +168,29 @@ class Tables:
             if found != str(FORMAT):
                 raise TablesError(
                     f"{self.path} has tables of another version of Sapwood (format {found}, not {FORMAT}); "
-                    "delete the file, and it is made anew from the store"
+                    "delete the file, and it is created again from the store"
                 )
             return
         if present:
-            raise TablesError(f"{self.path} is a DuckDB file, but holds other tables than Sapwood's")
+            raise TablesError(f"{self.path} has other tables than Sapwood's; give another file")
         with self.writer.transaction():
             for name, columns in TABLES.items():
                 self.writer.run(f"CREATE TABLE {name} ({columns})")
             for name, sql in VIEWS.items():
                 self.writer.run(f"CREATE VIEW {name} AS {sql}")
-            for statement in FIRST_ROWS:
+            for statement in INITIAL_ROWS:
                 self.writer.run(statement)
 
-    # -- what is written down --------------------------------------------------------------------------
+    # -- metadata --------------------------------------------------------------------------------------
 
     def meta(self, name: str) -> str | None:
+        """Return an entry of the table `meta`."""
         with self.lock:
             found: str | None = self.writer.value("SELECT value FROM meta WHERE name = ?", [name])
         return found
 
     def set_meta(self, values: Mapping[str, str | None]) -> None:
-        """Notes values; None takes one away."""
+        """Write entries of the table `meta`; None deletes one."""
         for name, value in values.items():
             self.writer.run("DELETE FROM meta WHERE name = ?", [name])
             if value is not None:
@@ -189,63 +199,64 @@ class Tables:
     # -- changes ---------------------------------------------------------------------------------------
 
     @contextmanager
-    def changing(self) -> Iterator[Connection]:
-        """A transaction; others who change the tables wait until it ends."""
+    def write_transaction(self) -> Iterator[Connection]:
+        """Run a transaction that changes tables; other writers wait until it ends."""
         with self.lock:
             self.check_idle()
-            self._changing = True
+            self._in_transaction = True
             try:
                 with self.writer.transaction():
                     yield self.writer
-                    for name, number in self._taken.items():
+                    for name, number in self._allocated.items():
                         self.writer.run("UPDATE counter SET next = ? WHERE name = ?", [number, name])
-                self._next.update(self._taken)
+                self._next_ids.update(self._allocated)
             except BaseException:
                 with suppress(duckdb.Error):
-                    self._next = self._counters()  # Ctrl-C may come too late to undo anything
+                    self._next_ids = self._read_counters()  # Ctrl-C may come after the commit
                 raise
             finally:
-                self._changing = False
-                self._taken.clear()
+                self._in_transaction = False
+                self._allocated.clear()
 
     def check_idle(self) -> None:
-        """TablesError if a change is under way, which can only be one of the same thread's."""
-        if self._changing:
+        """Raise a TablesError within a transaction, which can only be the same thread's."""
+        if self._in_transaction:
             raise TablesError(
-                "the tables are being changed: whoever is told of an error meanwhile must not change "
-                "subscriptions, nor match messages"
+                "the tables are in a transaction: an on_error callback must not change subscriptions, nor "
+                "match messages; do so after the call that reports the error"
             )
 
-    def _counters(self) -> dict[str, int]:
+    def _read_counters(self) -> dict[str, int]:
         return dict(self.writer.rows("SELECT name, next FROM counter"))
 
-    def take(self, counter: str, count: int) -> int:
-        """The first of so many new numbers."""
-        first = self.upcoming(counter)
-        self._taken[counter] = first + count
+    def allocate_ids(self, counter: str, count: int) -> int:
+        """Allocate so many new ids of a counter, and return the first."""
+        first = self.next_id(counter)
+        self._allocated[counter] = first + count
         return first
 
-    def upcoming(self, counter: str) -> int:
-        """The number that is given next."""
-        return self._taken[counter] if counter in self._taken else self._next[counter]
+    def next_id(self, counter: str) -> int:
+        """Return the id that is allocated next."""
+        return self._allocated[counter] if counter in self._allocated else self._next_ids[counter]
 
-    def forget_messages(self) -> None:
-        """Empties what is only known of messages seen."""
-        for name in CACHED:
+    def clear_message_cache(self) -> None:
+        """Delete what is cached of messages seen."""
+        for name in MESSAGE_CACHE:
             self.writer.run(f"DELETE FROM {name}")
         self.writer.run("DELETE FROM path_class WHERE path > 0")
 
     def close(self) -> None:
+        """Close all connections and the file."""
         self.writer.close()
-        self._let_go()
+        self._close_root()
 
-    def _let_go(self) -> None:
+    def _close_root(self) -> None:
         self._root.close()
-        self._let_file_go()
+        self._release_file()
 
 
-class _Opened:
-    """That a file is open in this process: whoever opened it, too, would give the same numbers to others."""
+class _OpenFile:
+    """Guards a file against being opened twice in this process, which would allocate the same ids twice."""
 
     _paths: ClassVar[set[Path]] = set()
     _lock: ClassVar[Lock] = Lock()
@@ -253,24 +264,22 @@ class _Opened:
     def __init__(self, path: Path | None) -> None:
         self._path = path.resolve() if path is not None else None
 
-    def take(self) -> None:
+    def acquire(self) -> None:
         if self._path is not None:
             with self._lock:
                 if self._path in self._paths:
-                    raise TablesError(
-                        f"{self._path} is open already in this process; one at a time can use it"
-                    )
+                    raise TablesError(f"{self._path} is open in this process already; close it there first")
                 self._paths.add(self._path)
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         if self._path is not None:
             with self._lock:
                 self._paths.discard(self._path)
 
 
-def _unopened(path: Path | None, error: Exception) -> TablesError:
+def _open_error(path: Path | None, error: Exception) -> TablesError:
     text = str(error)
     if "Could not set lock" in text:
-        return TablesError(f"{path} is open in another process; one at a time can use it")
+        return TablesError(f"{path} is open in another process; close it there first")
     first = text.splitlines()[0] if text else type(error).__name__
     return TablesError(f"{path} cannot be opened: {first}")

@@ -1,22 +1,23 @@
-"""From a store of subscriptions to tables, and on from one version to a later one.
+"""Synchronizes tables with a store of subscriptions, from scratch or from one version to a later one.
 
-Notes in the tables say whose subscriptions they hold, and how far they have come:
+Entries of the table `meta` say which store it is, and how far the synchronization has come:
 
-    store        where the store is, as `read_sync_state` tells it
-    version      the version that the tables are at; absent while they are on the way to one
-    mark         the store's mark of that version, or of the one they are on the way to
-    unfinished   only on the way: from which version to which, and behind which place the rest begins
+    store        the store's path or URL
+    version      the version of the tables; absent during a synchronization
+    mark         the store's mark of that version, or of the target version
+    unfinished   only during a synchronization: its range of versions, and the position reached
 
-Each chunk is a transaction together with its notes. So whoever comes after a crash goes on where it happened,
-and `read_sync_state` tells whoever asks that the tables have only a part of a population so far.
+Each chunk is a transaction together with these entries. So after a crash the next run resumes there, and
+`read_sync_state` reports that the tables are incomplete.
 
-A subscription's number is its place in the store: answers come in the store's order, also for those that were
-away for a while, or that went and came again.
+A subscription's number is its position in the store: matches come in the store's order, also for those that
+were inactive for a while, or were removed and added again.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
@@ -27,21 +28,23 @@ from sapwood.engine.bulk_load import OnError
 from sapwood.errors import TablesError
 from sapwood.lang.languages import XPATH, detect_language
 from sapwood.relational.relational_matcher import CHUNK, RelationalMatcher
-from sapwood.relational.storage.table_schema import CACHED, TABLES
-from sapwood.relational.subscription_catalog import Notes
+from sapwood.relational.storage.table_schema import MESSAGE_CACHE, TABLES
+from sapwood.relational.subscription_catalog import MetadataSource
 from sapwood.store import SubscriptionStore
+
+_log = logging.getLogger(__name__)
 
 OnProgress = Callable[[int], None]
 
-_NOT_EMPTIED = {"meta", "counter", "path_class", *CACHED}
+_NOT_CLEARED = {"meta", "counter", "path_class", *MESSAGE_CACHE}
 
 
 class UnsupportedLanguage(ValueError):
-    """A subscription in a language that tables do not hold; it is left out."""
+    """Reported for a subscription that is not an XPath filter: tables cannot hold it."""
 
     def __init__(self, language: str) -> None:
         self.language = language
-        super().__init__(f"a query in {language}, which is no XPath filter, is not kept in tables")
+        super().__init__(f"tables hold XPath filters only, and the query is in {language}")
 
     def __reduce__(self) -> tuple[type[UnsupportedLanguage], tuple[str]]:
         return type(self), (self.language,)
@@ -49,22 +52,22 @@ class UnsupportedLanguage(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class SyncState:
-    """What a set of tables holds."""
+    """The store and version that a set of tables is synchronized with."""
 
     store: str | None
-    """whose subscriptions: the path or URL of a store; None if they came from none"""
+    """the path or URL of the store; None if the subscriptions come from none"""
     version: int | None
-    """of the store; None on the way to one, and without a store"""
+    """of the store; None during a synchronization, and without a store"""
     unfinished: bool
-    """whether the tables are on the way to a version, and hold only a part of it"""
+    """whether a synchronization was interrupted, so that the tables are incomplete"""
 
 
 def read_sync_state(matcher: RelationalMatcher) -> SyncState:
-    """Whose subscriptions the tables hold, and of which version."""
-    noted = matcher.tables.meta
-    version = noted("version")
+    """Return the store and version that the tables are synchronized with."""
+    meta = matcher.database.meta
+    version = meta("version")
     return SyncState(
-        noted("store"), int(version) if version is not None else None, noted("unfinished") is not None
+        meta("store"), int(version) if version is not None else None, meta("unfinished") is not None
     )
 
 
@@ -75,61 +78,63 @@ def synchronize(
     on_error: OnError | None = None,
     on_progress: OnProgress | None = None,
     chunk: int = CHUNK,
-    also: Notes = dict,
+    metadata: MetadataSource = dict,
 ) -> int:
-    """Brings the tables to a version of the store, by default the newest, and tells which that is.
+    """Synchronize the tables with a version of the store, by default the newest, and return the version.
 
-    If they are at an earlier version of the same store, only what has changed since is changed. If they are
-    not, or that version was pruned, they are emptied and filled. What was interrupted is finished first.
+    Tables at an earlier version of the same store get the changes since then. Others, or those whose version
+    was pruned, are cleared and loaded. An interrupted synchronization is resumed first.
 
-    Of the active subscriptions, XPath filters go in; those in other languages are left out, and told to
-    `on_error` as NoFilter. A query that is refused is told to it, too; without it, the error is raised, and
-    the chunks before stay. `on_progress` is told after each chunk how many have been dealt with; `also` is
-    asked what else to put on record with it.
+    XPath filters among the active subscriptions are stored; for the others, `on_error` is called with an
+    UnsupportedLanguage. It is also called for a query that is refused; without it, the error is raised, and
+    earlier chunks remain. `on_progress` is called after each chunk with the number of subscriptions so far;
+    the entries that `metadata` returns are written with each chunk.
 
-    StoreError if there is no such version; TablesError if the tables hold what came from no store.
+    StoreError if there is no such version; TablesError if the tables hold subscriptions of no store.
     """
     target = store.version if version is None else version
-    return _Way(matcher, store, on_error, on_progress, chunk, also).to(target)
+    return _Synchronizer(matcher, store, on_error, on_progress, chunk, metadata).run(target)
 
 
-def clear_tables(matcher: RelationalMatcher, note: Mapping[str, str | None] | None = None) -> None:
-    """Drops all subscriptions, namespaces and notes but the plan; `note` is put on record with it."""
-    population, tables = matcher.population, matcher.tables
-    with tables.lock:
+def clear_tables(matcher: RelationalMatcher, metadata: Mapping[str, str | None] | None = None) -> None:
+    """Delete all subscriptions, namespaces and metadata but the plan, and write `metadata`."""
+    catalog, database = matcher.catalog, matcher.database
+    with database.lock:
         try:
-            with tables.changing() as connection:
-                for name in TABLES.keys() - _NOT_EMPTIED:
+            with database.write_transaction() as connection:
+                for name in TABLES.keys() - _NOT_CLEARED:
                     connection.run(f"DELETE FROM {name}")
-                tables.forget_messages()
+                database.clear_message_cache()
                 connection.run("DELETE FROM meta WHERE name NOT IN ('format', 'plan')")
-                tables.set_meta(note or {})
+                database.set_meta(metadata or {})
         finally:
-            population.reload()
+            catalog.reload()
 
 
 @dataclass(frozen=True, slots=True)
-class _Stretch:
-    """What leads from one version, or from nothing, to another; and how much of it is done."""
+class _VersionRange:
+    """The versions from which (None: from nothing) and to which to synchronize, and the progress."""
 
     since: int | None
     until: int
     after: int = 0
-    """the place up to which subscriptions are as they should be"""
+    """the position in the store up to which subscriptions are up to date"""
     done: int = 0
 
     def __str__(self) -> str:
         return json.dumps(asdict(self))
 
 
-class _Row(NamedTuple):
-    place: int
+class _StoreRow(NamedTuple):
+    """A subscription of the store; `position` becomes its number."""
+
+    position: int
     id: str
     query: str
 
 
-class _Way:
-    """Tables on the way to a version of a store."""
+class _Synchronizer:
+    """Synchronizes the tables of a matcher with a version of a store."""
 
     def __init__(
         self,
@@ -138,136 +143,146 @@ class _Way:
         on_error: OnError | None,
         on_progress: OnProgress | None,
         chunk: int,
-        also: Notes,
+        metadata: MetadataSource,
     ) -> None:
         self._matcher = matcher
-        self._tables = matcher.tables
-        self._population = matcher.population
+        self._database = matcher.database
+        self._catalog = matcher.catalog
         self._store = store
-        self._name = _name(store)
+        self._location = _store_location(store)
         self._namespaces = store.namespaces
         self._on_error = on_error
         self._on_progress = on_progress
         self._chunk = chunk
-        self._also = also
+        self._metadata = metadata
 
-    def to(self, version: int) -> int:
-        self._store.mark(version)  # says that there is no such version before anything is changed
+    def run(self, version: int) -> int:
+        """Synchronize with this version."""
+        self._store.mark(version)  # raises before any change if there is no such version
         self._check_ownership()
         unfinished = self._unfinished(version)
         if unfinished is not None:
-            self._go(unfinished)
-        since = self._reached(version)
+            _log.info("resuming the synchronization with %s at version %d", self._location, unfinished.until)
+            self._synchronize(unfinished)
+        since = self._current_version(version)
         if since is None:
-            start = _Stretch(None, version)
-            clear_tables(self._matcher, self._notes(start, self._store.mark(version), finished=False))
-            self._go(start)
+            _log.info("loading version %d of %s into empty tables", version, self._location)
+            start = _VersionRange(None, version)
+            clear_tables(self._matcher, self._sync_entries(start, self._store.mark(version), finished=False))
+            self._synchronize(start)
         elif since < version:
-            self._go(_Stretch(since, version))
+            _log.info("synchronizing with %s from version %d to %d", self._location, since, version)
+            self._synchronize(_VersionRange(since, version))
+        else:
+            _log.debug("tables are at version %d of %s already", version, self._location)
         return version
 
-    # -- where the tables are --------------------------------------------------------------------------
+    # -- state -----------------------------------------------------------------------------------------
 
     def _check_ownership(self) -> None:
-        if self._tables.meta("store") is None and (count := len(self._matcher)):
+        if self._database.meta("store") is None and (count := len(self._matcher)):
             raise TablesError(
-                f"{self._tables.path} holds {count:,} subscriptions that come from no store, and would lose "
-                "them; give another file for the store's"
+                f"{self._database.path} holds {count:,} subscriptions that come from no store, which a "
+                "synchronization would delete; give another file for the store's"
             )
 
-    def _unfinished(self, version: int) -> _Stretch | None:
-        """What was interrupted, if it leads to this version or an earlier one and can be finished."""
-        noted = self._tables.meta("unfinished")
-        if noted is None:
+    def _unfinished(self, version: int) -> _VersionRange | None:
+        """Return an interrupted range of versions that can be resumed, up to this version."""
+        entry = self._database.meta("unfinished")
+        if entry is None:
             return None
-        stretch = _Stretch(**json.loads(noted))
-        readable = stretch.since is None or stretch.since >= self._store.oldest
-        return stretch if readable and self._is_same(stretch.until, version) else None
+        versions = _VersionRange(**json.loads(entry))
+        readable = versions.since is None or versions.since >= self._store.oldest
+        return versions if readable and self._is_same_store(versions.until, version) else None
 
-    def _reached(self, version: int) -> int | None:
-        """The version that the tables are at, if this one can be reached from there."""
-        noted = self._tables.meta("version")
-        return int(noted) if noted is not None and self._is_same(int(noted), version) else None
+    def _current_version(self, version: int) -> int | None:
+        """Return the version of the tables, if there is a way from there to this one."""
+        entry = self._database.meta("version")
+        return int(entry) if entry is not None and self._is_same_store(int(entry), version) else None
 
-    def _is_same(self, earlier: int, version: int) -> bool:
-        """Whether the tables' notes are of this store, which still knows the earlier version.
+    def _is_same_store(self, earlier: int, version: int) -> bool:
+        """Return whether the tables are of this store, which still has the earlier version.
 
-        A store may have been deleted and another made in its place; hence the mark.
+        A store may have been deleted and another created in its place; hence the mark.
         """
         return (
-            self._tables.meta("store") == self._name
+            self._database.meta("store") == self._location
             and self._store.oldest <= earlier <= version
-            and self._tables.meta("mark") == self._store.mark(earlier)
+            and self._database.meta("mark") == self._store.mark(earlier)
             and all(
                 self._matcher.namespaces.get(prefix, uri) == uri for prefix, uri in self._namespaces.items()
             )
         )
 
-    def _notes(self, stretch: _Stretch, mark: str, finished: bool) -> dict[str, str | None]:
+    def _sync_entries(self, versions: _VersionRange, mark: str, finished: bool) -> dict[str, str | None]:
         return {
-            "store": self._name,
-            "version": str(stretch.until) if finished else None,
+            "store": self._location,
+            "version": str(versions.until) if finished else None,
             "mark": mark,
-            "unfinished": None if finished else str(stretch),
+            "unfinished": None if finished else str(versions),
         }
 
-    # -- the way ---------------------------------------------------------------------------------------
+    # -- changes ---------------------------------------------------------------------------------------
 
-    def _go(self, stretch: _Stretch) -> None:
-        self._population.declare(self._namespaces)
-        mark = self._store.mark(stretch.until)
-        gone, rows = self._changes(stretch)
-        for some, last in _chunks(rows, self._chunk):
-            if some:
-                stretch = replace(stretch, after=some[-1].place, done=stretch.done + len(some))
-            self._change(gone, some, self._notes(stretch, mark, last))
-            gone = []
+    def _synchronize(self, versions: _VersionRange) -> None:
+        self._catalog.declare(self._namespaces)
+        mark = self._store.mark(versions.until)
+        removed, rows = self._read_changes(versions)
+        for chunk, last in _iter_chunks(rows, self._chunk):
+            if chunk:
+                versions = replace(versions, after=chunk[-1].position, done=versions.done + len(chunk))
+            self._apply_chunk(removed, chunk, self._sync_entries(versions, mark, last))
+            removed = []
             if self._on_progress is not None:
-                self._on_progress(stretch.done)
+                self._on_progress(versions.done)
+        _log.debug("synchronized %d subscriptions at version %d", versions.done, versions.until)
 
-    def _changes(self, stretch: _Stretch) -> tuple[list[str], Iterable[_Row]]:
-        """The ids that go, and what comes or is another now, in the order of places."""
-        if stretch.since is None:
-            return [], map(_Row._make, self._store.placed(stretch.until, stretch.after))
-        changes = self._store.changes(stretch.since, stretch.until)
-        begun = [_Row._make(row) for row in self._store.placed(stretch.until, stretch.after, stretch.since)]
-        # Some of these only have another subscriber. Others went and came back as they were, which is no
-        # change to the store, but they have another place.
+    def _read_changes(self, versions: _VersionRange) -> tuple[list[str], Iterable[_StoreRow]]:
+        """Return the removed ids, and the added or replaced subscriptions in the order of positions."""
+        if versions.since is None:
+            return [], map(_StoreRow._make, self._store.placed(versions.until, versions.after))
+        changes = self._store.changes(versions.since, versions.until)
+        rows = self._store.placed(versions.until, versions.after, versions.since)
+        begun = [_StoreRow._make(row) for row in rows]
+        # Some of these only have another subscriber. Others were removed and added again with the same query,
+        # which is no change to the store, but they have another position.
         put = {id for id, _ in changes.put}
-        places = self._population.numbers([row.id for row in begun if row.id not in put])
+        numbers = self._catalog.numbers([row.id for row in begun if row.id not in put])
         return changes.removed, [
-            row for row in begun if row.id in put or places.get(row.id, row.place) != row.place
+            row for row in begun if row.id in put or numbers.get(row.id, row.position) != row.position
         ]
 
-    def _change(self, gone: list[str], rows: list[_Row], notes: Mapping[str, str | None]) -> None:
+    def _apply_chunk(
+        self, removed: list[str], rows: list[_StoreRow], entries: Mapping[str, str | None]
+    ) -> None:
         filters = [row for row in rows if self._is_filter(row)]
-        # What is refused, or is no filter any more, must go although nothing comes in its stead.
-        going = [*gone, *(row.id for row in rows)]
-        self._population.change(
-            going,
+        # A subscription that is refused, or is no filter any more, is deleted without a replacement.
+        deleted = [*removed, *(row.id for row in rows)]
+        self._catalog.apply_changes(
+            deleted,
             [(row.id, row.query) for row in filters],
             self._on_error,
-            note=lambda: {**self._also(), **notes},
-            places={row.id: row.place for row in filters},
+            metadata=lambda: {**self._metadata(), **entries},
+            numbers={row.id: row.position for row in filters},
         )
 
-    def _is_filter(self, row: _Row) -> bool:
+    def _is_filter(self, row: _StoreRow) -> bool:
         language = detect_language(row.query)
         if language != XPATH and self._on_error is not None:
             self._on_error(row.id, UnsupportedLanguage(language))
         return language == XPATH
 
 
-def _name(store: SubscriptionStore) -> str:
-    """The store's name, the same from whichever folder it is opened."""
+def _store_location(store: SubscriptionStore) -> str:
+    """Return the store's URL or absolute path, the same from whichever folder it is opened."""
     return store.name if "://" in store.name else str(Path(store.name).resolve())
 
 
-def _chunks(rows: Iterable[_Row], size: int) -> Iterator[tuple[list[_Row], bool]]:
-    """The rows, so many at a time, and whether they are the last; one chunk at least."""
-    rest = iter(rows)
-    some = list(islice(rest, size))
-    while following := list(islice(rest, size)):
-        yield some, False
-        some = following
-    yield some, True
+def _iter_chunks(rows: Iterable[_StoreRow], size: int) -> Iterator[tuple[list[_StoreRow], bool]]:
+    """Yield the rows in chunks, at least one, and whether a chunk is the last."""
+    remaining = iter(rows)
+    chunk = list(islice(remaining, size))
+    while following := list(islice(remaining, size)):
+        yield chunk, False
+        chunk = following
+    yield chunk, True

@@ -1,54 +1,61 @@
-"""The tables, and what their rows mean.
+"""The schema of the DuckDB file.
 
-    subscription     who is subscribed to which query, numbered in the order added
-    query            each distinct query once; `exact`: its rules are the whole truth
-    rule             a disjunct of a query; `shape` tells how its branches hang together, if they do
-    predicate        the branches of a rule from n = 1, with the number of the fact if it is one; with n = 0,
-                     facts that follow from the others, to find the rule by
+    subscription     id and query of each subscription, numbered in the order added
+    query            each distinct query once; if not `exact`, its rules are weaker than the query, and
+                     candidates need a residual check
+    rule             a disjunct of a query; `shape` is the tree of its branching points, null without any
+    predicate        the branches of a rule from n = 1, with the fact's id if it is one; with n = 0, facts
+                     that are implied by the others, to find the rule by
     fact             each distinct fact once: path, operator, constant
 
-Two access structures lead from what a message says to rules. Which one is filled is the plan's choice:
+Two access structures lead from facts to rules. The plan says which one is filled:
 
-    fact_chain       facts of a rule, one after the other: `id` is reached from `pre` if the fact holds;
-    bound_chain      then its bounds likewise. Chains start at 0. Equal beginnings are one; a `final` row's
-                     id is the rule. `level` counts from 1
-    unrolled         a rule in one row, FACTS facts and BOUNDS bounds side by side; what does not fit is
-                     chained, starting at `next`
+    fact_chain       a trie of facts: the node `id` follows the node `pre` if the fact holds;
+    bound_chain      the bounds, which follow the facts. Chains start at node 0. Equal prefixes are shared;
+                     the `id` of a `final` row is the rule. `level` counts from 1
+    unrolled         a rule in one row, FACT_COLUMNS facts and BOUND_COLUMNS bounds; the others are a chain
+                     that starts at node `next`
+    bucket           limits of the buckets in which the plan `buckets` puts range constants
 
-Paths, and where they lead in messages:
+Paths of queries, and tag paths of messages:
 
-    linear_path      each distinct path of a branch once: text, and the literal parts to look it up by; `uses`
-                     says what predicates want of what it reaches
-    path_branching   a path whose steps have branching points: the steps' numbers, in `points` as text
+    linear_path      each distinct path of a branch once: its text, and the literal parts to look it up by;
+                     `uses` has the columns of values that predicates read (see path_catalog.Uses)
+    path_branching   a path with branching points: `points` has the numbers of their steps as text
     shape            the path branchings of a rule's branches
-    shape_part       the same as a tree: branches and, negative, branching points, with the point they hang
-                     from, how deep that is, and how many hang there
-    tag_path         a cache of the tag paths that messages have and some path matches
-    path_match       which those are
-    tag_branching    where on a tag path the branching points of a path may lie: a row for each possibility,
-                     or one with null, if there are too many
-    path_class       of paths that bounds use: those that match the same tag paths are one class
-    class_tag        its tag paths
-    class_member     the same as text, to find it by
+    shape_part       the same as a tree: branches and, as negative numbers, branching points, each with its
+                     parent point, its depth, and the number of its siblings
+    tag_path         a cache of the tag paths of messages that some linear path matches
+    path_match       the linear paths that match a tag path
+    tag_branching    positions of a path's branching points on a tag path: a row for each possibility, or one
+                     row with null if there are too many
+    path_class       of paths with bounds: those that match the same tag paths are one class
+    class_tag        the tag paths of a class
+    class_member     the same as text, to look a class up by
 
-All numbers are given by whoever writes, of whom there is one at a time; `counter` has the next ones.
+There is one writer at a time, which allocates all ids: `counter` has the next ones. `meta` has the `format`,
+the `plan`, the `namespaces`, the size of the access structure (`reach`), the base of Parquet snapshots
+(`copied`), subscriptions that could not be stored (`left_out`), and the entries of `store_sync`.
 """
 
 from __future__ import annotations
 
 FORMAT = 2
-"""of the file; goes up when the tables change"""
+"""the version of this schema"""
 
-FACTS, BOUNDS = 4, 4
+FACT_COLUMNS, BOUND_COLUMNS = 4, 4
 NO_FACT = 0
-"""the fact that holds of every message"""
+"""the fact that holds for every message"""
 NO_PATH = 0
 """the path, and the class, that every message has"""
 
 _COMPARISON = "path INTEGER, op TINYINT, number DOUBLE, text VARCHAR"
 _SLOTS = ", ".join(
-    [f"fact{i} BIGINT" for i in range(1, FACTS + 1)]
-    + [f"path{i} INTEGER, op{i} TINYINT, number{i} DOUBLE, text{i} VARCHAR" for i in range(1, BOUNDS + 1)]
+    [f"fact{i} BIGINT" for i in range(1, FACT_COLUMNS + 1)]
+    + [
+        f"path{i} INTEGER, op{i} TINYINT, number{i} DOUBLE, text{i} VARCHAR"
+        for i in range(1, BOUND_COLUMNS + 1)
+    ]
 )
 
 TABLES: dict[str, str] = {
@@ -77,17 +84,17 @@ TABLES: dict[str, str] = {
 
 COUNTERS = ("subscription", "query", "rule", "fact", "chain", "path", "branching", "shape", "tag", "class")
 
-FIRST_ROWS = (
+INITIAL_ROWS = (
     f"INSERT INTO meta VALUES ('format', '{FORMAT}')",
     *(f"INSERT INTO counter VALUES ('{name}', 1)" for name in COUNTERS),
     f"INSERT INTO path_class VALUES ({NO_PATH}, {NO_PATH})",
 )
 
-CACHED = ("tag_path", "path_match", "tag_branching", "class_tag", "class_member")
-"""What was found out about messages, and can be found out again; and `path_class` but for its first row."""
+MESSAGE_CACHE = ("tag_path", "path_match", "tag_branching", "class_tag", "class_member")
+"""Tables that can be computed again from messages; and so can `path_class` but for its first row."""
 
 VIEWS: dict[str, str] = {
-    # the paper's tables, as far as ours are cut otherwise
+    # tables of the paper that are split differently here
     "predicate_chain": """
         SELECT c.pre AS pre_id, f.path, f.op, f.number, f.text, c.id AS chain_id, c.final
         FROM fact_chain c JOIN fact f ON f.id = c.fact

@@ -1,13 +1,13 @@
-"""The tables for other engines: what their statements read, and what has changed since they last looked.
+"""Snapshots of the tables for other engines: a base, and the delta since then.
 
-Whoever has a copy of the tables, a *base*, need not copy all of them again when subscriptions change. Numbers
-of rules, chains, facts and queries only ever ascend, so what is new is above those that the base has. What is
-gone need not be taken out of the copy: no subscription leads to it any more. So of all tables, only
-`subscription` has to be exact. A subscription that is replaced keeps its number; hence rows that come and go
-are found by comparison, in stretches of numbers, of which only those are looked at whose digest has changed.
+When subscriptions change, a snapshot need not be written again as a whole. Ids of rules, chains, facts and
+queries are ascending, so new rows have higher ids than those of the *base*. Deleted rows may stay in it: no
+subscription refers to them any more. So of all tables, only `subscription` has to be exact. A replaced
+subscription keeps its number; hence the *delta* of subscriptions is found by comparison, in ranges of
+numbers, of which only those with another digest are compared.
 
-A large base is cut into parts by the values that its rows are looked up by, so that whoever knows the values
-reads few of them. Small tables are not copied, but handed over whole.
+A large base is partitioned by the columns that its rows are looked up by, so that a lookup reads few
+partitions. Small tables have no snapshot, but are passed as a whole.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from dataclasses import asdict, dataclass
 import pyarrow as pa
 
 from sapwood.relational.rules.comparisons import EQUAL_NUMBER, EQUAL_TEXT
-from sapwood.relational.sql.match_plan import Plan
+from sapwood.relational.sql.match_plan import TRUE_FACT, Plan
 from sapwood.relational.storage.duckdb_database import Connection
 from sapwood.relational.storage.table_schema import TABLES
 
-SMALL = ("path_match", "path_class", "class_tag", "shape_part")
-"""tables that statements read, and that are handed over whole"""
-STRETCH = 20
-"""subscriptions whose numbers differ only in so many bits are in one stretch"""
-_FEW = 5_000
-"""so many rules may always be new or gone"""
-_PART = 50_000
-"""rules that are worth a part of each table"""
-_MOST_PARTS = 16
+SMALL_TABLES = ("path_match", "path_class", "class_tag", "shape_part")
+"""tables that are passed as a whole"""
+RANGE_BITS = 20
+"""subscriptions whose numbers differ only in so many low bits are in one range"""
+_MIN_CHANGES_FOR_BASE = 5_000
+"""so many rules may be new or deleted without a new base"""
+_RULES_PER_PARTITION = 50_000
+"""rules that are worth a further partition of each table"""
+_MAX_PARTITIONS = 16
 _COUNTERS = ("rule", "chain", "fact", "query")
 _TYPES = {
     "BIGINT": pa.int64(),
@@ -46,43 +46,46 @@ Counters = dict[str, int]
 
 @dataclass(frozen=True, slots=True)
 class SnapshotTable:
-    """A table that is copied: which rows, and how to tell new ones."""
+    """A table of a snapshot.
+
+    new       the condition for new rows, with the counters of the base
+    where     the condition for rows that statements read
+    by        the expression that rows are looked up by, and partitioned by
+    order     the sort order, if sorting is worth its cost
+    without   columns that no statement reads
+    """
 
     name: str
     new: str
-    """the condition, with the counters at the time of the base"""
     where: str = "true"
     by: str = ""
-    """the column, or what is made of some, that rows are looked up by: a part has those with some values"""
     order: str = ""
-    """what to have close together, if that is worth a sort"""
     without: tuple[str, ...] = ()
-    """columns that nobody reads"""
 
     @property
     def schema(self) -> pa.Schema:
         columns = [column.split() for column in TABLES[self.name].split(", ")]
         return pa.schema([(name, _TYPES[kind]) for name, kind in columns if name not in self.without])
 
-    def parts(self, count: int) -> list[str]:
-        """The conditions of its parts; rows that are not looked up by a value are a part of their own."""
+    def partition_conditions(self, count: int) -> list[str]:
+        """Return the conditions of the partitions; rows without a lookup value have one of their own."""
         if not self.by or count == 1:
             return ["true"]
-        return [f"{partition_expression(self.by, count)} = {part}" for part in range(count)] + [
+        return [f"{partition_expression(self.by, count)} = {partition}" for partition in range(count)] + [
             f"{self.by} IS NULL"
         ]
 
-    def needed(self, count: int, values: Iterable[int]) -> list[int]:
-        """The parts that have the rows for values, given what `partition_expression` tells of these."""
+    def partitions_for(self, count: int, values: Iterable[int]) -> list[int]:
+        """Return the partitions with the rows for some values of `partition_expression`."""
         return sorted({*values, count} if self.by and count > 1 else {0})
 
-    def sql(self, part: str = "true") -> str:
-        """What reads a part of it."""
+    def sql(self, partition: str = "true") -> str:
+        """Return the query for a partition."""
         order = f"ORDER BY {self.order}" if self.order else ""
-        return f"{self._select} AND {part} {order}"
+        return f"{self._select} AND {partition} {order}"
 
     def new_sql(self, since: Counters) -> str:
-        """What reads the rows that are new since the base was made."""
+        """Return the query for the rows that are new since the base."""
         return f"{self._select} AND ({self.new.format(**since)})"
 
     @property
@@ -91,83 +94,89 @@ class SnapshotTable:
 
 
 def partition_expression(column: str, count: int) -> str:
-    """The part that the rows with a column's value are in, of a power of two; in any engine's words."""
+    """Return the partition of a column's value as SQL of any engine; the count is a power of two."""
     return f"({column} & {count - 1})"
 
 
 SUBSCRIPTION = SnapshotTable("subscription", "false")
-_EQUAL_TO = f"(CASE WHEN op IN ({EQUAL_TEXT}, {EQUAL_NUMBER}) THEN key END)"
-_CHAINED = "id >= CASE WHEN final THEN {rule} ELSE {chain} END"
-_ALWAYS = (
-    SnapshotTable("fact", "id >= {fact}", by=_EQUAL_TO),
+_EQUALITY_KEY = f"(CASE WHEN op IN ({EQUAL_TEXT}, {EQUAL_NUMBER}) THEN key END)"
+_NEW_CHAIN_ROWS = "id >= CASE WHEN final THEN {rule} ELSE {chain} END"
+_COMMON_TABLES = (
+    SnapshotTable("fact", "id >= {fact}", by=_EQUALITY_KEY),
     SnapshotTable("rule", "id >= {rule}", by="id"),
-    # where branches hang together, and only there, values are looked at once more
+    # only branching points need the values of predicates again
     SnapshotTable("predicate", "rule >= {rule}", "branching IS NOT NULL", by="rule", without=("fact",)),
-    # those that rules alone may not decide
+    # those that may need a residual check
     SnapshotTable(
         "query",
         "id >= {query}",
         "NOT exact OR id IN (SELECT query FROM rule WHERE shape IS NOT NULL)",
         without=("digest1", "digest2"),
     ),
-    SnapshotTable("fact_chain", _CHAINED, by="fact", order="level, pre"),
-    SnapshotTable("bound_chain", _CHAINED, order="level, pre"),
+    SnapshotTable("fact_chain", _NEW_CHAIN_ROWS, by="fact", order="level, pre"),
+    SnapshotTable("bound_chain", _NEW_CHAIN_ROWS, order="level, pre"),
 )
 _UNROLLED = SnapshotTable("unrolled", "rule >= {rule}", by="fact1", order="fact1")
-LOOKED_UP = {
+LOOKUP_STEPS = {
     "probe": ("key", ("fact",)),
-    "holding": ("fact", ("unrolled", "fact_chain")),
+    TRUE_FACT: ("fact", ("unrolled", "fact_chain")),
     "found": ("rule", ("rule", "predicate")),
 }
-"""The steps of plans, and the column of each by which those that follow look rows of tables up"""
+"""Steps of plans, with the column by which later steps look up rows, and the tables with these rows."""
 
 
 def snapshot_tables(plan: Plan) -> tuple[SnapshotTable, ...]:
-    """The tables that statements of a plan read, but for subscriptions and small ones."""
-    return (*_ALWAYS, _UNROLLED) if plan is Plan.UNROLLED else _ALWAYS
+    """Return the tables that statements of a plan read, but for subscriptions and small ones."""
+    return (*_COMMON_TABLES, _UNROLLED) if plan is Plan.UNROLLED else _COMMON_TABLES
 
 
 def read_small_tables(connection: Connection) -> dict[str, pa.Table]:
-    """The small tables."""
-    return {name: connection.arrow(f"SELECT * FROM {name}") for name in SMALL}
+    """Read the small tables."""
+    return {name: connection.arrow(f"SELECT * FROM {name}") for name in SMALL_TABLES}
 
 
-# -- what a base was made of ---------------------------------------------------------------------------
+# -- versions ------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class TableVersions:
-    """What a base was made of, so that what has changed since can be found."""
+    """The state of the tables at a snapshot, by which later changes are found.
+
+    counters  the next ids
+    rules     the number of rules
+    chained   whether any rule has a chain
+    ranges    digests of the numbers and queries of subscriptions, by range
+    """
 
     plan: Plan
     counters: Counters
     rules: int
     chained: bool
-    """whether any rule has a chain"""
-    stretches: dict[int, str]
-    """of subscriptions, with a digest of who has which query"""
+    ranges: dict[int, str]
 
     @property
-    def parts(self) -> int:
-        """Into how many parts the base is cut: a power of two."""
-        return min(_MOST_PARTS, 1 << (self.rules // _PART).bit_length())
+    def partitions(self) -> int:
+        """The number of partitions of the base: a power of two."""
+        return min(_MAX_PARTITIONS, 1 << (self.rules // _RULES_PER_PARTITION).bit_length())
 
-    def __str__(self) -> str:
-        return json.dumps(asdict(self))
+    def to_json(self) -> str:
+        """Return the state as JSON; the ranges are called `stretches` there."""
+        fields = asdict(self)
+        return json.dumps(fields | {"stretches": fields.pop("ranges")})
 
     @classmethod
-    def read(cls, text: str) -> TableVersions:
-        """What `str` has written."""
-        found = json.loads(text)
-        stretches = {int(number): digest for number, digest in found["stretches"].items()}
-        return cls(**found | {"plan": Plan(found["plan"]), "stretches": stretches})
+    def from_json(cls, text: str) -> TableVersions:
+        """Return the state that `to_json` has written."""
+        fields = json.loads(text)
+        ranges = {int(number): digest for number, digest in fields.pop("stretches").items()}
+        return cls(**fields | {"plan": Plan(fields["plan"]), "ranges": ranges})
 
 
 def read_table_versions(connection: Connection, plan: Plan) -> TableVersions:
-    """The marks of the tables as the connection sees them, by a scan of narrow columns."""
-    stretches = connection.rows(
+    """Read the state of the tables as the connection sees them, by a scan of narrow columns."""
+    ranges = connection.rows(
         f"""
-        SELECT number >> {STRETCH}, CAST(sum(hash(number, query)) AS VARCHAR)
+        SELECT number >> {RANGE_BITS}, CAST(sum(hash(number, query)) AS VARCHAR)
         FROM subscription GROUP BY 1"""
     )
     counters = dict(connection.rows("SELECT name, next FROM counter"))
@@ -175,26 +184,25 @@ def read_table_versions(connection: Connection, plan: Plan) -> TableVersions:
         plan,
         {name: counters[name] for name in _COUNTERS},
         connection.value("SELECT count(*) FROM rule"),
-        _oldest_chain(connection) is not None,
-        dict(stretches),
+        _lowest_chain_id(connection) is not None,
+        dict(ranges),
     )
 
 
 def is_outdated(connection: Connection, base: TableVersions, now: TableVersions) -> bool:
-    """Whether rules have been filed anew since the base, or so much has changed that it had better be made
-    anew."""
+    """Return whether access structures were rebuilt since the base, or too much has changed for a delta."""
     if base.plan is not now.plan:
         return True
-    oldest = _oldest_chain(connection)
-    # If all were filed anew in the same way, chains have other numbers. (Or all that had any are gone.)
-    if base.chained and (oldest is None or oldest >= base.counters["chain"]):
+    lowest = _lowest_chain_id(connection)
+    # Rebuilt chains have higher ids. (Or all rules with chains are deleted.)
+    if base.chained and (lowest is None or lowest >= base.counters["chain"]):
         return True
     new = connection.value(f"SELECT count(*) FROM rule WHERE id >= {base.counters['rule']}")
-    gone = base.rules - (now.rules - new)
-    return bool(max(new, gone) > max(_FEW, base.rules // 10))
+    deleted = base.rules - (now.rules - new)
+    return bool(max(new, deleted) > max(_MIN_CHANGES_FOR_BASE, base.rules // 10))
 
 
-def _oldest_chain(connection: Connection) -> int | None:
+def _lowest_chain_id(connection: Connection) -> int | None:
     found: int | None = connection.value(
         """
         SELECT min(id) FROM (SELECT min(id) AS id FROM fact_chain WHERE NOT final
@@ -207,38 +215,42 @@ def _oldest_chain(connection: Connection) -> int | None:
 # -- subscriptions -------------------------------------------------------------------------------------
 
 
-def subscriptions_sql(stretch: int) -> str:
-    """What reads the subscriptions of a stretch."""
-    first = stretch << STRETCH
-    return f"SELECT * FROM subscription WHERE number BETWEEN {first} AND {first + (1 << STRETCH) - 1}"
+def subscription_range_sql(number: int) -> str:
+    """Return the query for the subscriptions of a range."""
+    first = number << RANGE_BITS
+    return f"SELECT * FROM subscription WHERE number BETWEEN {first} AND {first + (1 << RANGE_BITS) - 1}"
 
 
-def changed_stretches(base: TableVersions, now: TableVersions) -> list[int]:
-    """The stretches of subscriptions that are not as they were."""
-    numbers = sorted(base.stretches.keys() | now.stretches.keys())
-    return [number for number in numbers if base.stretches.get(number) != now.stretches.get(number)]
+def changed_ranges(base: TableVersions, now: TableVersions) -> list[int]:
+    """Return the ranges whose subscriptions have changed."""
+    numbers = sorted(base.ranges.keys() | now.ranges.keys())
+    return [number for number in numbers if base.ranges.get(number) != now.ranges.get(number)]
 
 
 def subscription_delta(
-    connection: Connection, stretches: Iterable[tuple[int, pa.Table]]
+    connection: Connection, base_ranges: Iterable[tuple[int, pa.Table]]
 ) -> tuple[pa.Table, pa.Table]:
-    """The subscriptions that a base lacks, and number and query of those that only it has; given these of
-    all its subscriptions, in each stretch that has changed."""
-    come = [SUBSCRIPTION.schema.empty_table()]
-    gone = [come[0].select(["number", "query"])]
-    for stretch, there in stretches:
-        here = f"({subscriptions_sql(stretch)})"
-        with connection.given(there=there):
-            come.append(
-                connection.arrow(
-                    f"SELECT s.* FROM {here} s ANTI JOIN there t ON t.number = s.number AND t.query = s.query"
-                )
-            )
-            gone.append(
+    """Return the subscriptions that a base lacks, and number and query of those that only it has.
+
+    `base_ranges` has number and query of the base's subscriptions in each range that has changed.
+    """
+    added = [SUBSCRIPTION.schema.empty_table()]
+    deleted = [added[0].select(["number", "query"])]
+    for number, base in base_ranges:
+        current = f"({subscription_range_sql(number)})"
+        with connection.register(base=base):
+            added.append(
                 connection.arrow(
                     f"""
-                    SELECT t.number, t.query FROM there t
-                    ANTI JOIN {here} s ON s.number = t.number AND s.query = t.query"""
+                    SELECT s.* FROM {current} s
+                    ANTI JOIN base b ON b.number = s.number AND b.query = s.query"""
                 )
             )
-    return pa.concat_tables(come), pa.concat_tables(gone)
+            deleted.append(
+                connection.arrow(
+                    f"""
+                    SELECT b.number, b.query FROM base b
+                    ANTI JOIN {current} s ON s.number = b.number AND s.query = b.query"""
+                )
+            )
+    return pa.concat_tables(added), pa.concat_tables(deleted)

@@ -20,6 +20,7 @@ from typing import Protocol
 from uuid import uuid4
 
 from sapwood.broker import Broker
+from sapwood.broker.distributed import DistributedBroker
 from sapwood.engine.bulk_load import OnError
 
 _FEW = 2_000
@@ -68,11 +69,10 @@ class SnapshotDelta:
         if not self.since:
             broker.subscribe_many(self.put, on_error)
             return
-        joins = broker.network_of_joins
+        distributed = DistributedBroker(broker)
         for since in sorted(set(self.since)):
-            joins.begin(since)
             begun = [pair for pair, first in zip(self.put, self.since, strict=True) if first == since]
-            broker.subscribe_many(begun, on_error)
+            distributed.subscribe_from(since, begun, on_error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ class SubscriptionSource:
             self._oldest,
             self.numeric,
             self.broker.transformations > 0,
-            self.broker.network_of_joins.going_on,
+            DistributedBroker(self.broker).has_feedback,
             len(self.broker) == 0,
         )
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from sapwood.broker import Broker
 from sapwood.broker.delivery import PublishResult
+from sapwood.broker.distributed import DistributedBroker
 from sapwood.errors import MessageError
 from sapwood.join.state.portable_state import EquatedVariables
 from sapwood.spark.distribution.index_snapshot import IndexSnapshot
@@ -38,6 +39,7 @@ class LiveBroker:
 
     def __init__(self, edition: IndexSnapshot) -> None:
         self.broker = Broker.unpack(edition.base.value)
+        self.distributed = DistributedBroker(self.broker)
         self.version = edition.base_version
         gc.freeze()  # half a million objects that live as long as the worker: not to be looked through again
         self._id_type = pa.int64() if edition.numeric else pa.string()
@@ -62,7 +64,7 @@ class LiveBroker:
     def partners(self) -> dict[bytes, EquatedVariables]:
         """What the variables of joins are equated with."""
         if self._partners is None:
-            self._partners = self.broker.network_of_joins.partners()
+            self._partners = self.distributed.equated_variables()
         return self._partners
 
     def _list_ids(self) -> None:

@@ -10,8 +10,7 @@ from sapwood.broker import Broker
 from sapwood.engine import Limits
 from sapwood.errors import QueryError, StoreError
 from sapwood.input_files import LineError, read_queries
-from sapwood.lang.language_detection import is_join
-from sapwood.lang.languages import XPATH, XSCL, check_query, detect_language
+from sapwood.lang.languages import XPATH, XSCL, compile_text, detect_language
 from sapwood.spark.distribution.index_snapshot import (
     Carrier,
     IndexSnapshot,
@@ -144,7 +143,7 @@ class StoredPopulation:
     def _servable(self, pairs: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
         """Those that a pipeline without joins serves; the others are put on record."""
         for id, query in pairs:
-            if is_join(query):
+            if detect_language(query) == XSCL:
                 self._leave_out(id, _NOT_JOINING, _NOT_JOINING)
                 continue
             self.left_out.pop(id, None)
@@ -234,7 +233,7 @@ def compile_file(path: str, namespaces: Mapping[str, str], limits: Limits, serve
             lines[id] = query.line
             try:
                 if query.language not in (None, detect_language(query.text)):
-                    check_query(query.text, query.language, namespaces)  # says why it is not
+                    compile_text(query.text, namespaces, query.language)  # says why it is not
             except (QueryError, StoreError) as error:
                 wrong[query.line] = _in_a_line(error)
                 continue
@@ -264,7 +263,7 @@ def queries_in(path: str, namespaces: Mapping[str, str]) -> Iterator[tuple[str, 
     """The ids and queries of a file, each in the language that it claims to be in, if it does."""
     for query in read_queries(path):
         if query.language not in (None, detect_language(query.text)):
-            check_query(query.text, query.language, namespaces)  # says why it is not
+            compile_text(query.text, namespaces, query.language)  # says why it is not
         yield str(query.id), query.text
 
 

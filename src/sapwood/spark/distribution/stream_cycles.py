@@ -11,8 +11,7 @@ from typing import NamedTuple
 
 from sapwood.errors import QueryError
 from sapwood.join.stream_graph import StreamGraph, describe_cycle
-from sapwood.lang.language_detection import is_join
-from sapwood.lang.xscl.compiler import compile_join
+from sapwood.lang.languages import compile_text
 from sapwood.lang.xscl.model import Join
 
 
@@ -66,10 +65,10 @@ class Circles:
 
 def _publishing(query: str, namespaces: Mapping[str, str]) -> Join | None:
     """The query, if it publishes; None also if it is not right, which its subscriber learns otherwise."""
-    if "publish" not in query.lower() or not is_join(query):
+    if "publish" not in query.lower():
         return None
     try:
-        join = compile_join(query, namespaces)
+        compiled = compile_text(query, namespaces)
     except QueryError:
         return None
-    return join if join.publish else None
+    return compiled if isinstance(compiled, Join) and compiled.publish else None

@@ -228,7 +228,7 @@ class ReadOn:
 
 def _name_of_chain(kept: PortableMessage) -> bytes:
     """What is never the name of a message: no stream's name begins like it."""
-    records = repr([(r.stream, r.id, r.time, r.sequence) for r in kept.records])
+    records = repr([(r.stream, r.id, r.time, r.visible_from) for r in kept.records])
     return b"\1" + kept.chain + blake2b(records.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 

@@ -16,10 +16,9 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from sapwood.broker import Broker
 from sapwood.broker.delivery import Delivery
+from sapwood.broker.distributed import DistributedBroker
 from sapwood.engine.failures import Failure
-from sapwood.join.join_engine import JoinEngine
 from sapwood.join.results import Meetings
 from sapwood.join.state.portable_state import PortableMessage
 from sapwood.spark.distribution.index_snapshot import IndexSnapshot
@@ -155,13 +154,13 @@ class Meet:
     """whether a query that makes nothing of its own gets the message itself"""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        broker = live_broker(self.edition).broker
+        broker = live_broker(self.edition).distributed
         columns = _Columns(
             [*self.types, pa.string(), pa.string(), pa.list_(pa.string()), pa.string(), ONWARD]
         )
-        for row, values, meetings in _meetings(_rows(batches), broker.network_of_joins):
+        for row, values, meetings in _meetings(_rows(batches), broker):
             failures: list[Failure] = []
-            for delivery in broker.deliveries(meetings, None, failures):
+            for delivery in broker.deliveries(meetings, failures):
                 columns.add((*values, *_delivered(delivery, self.body), None, None), len(delivery.body))
                 if columns.enough:
                     yield columns.take()
@@ -169,14 +168,16 @@ class Meet:
                 columns.add((*values, None, None, None, None, going._asdict()), len(going.record))
                 if columns.enough:
                     yield columns.take()
-            for failure in (*failures, *broker.unfollowed(meetings, None)):
+            for failure in (*failures, *broker.chain_failures(meetings)):
                 reason = f"{failure.kind}: {failure.reason}"
                 columns.add((*values, str(failure.subscription), None, None, reason, None), len(reason))
         if len(columns):
             yield columns.take()
 
 
-def _meetings(rows: Iterator[_Row], joins: JoinEngine) -> Iterator[tuple[_Row, tuple[Any, ...], Meetings]]:
+def _meetings(
+    rows: Iterator[_Row], broker: DistributedBroker
+) -> Iterator[tuple[_Row, tuple[Any, ...], Meetings]]:
     """What each message, or what a chain has brought together, meets; with its row and columns."""
     older = _Older()
     for _, group in groupby(rows, key=itemgetter(1)):
@@ -188,18 +189,20 @@ def _meetings(rows: Iterator[_Row], joins: JoinEngine) -> Iterator[tuple[_Row, t
             values, _, alone = pickle.loads(row.row)
             now = unpacked(row.record) if alone or earlier else None
             if now is not None and alone:
-                yield row, values, joins.single(alone, now.records[0])
+                yield row, values, broker.match_single_blocks(alone, now.records[0])
             if now is not None and earlier and row.kind != LATE:  # those meet single blocks only
-                yield row, values, joins.meet(now, earlier)
+                yield row, values, broker.join(now, earlier)
 
 
-def _going_on(row: _Row, values: tuple[Any, ...], meetings: Meetings, broker: Broker) -> Iterator[Going]:
+def _going_on(
+    row: _Row, values: tuple[Any, ...], meetings: Meetings, broker: DistributedBroker
+) -> Iterator[Going]:
     pieces: Counter[int] = Counter()
     for made in broker.published(meetings):
         pieces[made.query] += 1
         in_time = made.time * 1000 >= row.watermark  # what is made of late messages is late, too
         yield published(made, pieces[made.query], row.watermark if in_time else -1)
-    for kept in broker.network_of_joins.go_on(meetings):
+    for kept in broker.partial_matches(meetings):
         yield chained(kept, row.watermark, values)
 
 

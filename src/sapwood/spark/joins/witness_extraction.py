@@ -28,8 +28,8 @@ from zlib import crc32
 import pyarrow as pa
 from pyspark import TaskContext
 
+from sapwood.engine.index import IndexMatches
 from sapwood.engine.message.message_reader import Message
-from sapwood.engine.pattern_evaluator import PatternEvaluator
 from sapwood.errors import MessageError
 from sapwood.join.state.event_time import TimePath, to_seconds
 from sapwood.join.state.message_state import StoredMessage
@@ -101,7 +101,7 @@ def bucket_of(key: bytes, buckets: int) -> int:
 
 def packed(kept: PortableMessage) -> bytes:
     """Messages and what they have to say, as bytes."""
-    records = [(r.id, r.stream, r.time, r.sequence, r.data, r.encoding) for r in kept.records]
+    records = [(r.id, r.stream, r.time, r.visible_from, r.data, r.encoding) for r in kept.records]
     ways = [[tuple(each) for each in way] for way in kept.ways]
     return pickle.dumps((records, ways, kept.chain), pickle.HIGHEST_PROTOCOL)
 
@@ -146,7 +146,7 @@ class Read:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         live = broker_of_batch(self.posted)
-        path = TimePath(self.time, live.broker.filters.namespaces) if self.time is not None else None
+        path = TimePath(self.time, live.distributed.namespaces) if self.time is not None else None
         reader = _Reader(live, self.stream, path, self.buckets)
         for messages in batches:
             for start in range(0, messages.num_rows, _MESSAGES):
@@ -160,7 +160,7 @@ class _Reader:
         self._speaker = Speaker(live, buckets)
         self._stream = stream
         self._path = path
-        self._index = live.broker.filters.index
+        self._broker = live.distributed
 
     def rows(self, messages: pa.RecordBatch) -> Iterator[Row]:
         *others, bodies, problems, times = messages.columns
@@ -182,17 +182,15 @@ class _Reader:
         if message is None or problem is not None:
             return [self._speaker.plain(self._stream, values, message, problem)], None
         return self._speaker.message(
-            self._stream, values, message, lambda evaluator: self._when(message, evaluator, given)
+            self._stream, values, message, lambda found: self._when(message, found, given)
         )
 
-    def _when(self, message: Message, evaluator: PatternEvaluator | None, given: datetime | None) -> float:
+    def _when(self, message: Message, found: IndexMatches, given: datetime | None) -> float:
         if self._path is None:
             if given is None:
                 raise MessageError("it does not say when it happened: published_at is null")
             return to_seconds(given)
-        if evaluator is None or not self._index.text_needed:
-            evaluator = PatternEvaluator(self._index.read(message, all=True))
-        time = self._path.read(evaluator)
+        time = self._path.read(self._broker.evaluator(message, found))
         if abs(time) > _LATEST:
             raise MessageError(f"it says that it happened beyond the year 9999: {time:g}")
         return time
@@ -204,24 +202,23 @@ class Speaker:
     def __init__(self, live: LiveBroker, buckets: int) -> None:
         self._live = live
         self._buckets = buckets
-        self._joins = live.broker.network_of_joins
-        self._index = live.broker.filters.index
+        self._broker = live.distributed
 
     def message(
         self,
         stream: str,
         values: tuple[Any, ...],
         message: Message,
-        when: Callable[[PatternEvaluator | None], float],
+        when: Callable[[IndexMatches], float],
         held: int = -1,
     ) -> tuple[list[Row], float | None]:
         """The rows of a message, and when it happened."""
         try:
-            found = self._index.find(message)
-            time = when(found.evaluator)
-            if not self._joins.reads(stream):
+            found = self._broker.find(message)
+            time = when(found)
+            if not self._broker.is_read(stream):
                 return [self.plain(stream, values, message, None)], time
-            testimony, alone = self._joins.testify(found, stream)
+            testimony, alone = self._broker.extract(found, stream)
         except MessageError as error:
             # of a message that is refused, whoever serves the others says why and where
             told = error.reason if error.line is None else None
@@ -248,7 +245,11 @@ class Speaker:
         """The rows of what is to be kept: itself, and the values that may be found in other messages."""
         spoken = self._spoken(name, kept, held)
         # what no query joins with others does not come too late
-        t = floor(kept.time * 1000) if kept.chain or self._joins.joins(kept.records[0].stream) else FOREVER
+        t = (
+            floor(kept.time * 1000)
+            if kept.chain or self._broker.is_joined(kept.records[0].stream)
+            else FOREVER
+        )
         until = max((row.until for row in spoken), default=-1)
         bucket = bucket_of(name, self._buckets)
         itself = Row(bucket, kind, name, t=t, until=until, record=packed(kept), row=row, floor=held)

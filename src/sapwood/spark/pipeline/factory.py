@@ -43,9 +43,11 @@ def chosen(
         )
         joins = _joins(settings, ledger, fixed.joining, fixed=True)
     if tabled:
-        from sapwood.spark.relational.table_subscriptions import in_tables  # which needs DuckDB
+        from sapwood.spark.relational.table_subscriptions import (
+            open_table_subscriptions,  # which needs DuckDB
+        )
 
-        population = in_tables(population, settings)
+        population = open_table_subscriptions(population, settings)
     return population, joins
 
 
@@ -53,9 +55,9 @@ def matching_by(settings: PipelineConfig, population: Subscribed, folder: str) -
     """What matches messages with the subscriptions; `folder` is for what it leaves there meanwhile."""
     if settings.engine != "relational":
         return by_broker
-    from sapwood.spark.relational.table_subscriptions import TabledPopulation
+    from sapwood.spark.relational.table_subscriptions import TableSubscriptions
 
-    assert isinstance(population, TabledPopulation)
+    assert isinstance(population, TableSubscriptions)
     how = settings.relational or RelationalConfig()
     return population.matching(how.on, f"{folder}/relational")
 

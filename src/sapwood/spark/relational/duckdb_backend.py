@@ -1,7 +1,8 @@
-"""What a batch says, matched in DuckDB on the driver; workers read messages, and decide what is left open."""
+"""The DuckDB backend: matches shredded batches on the driver; workers shred, and evaluate residual checks."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from uuid import uuid4
@@ -12,123 +13,130 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from pyspark.sql import DataFrame
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from sapwood.relational.executor import RESIDUAL_QUERIES, BatchTooLarge, match_rules
 from sapwood.relational.relational_matcher import RelationalMatcher
-from sapwood.relational.shredder import VALUE, ShreddedBatch
+from sapwood.relational.shredder import VALUE_SCHEMA, ShreddedBatch
 from sapwood.spark.io.storage import make_empty, open_new, remove_folder
-from sapwood.spark.relational.residual_stage import Decide, decided
-from sapwood.spark.relational.result_combiner import CombinedMatches
-from sapwood.spark.relational.shredded_batch import BLOCK, Heard
+from sapwood.spark.relational.residual_stage import ResidualStage, evaluate_residuals
+from sapwood.spark.relational.result_combiner import FAILED_PAIRS_SQL, MATCHED_PAIRS_SQL, BackendResult
+from sapwood.spark.relational.row_schemas import FAILED_PAIR, MATCHED_PAIR, RESIDUAL_CANDIDATE, to_spark
+from sapwood.spark.relational.shredded_batch import BLOCK_BITS, SparkShreddedBatch
 
-VALUES = 1_000_000
+_log = logging.getLogger(__name__)
+
+VALUES_PER_PORTION = 1_000_000
 """values on the driver at a time, unless a block of messages has more"""
-_AT_ONCE = 4_000
+_INITIAL_MESSAGES = 4_000
 """messages matched at a time, to begin with"""
-_FETCHED = 100_000
-_PAIRS = pa.schema([("msg", pa.int64()), ("subscription", pa.string())])
+_ROWS_PER_FETCH = 100_000
 
-_SURE = f"""
+_CERTAIN_OR_TRUE = f"""
     SELECT m.msg, m.query FROM matched m ANTI JOIN ({RESIDUAL_QUERIES}) o
     ON o.msg = m.msg AND o.query = m.query
-    UNION ALL SELECT msg, query FROM decided"""
-_UNKNOWN = """
-    SELECT u.msg, s.id AS subscription, u.kind, u.reason
-    FROM subscription s JOIN unknown u ON u.query = s.query"""
-_ANSWER = "SELECT m.msg, s.id FROM subscription s JOIN matched m ON m.query = s.query"
+    UNION ALL SELECT msg, query FROM residual_match"""
 
 
-class OnDuckDB:
-    """Matches on the driver. What comes of a batch goes through a folder that all workers reach."""
+class DuckDBBackend:
+    """Matches on the driver, in portions; the pairs go through Parquet files that all workers reach."""
 
     def __init__(self, matcher: RelationalMatcher, folder: str) -> None:
         self._matcher = matcher
         self._folder = folder
-        self._at_once = _AT_ONCE
+        self._max_messages = _INITIAL_MESSAGES
         make_empty(folder)
 
     @contextmanager
-    def found(self, heard: Heard, messages: DataFrame) -> Iterator[CombinedMatches]:
-        """What a batch matches; `messages` has the bodies, by `msg`."""
-        batch = f"{self._folder}/{uuid4().hex}"
-        make_empty(batch)
+    def match(self, batch: SparkShreddedBatch, messages: DataFrame) -> Iterator[BackendResult]:
+        """Match a batch; `messages` has `msg` and `body`."""
+        folder = f"{self._folder}/{uuid4().hex}"
+        make_empty(folder)
         try:
-            undecided: list[pa.Table] = []
-            with open_new(f"{batch}/pairs.parquet") as file, pq.ParquetWriter(file, _PAIRS) as writer:
-                for portion in _portions(heard.blocks):
-                    undecided += self._match(heard, messages, portion, writer)
+            failures: list[pa.Table] = []
+            with open_new(f"{folder}/pairs.parquet") as file, pq.ParquetWriter(file, MATCHED_PAIR) as writer:
+                for portion in _iter_portions(batch.blocks):
+                    failures += self._match_portion(batch, messages, portion, writer)
             spark = messages.sparkSession
-            failures = spark.createDataFrame(pa.concat_tables(undecided)) if undecided else None
-            pairs = spark.read.schema(from_arrow_schema(_PAIRS)).parquet(batch)
-            yield CombinedMatches(pairs, undecided=failures)
+            failed = spark.createDataFrame(pa.concat_tables(failures)) if failures else None
+            pairs = spark.read.schema(to_spark(MATCHED_PAIR)).parquet(folder)
+            yield BackendResult(pairs, failures=failed)
         finally:
-            remove_folder(batch)
+            remove_folder(folder)
 
-    def smaller(self) -> bool:
-        """Takes fewer messages at a time from now on, if that is possible."""
-        self._at_once //= 2
-        return self._at_once > 0
+    def reduce_batch_size(self) -> bool:
+        """Match fewer messages at a time from now on; return whether that is possible."""
+        self._max_messages //= 2
+        _log.debug("out of memory: matching %d messages at once", self._max_messages)
+        return self._max_messages > 0
 
-    def _match(
-        self, heard: Heard, messages: DataFrame, portion: str, writer: pq.ParquetWriter
+    def _match_portion(
+        self, batch: SparkShreddedBatch, messages: DataFrame, portion: str, writer: pq.ParquetWriter
     ) -> list[pa.Table]:
-        """Writes the pairs of some messages; which subscriptions have no answer on them."""
-        connection = heard.connection
-        numbers = np.sort(heard.messages.filter(portion).toArrow().column(0).to_numpy())
-        values = heard.values.filter(portion).toArrow()
-        own = np.searchsorted(numbers, values.column("msg").to_numpy()).astype(np.int32)
-        said = ShreddedBatch(
-            [values.set_column(0, "msg", pa.array(own)).cast(VALUE)], list(range(len(numbers)))
+        """Write the pairs of some messages; return FAILED_PAIR tables."""
+        connection = batch.connection
+        numbers = np.sort(batch.messages.filter(portion).toArrow().column(0).to_numpy())
+        values = batch.values.filter(portion).toArrow()
+        # DuckDB's batches have numbers from 0: positions in `numbers`
+        msg = np.searchsorted(numbers, values.column("msg").to_numpy()).astype(np.int32)
+        shredded = ShreddedBatch(
+            [values.set_column(0, "msg", pa.array(msg)).cast(VALUE_SCHEMA)], list(range(len(numbers)))
         )
-        undecided: list[pa.Table] = []
+        locate = self._matcher.locate_branching_nodes
+        failures: list[pa.Table] = []
         done = 0
         while done < len(numbers):
-            some = range(done, min(done + self._at_once, len(numbers)))
+            some = range(done, min(done + self._max_messages, len(numbers)))
             try:
-                match_rules(connection, said, heard.extents, self._matcher.place_points, some)
+                match_rules(connection, shredded, batch.parameters, locate, some)
             except BatchTooLarge:
-                self._at_once = max(1, len(some) // 2)
+                self._max_messages = max(1, len(some) // 2)
                 continue
-            undecided += self._decide(heard, messages, numbers)
-            for rows in connection.stream(_ANSWER, _FETCHED):
+            failures += self._check_residuals(batch, messages, numbers)
+            for rows in connection.stream(MATCHED_PAIRS_SQL, _ROWS_PER_FETCH):
                 own = pa.array(numbers[rows.column(0).to_numpy()])
-                writer.write_batch(pa.record_batch([own, rows.column(1)], schema=_PAIRS))
+                writer.write_batch(pa.record_batch([own, rows.column(1)], schema=MATCHED_PAIR))
             done = some.stop
-            self._at_once += self._at_once // 8 + 1  # the next ones may be smaller
-        return undecided
+            self._max_messages += self._max_messages // 8 + 1  # later messages may need less memory
+        return failures
 
-    def _decide(self, heard: Heard, messages: DataFrame, numbers: NDArray[np.int64]) -> list[pa.Table]:
-        """Leaves in `matched` what is certain, or turns out to be true; who has no answer."""
-        connection = heard.connection
-        asked = connection.arrow(RESIDUAL_QUERIES)
-        if not len(asked):
+    def _check_residuals(
+        self, batch: SparkShreddedBatch, messages: DataFrame, numbers: NDArray[np.int64]
+    ) -> list[pa.Table]:
+        """Keep in `matched` what is certain or passes its residual check; return FAILED_PAIR tables."""
+        connection = batch.connection
+        candidates = connection.arrow(RESIDUAL_QUERIES)
+        if not len(candidates):
             return []
-        asked = asked.set_column(0, "msg", pa.array(numbers[asked.column(0).to_numpy()]))
-        pairs = messages.sparkSession.createDataFrame(asked)
-        decide = Decide(heard.namespaces, self._matcher.limits)
-        answer = decided(pairs, messages, decide).toArrow()
-        known = answer.column("kind").is_null()
-        true = answer.filter(known).select(["msg", "query"])
+        msg = pa.array(numbers[candidates.column(0).to_numpy()])
+        candidates = candidates.set_column(0, "msg", msg).cast(RESIDUAL_CANDIDATE)
+        stage = ResidualStage(batch.namespaces, self._matcher.limits)
+        pairs = messages.sparkSession.createDataFrame(candidates)
+        results = evaluate_residuals(pairs, messages, stage).toArrow()
+        passed = results.column("kind").is_null()
+        true = results.filter(passed).select(["msg", "query"])
         true = true.set_column(0, "msg", pa.array(np.searchsorted(numbers, true.column(0).to_numpy())))
-        with connection.given(decided=true):
-            connection.keep("matched", _SURE)
-        unknown = answer.filter(pc.invert(known))
-        if not len(unknown):
+        with connection.register(residual_match=true):
+            connection.create_temp_table("matched", _CERTAIN_OR_TRUE)
+        failed = results.filter(pc.invert(passed))
+        if not len(failed):
             return []
-        with connection.given(unknown=unknown):
-            return [connection.arrow(_UNKNOWN)]
+        with connection.register(failed=failed):
+            return [connection.arrow(FAILED_PAIRS_SQL).cast(FAILED_PAIR)]
 
 
-def _portions(blocks: dict[int, int]) -> Iterator[str]:
-    """Conditions for messages that are on the driver together."""
+def _iter_portions(blocks: dict[int, int]) -> Iterator[str]:
+    """Yield conditions for messages whose values are on the driver together."""
     first: int | None = None
     last = values = 0
     for block in sorted(blocks):
-        if first is not None and values + blocks[block] > VALUES:
-            yield f"msg BETWEEN {first << BLOCK} AND {(last + 1 << BLOCK) - 1}"
+        if first is not None and values + blocks[block] > VALUES_PER_PORTION:
+            yield _block_condition(first, last)
             first, values = None, 0
         first = block if first is None else first
         last, values = block, values + blocks[block]
     if first is not None:
-        yield f"msg BETWEEN {first << BLOCK} AND {(last + 1 << BLOCK) - 1}"
+        yield _block_condition(first, last)
+
+
+def _block_condition(first: int, last: int) -> str:
+    return f"msg BETWEEN {first << BLOCK_BITS} AND {(last + 1 << BLOCK_BITS) - 1}"

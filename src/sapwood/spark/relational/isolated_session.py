@@ -1,6 +1,6 @@
-"""A session of Sapwood's own beside that of the user, with settings that suit many small statements.
+"""A Spark session beside the user's, with settings for many small statements.
 
-Both belong to one application, so frames can go from one to the other.
+Both belong to one application, so frames can be moved from one to the other.
 """
 
 from __future__ import annotations
@@ -10,26 +10,26 @@ from uuid import uuid4
 from pyspark.sql import DataFrame, SparkSession
 
 _SETTINGS = {
-    # Statements are written in the order in which they are to be run, and sizes are told by hints. Finding
-    # both out again would take a job for every shuffle.
+    # Statements have their joins in the order of execution, and hints say what is small. Finding both out
+    # again would take a job for every shuffle.
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.cbo.enabled": "false",
 }
 _PARTITIONS = "spark.sql.shuffle.partitions"
-_ROWS = 100_000
-"""worth a task"""
+_ROWS_PER_TASK = 100_000
+"""rows that are worth a task"""
 
 
-def own_session(spark: SparkSession) -> SparkSession:
-    """A new session of the same application."""
-    own = spark.newSession()
+def create_isolated_session(spark: SparkSession) -> SparkSession:
+    """Create a session of the same application."""
+    session = spark.newSession()
     for key, value in _SETTINGS.items():
-        own.conf.set(key, value)
-    return own
+        session.conf.set(key, value)
+    return session
 
 
-def moved(frame: DataFrame, spark: SparkSession) -> DataFrame:
-    """The frame, in another session. It must not be persisted itself, or it would not be so any more."""
+def move_to_session(frame: DataFrame, spark: SparkSession) -> DataFrame:
+    """Return the frame in another session. It must not be persisted: the other session would not see that."""
     name = f"sapwood_{uuid4().hex}"
     frame.createGlobalTempView(name)
     try:
@@ -38,9 +38,9 @@ def moved(frame: DataFrame, spark: SparkSession) -> DataFrame:
         spark.catalog.dropGlobalTempView(name)
 
 
-def suit(spark: SparkSession, rows: int) -> int:
-    """Has a session of our own use as many tasks as so many rows are worth, and tells how many."""
+def set_shuffle_partitions(spark: SparkSession, rows: int) -> int:
+    """Set the shuffle partitions of an isolated session for so many rows, and return their number."""
     most = int(spark.sparkContext.getConf().get(_PARTITIONS, "200"))
-    tasks = max(1, min(most, rows // _ROWS))
+    tasks = max(1, min(most, rows // _ROWS_PER_TASK))
     spark.conf.set(_PARTITIONS, tasks)
     return tasks

@@ -1,7 +1,7 @@
-"""Frames that are computed once, and then stand for themselves.
+"""Frames that are computed once and cut off from their lineage.
 
-A frame that is only persisted is still planned with all that it came from; where one builds on the other a
-dozen times, planning takes longer than everything else.
+A frame that is only persisted is still planned with its whole lineage; where a dozen frames build on each
+other, planning would take longer than everything else.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame
 
 
-class Computed:
-    """A frame whose rows are kept once they are computed, which happens when they are first read."""
+class MaterializedFrame:
+    """A frame whose rows are stored by the executors when they are first computed."""
 
     def __init__(self, frame: DataFrame) -> None:
         self.frame = frame.localCheckpoint(eager=False, storageLevel=StorageLevel.MEMORY_AND_DISK_DESER)
@@ -21,9 +21,9 @@ class Computed:
         self._rows = plan.rdd()
 
     def count(self) -> int:
-        """How many rows there are. The same by Spark SQL would be a statement to be planned."""
+        """Return the number of rows, without a Spark SQL statement, which would have to be planned."""
         return int(self._rows.count())
 
-    def forget(self) -> None:
-        """Frees what is kept, which Spark would do by itself, but only when Java collects its garbage."""
+    def release(self) -> None:
+        """Free the rows now; Spark would do so only at a garbage collection of the JVM."""
         self._rows.unpersist(False)

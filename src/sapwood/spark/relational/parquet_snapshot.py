@@ -1,16 +1,18 @@
-"""Copies of the relational engine's tables, as Parquet files that Spark reads.
+"""Snapshots of the relational engine's tables as Parquet files that Spark reads.
 
-    base-…/TABLE/N.parquet     all rows of a table, at some moment: a file for each part; of subscriptions,
-                               one for each stretch
-    base-…/marks               what it was made of, written last: without it, a base is none
-    since-…/TABLE/0.parquet    what is new since the base was made
+    base-…/TABLE/N.parquet     all rows of a table: a file for each partition; of subscriptions, one for each
+                               range of numbers
+    base-…/marks               the state of the tables (`TableVersions`), written last: a base without it is
+                               incomplete
+    since-…/TABLE/0.parquet    the delta: rows that are new since the base
 
-A base is good for many batches, and for many runs: its name is noted in the tables themselves. What is new is
-written again whenever subscriptions have changed, until it is so much that a new base is made.
+A base serves many batches, and many runs: the tables have its name in `meta`, as `copied`. The delta is
+written again whenever subscriptions have changed, until it is so large that a new base is written.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from uuid import uuid4
@@ -18,7 +20,6 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from sapwood.relational.relational_matcher import RelationalMatcher
 from sapwood.relational.sql.match_plan import Plan
@@ -27,141 +28,157 @@ from sapwood.relational.storage.table_snapshot import (
     SUBSCRIPTION,
     SnapshotTable,
     TableVersions,
-    changed_stretches,
+    changed_ranges,
     is_outdated,
     read_table_versions,
     snapshot_tables,
     subscription_delta,
-    subscriptions_sql,
+    subscription_range_sql,
 )
 from sapwood.spark.io.storage import make_folder, names_in, open_file, open_new, remove_folder
+from sapwood.spark.relational.row_schemas import to_spark
 
-_NOTE = "copied"
-_ROWS = 1 << 17
-"""fetched at a time, and in a part of a file that a task may have for itself"""
+_log = logging.getLogger(__name__)
+
+_BASE_KEY = "copied"
+_VERSIONS_FILE = "marks"
+_BASE_PREFIX, _DELTA_PREFIX = "base-", "since-"
+_ROWS_PER_GROUP = 1 << 17
+"""rows fetched at a time, and in a row group, which a task may read by itself"""
 
 
 @dataclass(frozen=True, slots=True)
-class _Base:
-    name: str
-    marks: TableVersions
-
-
-@dataclass(frozen=True, slots=True)
-class _Since:
-    """What is new, and number and query of the subscriptions that are gone."""
+class _SnapshotFolder:
+    """A base or a delta; `deleted` has number and query of subscriptions that a delta removes."""
 
     name: str
-    marks: TableVersions
-    gone: pa.Table
+    versions: TableVersions
+    deleted: pa.Table
 
 
-class Copies:
-    """Copies of a matcher's tables in a folder that all workers reach."""
+_NO_SUBSCRIPTIONS = SUBSCRIPTION.schema.empty_table().select(["number", "query"])
+
+
+class ParquetSnapshot:
+    """The snapshot of a matcher's tables in a folder that all workers reach."""
 
     def __init__(self, matcher: RelationalMatcher, folder: str) -> None:
-        self._tables = matcher.tables
+        self._database = matcher.database
         self._folder = folder
-        self._base = self._noted()
-        self._since: _Since | None = None
-        self._clean()
+        self._base = self._find_base()
+        self._delta: _SnapshotFolder | None = None
+        self._remove_unused()
 
-    def bring(self, connection: Connection, plan: Plan) -> str:
-        """Brings the copies in step with what the connection sees; tells what stands for just that."""
+    def update(self, connection: Connection, plan: Plan) -> str:
+        """Bring the snapshot to the tables that the connection sees; return an id of this state."""
         now = read_table_versions(connection, plan)
         base = self._base
-        if base is None or self._note() != base.name or is_outdated(connection, base.marks, now):
-            self._base, self._since = self._made(connection, plan, now), None
-        elif now == base.marks:
-            self._since = None
-        elif self._since is None or now != self._since.marks:
-            self._since = self._new(connection, plan, base, now)
-        self._clean()
-        return " ".join(each.name for each in (self._base, self._since) if each is not None)
+        if base is None or self._base_name() != base.name or is_outdated(connection, base.versions, now):
+            self._base, self._delta = self._write_base(connection, plan, now), None
+        elif now == base.versions:
+            self._delta = None
+        elif self._delta is None or now != self._delta.versions:
+            self._delta = self._write_delta(connection, plan, base, now)
+        self._remove_unused()
+        return " ".join(self._names())
 
     @property
-    def parts(self) -> int:
-        """Into how many parts tables are cut."""
+    def partition_count(self) -> int:
+        """The number of partitions of the base."""
         assert self._base is not None
-        return self._base.marks.parts
+        return self._base.versions.partitions
 
-    def frame(
-        self, spark: SparkSession, table: SnapshotTable, parts: Iterable[int] | None = None
+    def read_table(
+        self, spark: SparkSession, table: SnapshotTable, partitions: Iterable[int] | None = None
     ) -> DataFrame:
-        """A table as it was when the copies were last brought in step, or some parts of it."""
+        """Return a table of the snapshot, or some partitions of it."""
         assert self._base is not None
-        there, since = f"{self._folder}/{self._base.name}/{table.name}", self._since
-        files = [there] if parts is None else [f"{there}/{part}.parquet" for part in parts]
-        new = [f"{self._folder}/{since.name}/{table.name}/0.parquet"] if since is not None else []
-        read = spark.read.schema(from_arrow_schema(table.schema))
-        if table is SUBSCRIPTION and since is not None and len(since.gone):
-            gone = spark.createDataFrame(since.gone)
+        base, delta = f"{self._folder}/{self._base.name}/{table.name}", self._delta
+        files = [base] if partitions is None else [f"{base}/{number}.parquet" for number in partitions]
+        new = [f"{self._folder}/{delta.name}/{table.name}/0.parquet"] if delta is not None else []
+        reader = spark.read.schema(to_spark(table.schema))
+        if table is SUBSCRIPTION and delta is not None and len(delta.deleted):
+            deleted = spark.createDataFrame(delta.deleted)
             return (
-                read.parquet(there)
-                .join(gone, ["number", "query"], "left_anti")
-                .unionByName(read.parquet(*new))
+                reader.parquet(base)
+                .join(deleted, ["number", "query"], "left_anti")
+                .unionByName(reader.parquet(*new))
             )
-        return read.parquet(*files, *new)
+        return reader.parquet(*files, *new)
 
-    def _noted(self) -> _Base | None:
-        """The base of an earlier run, if it is complete and of these tables."""
-        name = self._note()
-        if name is None or "marks" not in names_in(f"{self._folder}/{name}"):
+    def _find_base(self) -> _SnapshotFolder | None:
+        """Return the base of an earlier run, if it is complete and of these tables."""
+        name = self._base_name()
+        if name is None or _VERSIONS_FILE not in names_in(f"{self._folder}/{name}"):
             return None
-        with open_file(f"{self._folder}/{name}/marks") as file:
-            return _Base(name, TableVersions.read(file.read().decode()))
+        with open_file(f"{self._folder}/{name}/{_VERSIONS_FILE}") as file:
+            versions = TableVersions.from_json(file.read().decode())
+        _log.info("snapshot %s of an earlier run is used again", name)
+        return _SnapshotFolder(name, versions, _NO_SUBSCRIPTIONS)
 
-    def _note(self) -> str | None:
-        with self._tables.lock:
-            return self._tables.meta(_NOTE)
+    def _base_name(self) -> str | None:
+        with self._database.lock:
+            return self._database.meta(_BASE_KEY)
 
-    def _clean(self) -> None:
-        used = {each.name for each in (self._base, self._since) if each is not None}
+    def _names(self) -> list[str]:
+        return [each.name for each in (self._base, self._delta) if each is not None]
+
+    def _remove_unused(self) -> None:
+        used = self._names()
         for name in names_in(self._folder):
-            if name not in used and name.startswith(("base-", "since-")):
+            if name not in used and name.startswith((_BASE_PREFIX, _DELTA_PREFIX)):
                 remove_folder(f"{self._folder}/{name}")
 
     # -- files -----------------------------------------------------------------------------------------
 
-    def _made(self, connection: Connection, plan: Plan, now: TableVersions) -> _Base:
-        name = f"base-{uuid4().hex}"
+    def _write_base(self, connection: Connection, plan: Plan, now: TableVersions) -> _SnapshotFolder:
+        name = f"{_BASE_PREFIX}{uuid4().hex}"
         for table in snapshot_tables(plan):
-            for number, part in enumerate(table.parts(now.parts)):
-                self._write(name, table.name, table.schema, connection.stream(table.sql(part), _ROWS), number)
-        for stretch in now.stretches or [0]:
-            rows = connection.stream(subscriptions_sql(stretch), _ROWS)
-            self._write(name, SUBSCRIPTION.name, SUBSCRIPTION.schema, rows, stretch)
-        with open_new(f"{self._folder}/{name}/marks") as file:
-            file.write(str(now).encode())
-        with self._tables.changing():
-            self._tables.set_meta({_NOTE: name})
-        return _Base(name, now)
+            for number, partition in enumerate(table.partition_conditions(now.partitions)):
+                rows = connection.stream(table.sql(partition), _ROWS_PER_GROUP)
+                self._write(name, table, rows, number)
+        for number in now.ranges or [0]:
+            rows = connection.stream(subscription_range_sql(number), _ROWS_PER_GROUP)
+            self._write(name, SUBSCRIPTION, rows, number)
+        with open_new(f"{self._folder}/{name}/{_VERSIONS_FILE}") as file:
+            file.write(now.to_json().encode())
+        with self._database.write_transaction():
+            self._database.set_meta({_BASE_KEY: name})
+        _log.info("snapshot %s written: %d rules in %d partitions", name, now.rules, now.partitions)
+        return _SnapshotFolder(name, now, _NO_SUBSCRIPTIONS)
 
-    def _new(self, connection: Connection, plan: Plan, base: _Base, now: TableVersions) -> _Since:
-        name = f"since-{uuid4().hex}"
+    def _write_delta(
+        self, connection: Connection, plan: Plan, base: _SnapshotFolder, now: TableVersions
+    ) -> _SnapshotFolder:
+        name = f"{_DELTA_PREFIX}{uuid4().hex}"
         for table in snapshot_tables(plan):
-            rows = connection.stream(table.new_sql(base.marks.counters), _ROWS)
-            self._write(name, table.name, table.schema, rows)
-        come, gone = subscription_delta(connection, self._there(base, now))
-        self._write(name, SUBSCRIPTION.name, SUBSCRIPTION.schema, come.to_batches())
-        return _Since(name, now, gone)
+            rows = connection.stream(table.new_sql(base.versions.counters), _ROWS_PER_GROUP)
+            self._write(name, table, rows)
+        added, deleted = subscription_delta(connection, self._read_changed_ranges(base, now))
+        self._write(name, SUBSCRIPTION, added.to_batches())
+        _log.debug(
+            "delta %s of %s written: %d subscriptions added, %d deleted",
+            *(name, base.name, len(added), len(deleted)),
+        )
+        return _SnapshotFolder(name, now, deleted)
 
-    def _there(self, base: _Base, now: TableVersions) -> Iterator[tuple[int, pa.Table]]:
-        """Number and query of the base's subscriptions, in each stretch that has changed."""
-        columns = ["number", "query"]
-        for stretch in changed_stretches(base.marks, now):
-            if stretch not in base.marks.stretches:
-                yield stretch, SUBSCRIPTION.schema.empty_table().select(columns)
+    def _read_changed_ranges(
+        self, base: _SnapshotFolder, now: TableVersions
+    ) -> Iterator[tuple[int, pa.Table]]:
+        """Yield number and query of the base's subscriptions, for each range that has changed."""
+        for number in changed_ranges(base.versions, now):
+            if number not in base.versions.ranges:
+                yield number, _NO_SUBSCRIPTIONS
                 continue
-            with open_file(f"{self._folder}/{base.name}/{SUBSCRIPTION.name}/{stretch}.parquet") as file:
-                yield stretch, pq.read_table(file, columns=columns)
+            with open_file(f"{self._folder}/{base.name}/{SUBSCRIPTION.name}/{number}.parquet") as file:
+                yield number, pq.read_table(file, columns=_NO_SUBSCRIPTIONS.column_names)
 
     def _write(
-        self, copy: str, table: str, schema: pa.Schema, rows: Iterable[pa.RecordBatch], number: int = 0
+        self, name: str, table: SnapshotTable, rows: Iterable[pa.RecordBatch], number: int = 0
     ) -> None:
-        """Writes a file, which may have no rows: Spark wants something to read."""
-        folder = f"{self._folder}/{copy}/{table}"
+        """Write a file, also without rows: Spark needs one to read."""
+        folder = f"{self._folder}/{name}/{table.name}"
         make_folder(folder)
-        with open_new(f"{folder}/{number}.parquet") as file, pq.ParquetWriter(file, schema) as writer:
+        with open_new(f"{folder}/{number}.parquet") as file, pq.ParquetWriter(file, table.schema) as writer:
             for batch in rows:
                 writer.write_batch(batch)

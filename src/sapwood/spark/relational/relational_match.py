@@ -1,12 +1,13 @@
-"""The relational engine on Spark: messages in a DataFrame against subscriptions that are kept in tables.
+"""The relational engine on Spark: matches messages in a DataFrame with subscriptions in tables.
 
-Workers read the messages: see `sayings`. What they say is matched in DuckDB on the driver or by Spark itself,
-see `on_duckdb` and `on_spark`; either way by the same statements. Subscriptions that are no filters are not
-in the tables: those a broker serves as ever, and both answers are put together, message by message.
+Workers shred the messages (`shred_stage`). A backend matches the value rows by the same statements, DuckDB on
+the driver (`duckdb_backend`) or Spark SQL (`spark_backend`). Subscriptions that are no filters are not in the
+tables: a broker serves them, and both results are combined, message by message (`result_combiner`).
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
@@ -29,23 +30,27 @@ from sapwood.spark.dataframe_match import (
     with_problem,
 )
 from sapwood.spark.distribution.index_snapshot import IndexSnapshot
-from sapwood.spark.relational.duckdb_backend import OnDuckDB
-from sapwood.spark.relational.isolated_session import moved, own_session
-from sapwood.spark.relational.parquet_snapshot import Copies
-from sapwood.spark.relational.result_combiner import NUMBER, CombinedMatches, together
-from sapwood.spark.relational.shredded_batch import Ear, Heard
-from sapwood.spark.relational.spark_backend import OnSpark
+from sapwood.spark.relational.duckdb_backend import DuckDBBackend
+from sapwood.spark.relational.isolated_session import create_isolated_session, move_to_session
+from sapwood.spark.relational.parquet_snapshot import ParquetSnapshot
+from sapwood.spark.relational.result_combiner import MESSAGE_NUMBER, BackendResult, combine_results
+from sapwood.spark.relational.shredded_batch import SparkShreddedBatch, SparkShredder
+from sapwood.spark.relational.spark_backend import SparkBackend
+
+_log = logging.getLogger(__name__)
 
 Backend = Literal["duckdb", "spark"]
-"""where the statements run"""
+"""the engine that runs the statements"""
 
 
-class _Engine(Protocol):
-    def found(self, heard: Heard, messages: DataFrame) -> AbstractContextManager[CombinedMatches]:
-        """What a batch matches; `messages` has the bodies, by `msg`. To be read before this ends."""
+class MatchBackend(Protocol):
+    """An engine that runs the statements of a plan on shredded batches."""
 
-    def smaller(self) -> bool:
-        """Takes fewer messages at a time from now on, if that is possible."""
+    def match(self, batch: SparkShreddedBatch, messages: DataFrame) -> AbstractContextManager[BackendResult]:
+        """Match a batch; `messages` has `msg` and `body`. The result is valid inside the context only."""
+
+    def reduce_batch_size(self) -> bool:
+        """Match fewer messages at a time from now on; return whether that is possible."""
 
 
 def match_relational(
@@ -56,12 +61,13 @@ def match_relational(
     on: Backend = "duckdb",
     folder: str | None = None,
 ) -> DataFrame:
-    """Which subscriptions of a matcher each message matches, as `match` tells it; at once, not when the
-    result is read. Messages must not be streaming.
+    """Return the subscriptions of a matcher that each message matches, in the shape of `match`.
 
-    What is written meanwhile goes into a folder that all workers reach, by default a temporary one. With
-    on="spark", the tables are copied into it, and in a folder that is given, copies stay for the next time.
-    One at a time can use a folder.
+    It matches at once, not when the result is read; messages must not be streaming.
+
+    Intermediate files go into a folder that all workers reach, by default a temporary one. With on="spark", a
+    snapshot of the tables is written there; in a folder that is given, it stays and is used again. A folder
+    can be used by one call at a time.
     """
     check_shape(shape)
     if messages.isStreaming:
@@ -80,48 +86,51 @@ class RelationalMatching:
     def __init__(self, matcher: RelationalMatcher, on: Backend, folder: str) -> None:
         if on not in get_args(Backend):
             raise ValueError(f"on must be one of {', '.join(map(repr, get_args(Backend)))}, not {on!r}")
-        self._own: SparkSession | None = None
-        self._ear = Ear(matcher)
-        self._engine: _Engine = (
-            OnDuckDB(matcher, f"{folder}/sapwood-pairs")
+        self._session: SparkSession | None = None
+        self._shredder = SparkShredder(matcher)
+        self._backend: MatchBackend = (
+            DuckDBBackend(matcher, f"{folder}/sapwood-pairs")
             if on == "duckdb"
-            else OnSpark(matcher, Copies(matcher, f"{folder}/sapwood-tables"))
+            else SparkBackend(matcher, ParquetSnapshot(matcher, f"{folder}/sapwood-tables"))
         )
+        _log.debug("relational matching on %s, with files in %s", on, folder)
 
     @contextmanager
-    def __call__(self, messages: DataFrame, edition: IndexSnapshot | None = None) -> Iterator[DataFrame]:
-        """One row for each message, as `match_edition` has them, with the subscriptions of the tables and of
-        an edition; to be read before this ends."""
+    def __call__(self, messages: DataFrame, snapshot: IndexSnapshot | None = None) -> Iterator[DataFrame]:
+        """Match messages with the subscriptions of the tables and of a broker's snapshot.
+
+        There is one row for each message, with the columns of `match_edition`; valid inside the context only.
+        """
         check_messages(messages)
         spark = messages.sparkSession
-        if self._own is None:
-            self._own = own_session(spark)
-        numbered = moved(messages.withColumn(NUMBER, F.monotonically_increasing_id()), self._own)
-        # numbers must not change, and a source need not be read twice
-        numbered = numbered.persist(StorageLevel.DISK_ONLY)
+        if self._session is None:
+            self._session = create_isolated_session(spark)
+        with_number = messages.withColumn(MESSAGE_NUMBER, F.monotonically_increasing_id())
+        # persisted: numbers must not change, and a source need not be read twice
+        numbered = move_to_session(with_number, self._session).persist(StorageLevel.DISK_ONLY)
         try:
             with ExitStack() as stack:
-                found = self._found(stack, numbered)
-                yield moved(together(numbered, found, edition), spark)
+                result = self._match(stack, numbered)
+                yield move_to_session(combine_results(numbered, result, snapshot), spark)
         finally:
             numbered.unpersist()
 
-    def _found(self, stack: ExitStack, numbered: DataFrame) -> CombinedMatches:
+    def _match(self, stack: ExitStack, numbered: DataFrame) -> BackendResult:
         problem = column(PROBLEM) if PROBLEM in numbered.columns else F.lit(None).cast("string")
-        bodies = numbered.select(F.col(NUMBER).alias("msg"), "body", problem.alias("problem"))
+        bodies = numbered.select(F.col(MESSAGE_NUMBER).alias("msg"), "body", problem.alias("problem"))
         while True:
             with ExitStack() as attempt:
-                heard = attempt.enter_context(self._ear.hearing(bodies))
+                batch = attempt.enter_context(self._shredder.shred(bodies))
                 try:
-                    found = attempt.enter_context(self._engine.found(heard, bodies))
-                except duckdb.OutOfMemoryException:  # which the transaction does not survive
-                    if self._engine.smaller():
+                    result = attempt.enter_context(self._backend.match(batch, bodies))
+                except duckdb.OutOfMemoryException:  # which aborts the transaction
+                    if self._backend.reduce_batch_size():
                         continue
                     raise
                 stack.enter_context(attempt.pop_all())
-                return replace(found, refused=heard.refused if heard.refusals else None)
+                return replace(result, rejected=batch.rejected if batch.rejections else None)
 
     def close(self) -> None:
-        """Frees what the workers keep, and lets the matcher go."""
-        self._ear.close()
-        del self._ear, self._engine
+        """Free the workers' memory, and drop the reference to the matcher."""
+        self._shredder.close()
+        del self._shredder, self._backend

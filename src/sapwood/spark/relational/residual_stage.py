@@ -1,4 +1,4 @@
-"""Queries whose rules do not tell the whole truth, evaluated on the workers, message by message."""
+"""The residual stage: Spark workers evaluate queries whose rules are weaker than the query, per message."""
 
 from __future__ import annotations
 
@@ -14,59 +14,50 @@ from sapwood.engine import Limits
 from sapwood.engine.failures import QueryProblem
 from sapwood.engine.message.message_reader import Message
 from sapwood.relational.residual import ResidualEvaluator
-
-_ROWS = pa.schema(
-    [("msg", pa.int64()), ("query", pa.int64()), ("kind", pa.string()), ("reason", pa.string())]
-)
-_TYPES = "msg BIGINT, query BIGINT, kind STRING, reason STRING"
-_deciders: dict[Limits, ResidualEvaluator] = {}
+from sapwood.spark.distribution.worker_cache import WORKER_CACHE
+from sapwood.spark.relational.row_schemas import RESIDUAL_RESULT, to_spark
 
 
 @dataclass(frozen=True, slots=True)
-class Decide:
-    """A function for `mapInArrow`: messages in, each with its body and with queries and their texts. Out come
-    the pairs of which the query is true; and with a kind and a reason, those of which it is not known."""
+class ResidualStage:
+    """A function for `mapInArrow`: `msg` and `body` of messages with their `queries`, a list of structs of
+    `query` and `text`, in; RESIDUAL_RESULT out."""
 
     namespaces: Mapping[str, str]
     limits: Limits
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        decider = self._decider()
+        # one evaluator for each worker and limits: it caches compiled queries
+        evaluator = WORKER_CACHE.get_or_create(
+            ResidualEvaluator, self.limits, lambda: ResidualEvaluator(self.limits)
+        )
         for batch in batches:
             for row in range(batch.num_rows):
-                (message,) = batch.slice(row, 1).to_pylist()  # bodies can be large
-                rows = _decided(decider, self.namespaces, **message)
+                (message,) = batch.slice(row, 1).to_pylist()  # one at a time: bodies can be large
+                rows = _evaluate_message(evaluator, self.namespaces, **message)
                 if rows:
-                    yield pa.RecordBatch.from_pylist(rows, schema=_ROWS)
-
-    def _decider(self) -> ResidualEvaluator:
-        """This worker's, which keeps queries compiled."""
-        if self.limits not in _deciders:
-            _deciders[self.limits] = ResidualEvaluator(self.limits)
-        return _deciders[self.limits]
+                    yield pa.RecordBatch.from_pylist(rows, schema=RESIDUAL_RESULT)
 
 
-def _decided(
-    decider: ResidualEvaluator,
+def _evaluate_message(
+    evaluator: ResidualEvaluator,
     namespaces: Mapping[str, str],
     msg: int,
     body: bytes | str,
     queries: list[dict[str, Any]],
 ) -> list[dict[str, Any]]:
-    message = Message(body)
-    truths = decider.true_of(message, [query["text"] for query in queries], namespaces)
+    results = evaluator.evaluate(Message(body), [query["text"] for query in queries], namespaces)
     rows: list[dict[str, Any]] = []
-    for query, truth in zip(queries, truths, strict=True):
-        if isinstance(truth, QueryProblem):
-            rows.append({"msg": msg, "query": query["query"], **truth._asdict()})
-        elif truth:
+    for query, result in zip(queries, results, strict=True):
+        if isinstance(result, QueryProblem):
+            rows.append({"msg": msg, "query": query["query"], **result._asdict()})
+        elif result:
             rows.append({"msg": msg, "query": query["query"]})
     return rows
 
 
-def decided(pairs: DataFrame, messages: DataFrame, decide: Decide) -> DataFrame:
-    """Of pairs of `msg` and `query`, with its `text`, those that match; and those of which it is not known,
-    with a `kind` of failure and a `reason`. `messages` has `msg` and `body`."""
-    queries = pairs.groupBy("msg").agg(F.collect_list(F.struct("query", "text")).alias("queries"))
-    asked = messages.select("msg", "body").join(queries, "msg")
-    return asked.select("msg", "body", "queries").mapInArrow(decide, _TYPES)
+def evaluate_residuals(candidates: DataFrame, messages: DataFrame, stage: ResidualStage) -> DataFrame:
+    """Return RESIDUAL_RESULT for RESIDUAL_CANDIDATE rows; `messages` has `msg` and `body`."""
+    queries = candidates.groupBy("msg").agg(F.collect_list(F.struct("query", "text")).alias("queries"))
+    joined = messages.select("msg", "body").join(queries, "msg").select("msg", "body", "queries")
+    return joined.mapInArrow(stage, to_spark(RESIDUAL_RESULT))

@@ -1,73 +1,87 @@
-"""What the tables and a broker have found for messages, put together: one row for each message."""
+"""Combines the results of the tables with those of a broker: one row for each message."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, GroupedData
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, StringType
 
 from sapwood.spark.dataframe_match import BODIES, COSTS, ERROR, PROBLEM, UNDECIDED, column, match_edition
 from sapwood.spark.distribution.index_snapshot import IndexSnapshot
 
-NUMBER = "_sapwood_number"
-"""a column with a number for each message, the `msg` of all frames that the relational engine makes"""
-_FOUND, _REFUSED, _UNDECIDED = "_sapwood_found", "_sapwood_refused", "_sapwood_undecided"
-_NOBODY = ArrayType(StringType(), containsNull=False)
+MESSAGE_NUMBER = "_sapwood_number"
+"""a column with a number for each message, the `msg` of all frames of the relational engine"""
+_MATCHED, _REJECTED, _FAILED = "_sapwood_found", "_sapwood_refused", "_sapwood_undecided"
+_NO_IDS = ArrayType(StringType(), containsNull=False)
+
+MATCHED_PAIRS_SQL = """
+    SELECT m.msg, s.id AS subscription FROM subscription s JOIN matched m ON m.query = s.query"""
+FAILED_PAIRS_SQL = """
+    SELECT f.msg, s.id AS subscription, f.kind, f.reason
+    FROM subscription s JOIN failed f ON f.query = s.query"""
+"""From queries to their subscriptions, in any backend: MATCHED_PAIR of `matched`, FAILED_PAIR of `failed`."""
 
 
 @dataclass(frozen=True, slots=True)
-class CombinedMatches:
-    """What the tables have found for a batch."""
+class BackendResult:
+    """The result of a backend for a micro-batch."""
 
     pairs: DataFrame
-    """`msg` and `subscription`"""
-    refused: DataFrame | None = None
-    """`msg` and `error` of messages that turned out to be none; what they match does not count"""
-    undecided: DataFrame | None = None
-    """`msg`, `subscription`, `kind` and `reason` of subscriptions that have no answer on a message"""
+    """MATCHED_PAIR"""
+    rejected: DataFrame | None = None
+    """`msg` and `error` of rejected messages, whose pairs are ignored"""
+    failures: DataFrame | None = None
+    """FAILED_PAIR"""
 
 
-def together(numbered: DataFrame, found: CombinedMatches, edition: IndexSnapshot | None) -> DataFrame:
-    """Messages with the subscriptions found for them, and with those of an edition: the columns that
-    `match_edition` makes."""
-    if edition is None or edition.empty:
-        nothing = {"subscriptions": _NOBODY, "error": ERROR, "undecided": UNDECIDED, "costs": COSTS}
-        answered = numbered.drop("body", PROBLEM).withColumns(
-            {name: F.lit(None).cast(kind) for name, kind in nothing.items()}
+def combine_results(numbered: DataFrame, result: BackendResult, snapshot: IndexSnapshot | None) -> DataFrame:
+    """Match messages with a snapshot of a broker, and add the result of a backend.
+
+    The columns are those of `match_edition`.
+    """
+    if snapshot is None or snapshot.empty:
+        nulls = {"subscriptions": _NO_IDS, "error": ERROR, "undecided": UNDECIDED, "costs": COSTS}
+        matched = numbered.drop("body", PROBLEM).withColumns(
+            {name: F.lit(None).cast(kind) for name, kind in nulls.items()}
         )
     else:
-        answered = match_edition(numbered, edition, profile=True)
-    lists = found.pairs.groupBy(F.col("msg").alias(NUMBER)).agg(F.collect_list("subscription").alias(_FOUND))
-    joined = answered.join(lists, NUMBER, "left")
+        matched = match_edition(numbered, snapshot, profile=True)
+    ids = F.collect_list("subscription").alias(_MATCHED)
+    joined = matched.join(_by_message(result.pairs).agg(ids), MESSAGE_NUMBER, "left")
     error = F.col("error")
-    if found.refused is not None:
-        refused = found.refused.select(F.col("msg").alias(NUMBER), F.col("error").cast(ERROR).alias(_REFUSED))
-        joined = joined.join(refused, NUMBER, "left")
-        error = F.coalesce(error, F.col(_REFUSED))
+    if result.rejected is not None:
+        number = F.col("msg").alias(MESSAGE_NUMBER)
+        rejected = result.rejected.select(number, F.col("error").cast(ERROR).alias(_REJECTED))
+        joined = joined.join(rejected, MESSAGE_NUMBER, "left")
+        error = F.coalesce(error, F.col(_REJECTED))
     undecided = F.col("undecided")
-    if found.undecided is not None:
+    if result.failures is not None:
         failures = F.collect_list(F.struct("subscription", "kind", "reason")).cast(UNDECIDED)
-        lists = found.undecided.groupBy(F.col("msg").alias(NUMBER)).agg(failures.alias(_UNDECIDED))
-        joined = joined.join(lists, NUMBER, "left")
+        lists = _by_message(result.failures).agg(failures.alias(_FAILED))
+        joined = joined.join(lists, MESSAGE_NUMBER, "left")
         none = F.array().cast(UNDECIDED)
-        both = F.concat(F.coalesce(undecided, none), F.coalesce(_UNDECIDED, none))
+        both = F.concat(F.coalesce(undecided, none), F.coalesce(_FAILED, none))
         undecided = F.when(error.isNull() & (F.size(both) > 0), both)
-    nothing_made = F.transform(_FOUND, lambda id: F.lit(None).cast("string"))
+    no_bodies = F.transform(_MATCHED, lambda id: F.lit(None).cast("string"))
     results = {
-        "subscriptions": _added("subscriptions", F.col(_FOUND), _NOBODY, error),
-        "bodies": _added("bodies", nothing_made, BODIES, error),
+        "subscriptions": _append_list("subscriptions", F.col(_MATCHED), _NO_IDS, error),
+        "bodies": _append_list("bodies", no_bodies, BODIES, error),
         "error": error,
         "undecided": undecided,
     }
     return joined.select(
-        *(results.get(name, column(name)).alias(name) for name in answered.columns if name != NUMBER)
+        *(results.get(name, column(name)).alias(name) for name in matched.columns if name != MESSAGE_NUMBER)
     )
 
 
-def _added(name: str, more: Column, kind: DataType, error: Column) -> Column:
-    """A list with more at its end; an empty one, if the message is refused."""
-    nothing = F.array().cast(kind)
-    both = F.concat(F.coalesce(F.col(name), nothing), F.coalesce(more, nothing))
-    return F.when(error.isNull(), both).otherwise(nothing)
+def _by_message(rows: DataFrame) -> GroupedData:
+    return rows.groupBy(F.col("msg").alias(MESSAGE_NUMBER))
+
+
+def _append_list(name: str, more: Column, kind: DataType, error: Column) -> Column:
+    """Return a list column with more at its end; an empty list if the message is rejected."""
+    empty = F.array().cast(kind)
+    both = F.concat(F.coalesce(F.col(name), empty), F.coalesce(more, empty))
+    return F.when(error.isNull(), both).otherwise(empty)

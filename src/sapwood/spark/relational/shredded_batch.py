@@ -1,7 +1,8 @@
-"""The driver's side of reading messages for the relational engine: a batch, and the tables it is heard by."""
+"""The driver's side of shredding: micro-batches as value rows, each with the tables it was shredded for."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,110 +14,122 @@ from pyspark.sql import functions as F
 
 from sapwood.relational.paths.linear_path import TagPath
 from sapwood.relational.relational_matcher import RelationalMatcher
-from sapwood.relational.shredder import VALUE
-from sapwood.relational.sql.match_plan import Extents
+from sapwood.relational.shredder import VALUE_SCHEMA
+from sapwood.relational.sql.match_plan import PlanParameters
 from sapwood.relational.storage.duckdb_database import Connection
-from sapwood.relational.subscription_catalog import read_extents
-from sapwood.spark.relational.materialized_frame import Computed
-from sapwood.spark.relational.shred_stage import ROWS, Known, ReadValues
+from sapwood.relational.subscription_catalog import read_plan_parameters
+from sapwood.spark.relational.materialized_frame import MaterializedFrame
+from sapwood.spark.relational.row_schemas import SHREDDED_ROW, to_spark
+from sapwood.spark.relational.shred_stage import ShredderSnapshot, ShredStage
 
-BLOCK = 14
-"""Messages of a partition whose numbers differ only in so many bits are in one block."""
+_log = logging.getLogger(__name__)
+
+BLOCK_BITS = 14
+"""Messages of a partition whose numbers differ only in so many low bits are in one block."""
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
-    """What a batch says, and the tables at the moment that it was read for."""
+class SparkShreddedBatch:
+    """A micro-batch shredded into value rows, with the table snapshot it was shredded for."""
 
     rows: DataFrame
-    """see `sayings`; kept, so it may be read again and again"""
+    """SHREDDED_ROW; materialized, so that it can be read many times"""
     blocks: dict[int, int]
-    """how many values there are in each block of messages"""
-    refusals: int
-    """how many messages could not be read"""
+    """the number of values in each block of messages"""
+    rejections: int
+    """the number of rejected messages"""
     connection: Connection
-    """sees the tables as they were at that moment"""
-    extents: Extents
+    """in a transaction that sees the tables as of then"""
+    parameters: PlanParameters
     namespaces: dict[str, str]
-    """of queries that are left to be decided"""
+    """the prefixes of queries, for residual checks"""
 
     @property
     def values(self) -> DataFrame:
-        return self.rows.filter("tag IS NOT NULL").select(*VALUE.names)
+        """The value rows."""
+        return self.rows.filter("tag IS NOT NULL").select(*VALUE_SCHEMA.names)
 
     @property
     def messages(self) -> DataFrame:
-        """Those that could be read."""
+        """`msg` of the messages that could be shredded."""
         return self.rows.filter("tag IS NULL AND reason IS NULL AND msg IS NOT NULL").select("msg")
 
     @property
-    def refused(self) -> DataFrame:
-        """`msg` and `error` of those that could not."""
+    def rejected(self) -> DataFrame:
+        """`msg` and `error` of the others."""
         error = F.struct("reason", "line", "column", "body").alias("error")
         return self.rows.filter("reason IS NOT NULL").select("msg", error)
 
 
-class Ear:
-    """Reads messages as the tables of a matcher want to have them."""
+class SparkShredder:
+    """Shreds micro-batches on Spark workers, with the tag paths of a matcher's tables."""
 
     def __init__(self, matcher: RelationalMatcher) -> None:
         self._matcher = matcher
-        self._tables = matcher.tables
-        self._told: Broadcast[Known] | None = None
+        self._database = matcher.database
+        self._broadcast: Broadcast[ShredderSnapshot] | None = None
 
     @contextmanager
-    def hearing(self, messages: DataFrame) -> Iterator[Heard]:
-        """Reads messages with the columns `msg`, `body` and `problem`.
+    def shred(self, messages: DataFrame) -> Iterator[SparkShreddedBatch]:
+        """Shred messages with the columns `msg`, `body` and `problem`.
 
-        Tables and what is read from messages belong together: of other tables, other values are wanted.
+        The value rows fit the tables that the batch's connection sees: other tables need other values.
         """
-        tags = self._matcher.population.tags
-        with self._tables.lock:
-            tags.settle()
+        tag_paths = self._matcher.catalog.tag_paths
+        with self._database.lock:
+            tag_paths.evict_if_full()
         while True:
-            with self._tables.lock:
-                known = self._tell(messages.sparkSession)
+            with self._database.lock:
+                snapshot = self._broadcast_snapshot(messages.sparkSession)
                 connection = self._matcher.connection
                 connection.run("BEGIN TRANSACTION")
-                reach = read_extents(connection)
+                parameters = read_plan_parameters(connection)
                 namespaces = dict(self._matcher.namespaces)
-            rows = Computed(messages.mapInArrow(ReadValues(known), ROWS))
+            rows = MaterializedFrame(messages.mapInArrow(ShredStage(snapshot), to_spark(SHREDDED_ROW)))
             try:
-                blocks, refusals, missing = _summed_up(rows.frame)
+                blocks, rejections, missing = _summarize(rows.frame)
                 if not missing:
-                    yield Heard(rows.frame, blocks, refusals, connection, reach, namespaces)
+                    yield SparkShreddedBatch(
+                        rows.frame, blocks, rejections, connection, parameters, namespaces
+                    )
                     return
             finally:
-                rows.forget()
+                rows.release()
                 connection.close()
-            with self._tables.lock:
-                tags.know(missing)
+            _log.debug("%d new tag paths: the batch is shredded again", len(missing))
+            with self._database.lock:
+                tag_paths.resolve_new(missing)
 
-    def _tell(self, spark: SparkSession) -> Broadcast[Known]:
-        """What is known now, as workers can get at it."""
-        tags = self._matcher.population.tags
-        told = self._told
-        if told is None or (told.value.numbers, told.value.uses) != (tags.numbers, tags.uses):
-            if told is not None:
-                told.destroy()
-            known = Known(uuid4().hex, dict(tags.numbers), dict(tags.uses), self._matcher.limits)
-            told = self._told = spark.sparkContext.broadcast(known)
-        return told
+    def _broadcast_snapshot(self, spark: SparkSession) -> Broadcast[ShredderSnapshot]:
+        """Broadcast the tag paths to the workers, unless they have not changed."""
+        tag_paths = self._matcher.catalog.tag_paths
+        current = self._broadcast
+        if current is None or (current.value.numbers, current.value.uses) != (
+            tag_paths.numbers,
+            tag_paths.uses,
+        ):
+            if current is not None:
+                current.destroy()
+            snapshot = ShredderSnapshot(
+                uuid4().hex, dict(tag_paths.numbers), dict(tag_paths.uses), self._matcher.limits
+            )
+            current = self._broadcast = spark.sparkContext.broadcast(snapshot)
+        return current
 
     def close(self) -> None:
-        """Frees what the workers keep of it."""
-        if self._told is not None:
-            self._told.destroy()
-            self._told = None
+        """Free the workers' copies of the snapshot."""
+        if self._broadcast is not None:
+            self._broadcast.destroy()
+            self._broadcast = None
 
 
-def _summed_up(rows: DataFrame) -> tuple[dict[int, int], int, list[TagPath]]:
-    """How many values each block has, how many messages are refused, and the tag paths that are missing."""
-    block = F.shiftright("msg", BLOCK).alias("block")
-    counted = rows.groupBy(block).agg(F.count("tag"), F.count("reason"), F.count("missing")).collect()
-    blocks = {row[0]: row[1] for row in counted if row[0] is not None}
+def _summarize(rows: DataFrame) -> tuple[dict[int, int], int, list[TagPath]]:
+    """Return the values of each block, the number of rejected messages, and the unresolved tag paths."""
+    block = F.shiftright("msg", BLOCK_BITS).alias("block")
+    counts = rows.groupBy(block).agg(F.count("tag"), F.count("reason"), F.count("missing")).collect()
+    blocks = {row[0]: row[1] for row in counts if row[0] is not None}
     missing: list[TagPath] = []
-    if any(row[3] for row in counted):
+    if any(row[3] for row in counts):
         listed = rows.filter("missing IS NOT NULL").select("missing").distinct().collect()
         missing = [tuple(row[0]) for row in listed]
-    return blocks, sum(row[2] for row in counted), missing
+    return blocks, sum(row[2] for row in counts), missing

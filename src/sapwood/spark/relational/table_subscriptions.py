@@ -1,7 +1,7 @@
-"""Subscriptions of a pipeline whose filters are kept in the tables of the relational engine.
+"""Subscriptions of a pipeline with the relational engine: filters in tables, all others in a broker.
 
-All others a broker has. Both are brought to the version that a batch was planned with before it is served; so
-after a crash, the tables are never ahead of the batch that is served next.
+Both are synchronized with the version that a batch was planned with before it is served; so after a crash,
+the tables are never ahead of the next batch.
 """
 
 from __future__ import annotations
@@ -25,22 +25,24 @@ from sapwood.spark.relational.relational_match import Backend, RelationalMatchin
 from sapwood.store import SubscriptionStore
 
 _log = logging.getLogger(__name__)
-_NOTE = "left_out"
+_LEFT_OUT_KEY = "left_out"
 
 
-class _Filters(Protocol):
+class _FilterSource(Protocol):
+    """The filters of a pipeline, which it loads into tables."""
+
     left_out: dict[str, str]
 
-    def bring(self, version: int) -> None:
-        """Brings the tables to a version."""
+    def synchronize(self, version: int) -> None:
+        """Bring the tables to a version."""
 
     def close(self) -> None: ...
 
 
-class TabledPopulation:
-    """Filters in tables, and others as they are without."""
+class TableSubscriptions:
+    """The subscriptions of a pipeline, its filters in tables and the others in a broker."""
 
-    def __init__(self, others: Subscribed, filters: _Filters, matcher: RelationalMatcher) -> None:
+    def __init__(self, others: Subscribed, filters: _FilterSource, matcher: RelationalMatcher) -> None:
         self._others = others
         self._filters = filters
         self._matcher = matcher
@@ -61,15 +63,15 @@ class TabledPopulation:
         return self._others.subscribers(since, until)
 
     def edition(self, context: Carrier, version: int) -> IndexSnapshot:
-        """The others; the filters are in the tables then."""
-        self._filters.bring(version)
+        """Return the broker's snapshot of a version, after synchronizing the tables with it."""
+        self._filters.synchronize(version)
         return self._others.edition(context, version)
 
     def __len__(self) -> int:
         return len(self._others) + len(self._matcher)
 
     def matching(self, on: Backend, folder: str) -> RelationalMatching:
-        """What matches messages with all of them; `folder` is one that all workers reach."""
+        """Return the matching function for all of them; `folder` is one that all workers reach."""
         self._matching = RelationalMatching(self._matcher, on, folder)
         return self._matching
 
@@ -79,65 +81,69 @@ class TabledPopulation:
         if self._matching is not None:
             self._matching.close()
         self._matcher.close()
-        # Py4J keeps the pipeline until the process ends, and DuckDB would complain of what is left then.
+        # Py4J refers to the pipeline until the process exits, too late to finalize DuckDB's objects.
         del self._filters, self._matching, self._matcher
 
 
-def in_tables(others: Subscribed, settings: PipelineConfig) -> TabledPopulation:
-    """The subscriptions of a pipeline, with its filters in tables."""
-    how = settings.relational or RelationalConfig()
+def open_table_subscriptions(others: Subscribed, settings: PipelineConfig) -> TableSubscriptions:
+    """Open the tables of a pipeline, and return its subscriptions."""
+    config = settings.relational or RelationalConfig()
     settings.tables.parent.mkdir(parents=True, exist_ok=True)
     matcher = RelationalMatcher(
-        settings.tables, limits=settings.matcher_limits(), plan=how.plan, memory=how.memory
+        settings.tables, limits=settings.matcher_limits(), plan=config.plan, memory=config.memory
     )
     try:
         given = settings.subscriptions
-        filters: _Filters
+        filters: _FilterSource
         if given.store is not None:
-            filters = _StoredFilters(given.store, matcher)
+            filters = _StoreFilters(given.store, matcher)
         else:
             assert given.file is not None
-            filters = _FixedFilters(given.file, given.namespaces, matcher)
+            filters = _FileFilters(given.file, given.namespaces, matcher)
     except BaseException:
         matcher.close()
         raise
-    return TabledPopulation(others, filters, matcher)
+    return TableSubscriptions(others, filters, matcher)
 
 
-class _StoredFilters:
-    """The active filters of a store. Those that cannot be served are left out, and the log says so."""
+class _StoreFilters:
+    """The active filters of a store. Those that are refused are logged, and listed in `left_out`."""
 
     def __init__(self, location: str, matcher: RelationalMatcher) -> None:
         self._store = SubscriptionStore(location, create=False)
         self._matcher = matcher
-        self.left_out: dict[str, str] = self._noted()
+        self.left_out: dict[str, str] = self._read_left_out()
 
-    def bring(self, version: int) -> None:
-        told: dict[str, str] = {}
+    def synchronize(self, version: int) -> None:
+        refused: dict[str, str] = {}
 
-        def refuse(id: Hashable, error: ValueError) -> None:
+        def on_error(id: Hashable, error: ValueError) -> None:
             if not isinstance(error, UnsupportedLanguage):
-                told[str(id)] = error.reason if isinstance(error, QueryError) else str(error)
+                refused[str(id)] = error.reason if isinstance(error, QueryError) else str(error)
                 _log.error("subscription %s is left out: %s", id, error)
 
-        before = self._noted()
+        before = self._read_left_out()
         synchronize(
-            self._matcher, self._store, version, refuse, also=lambda: {_NOTE: json.dumps(before | told)}
+            self._matcher,
+            self._store,
+            version,
+            on_error,
+            metadata=lambda: {_LEFT_OUT_KEY: json.dumps(before | refused)},
         )
-        left_out = {id: why for id, why in before.items() if self._still(id)} | told
-        if left_out != self._noted():
-            tables = self._matcher.tables
-            with tables.changing():
-                tables.set_meta({_NOTE: json.dumps(left_out)})
+        left_out = {id: why for id, why in before.items() if self._is_still_refused(id)} | refused
+        if left_out != self._read_left_out():
+            database = self._matcher.database
+            with database.write_transaction():
+                database.set_meta({_LEFT_OUT_KEY: json.dumps(left_out)})
         self.left_out = left_out
 
-    def _noted(self) -> dict[str, str]:
-        """What has been left out so far: only what changes is looked at again, also by the next run."""
-        found: dict[str, str] = json.loads(self._matcher.tables.meta(_NOTE) or "{}")
+    def _read_left_out(self) -> dict[str, str]:
+        """Return the filters that were refused so far: a later run checks only those that have changed."""
+        found: dict[str, str] = json.loads(self._matcher.database.meta(_LEFT_OUT_KEY) or "{}")
         return found
 
-    def _still(self, id: str) -> bool:
-        """Whether a filter that was left out is still there, and not served by now."""
+    def _is_still_refused(self, id: str) -> bool:
+        """Return whether a refused filter is still active, and not in the tables by now."""
         found = self._store.get(id)
         return (
             found is not None and found.active and not is_not_filter(found.query) and id not in self._matcher
@@ -147,41 +153,42 @@ class _StoredFilters:
         self._store.close()
 
 
-class _FixedFilters:
-    """The filters in a file of queries, which all must be right."""
+class _FileFilters:
+    """The filters in a file of queries, all of which must be valid."""
 
     def __init__(self, path: str, namespaces: Mapping[str, str], matcher: RelationalMatcher) -> None:
         self._matcher = matcher
         self.left_out: dict[str, str] = {}
-        self._fill(path, namespaces)
+        self._load(path, namespaces)
 
-    def bring(self, version: int) -> None:
-        """They are all there."""
+    def synchronize(self, version: int) -> None:
+        """Do nothing: a file has one version, which is loaded."""
 
-    def _fill(self, path: str, namespaces: Mapping[str, str]) -> None:
-        """Fills the tables, unless they have been filled from just this."""
-        tables = self._matcher.tables
-        notes = {"store": str(Path(path).resolve()), "mark": _mark(path, namespaces)}
-        if all(tables.meta(name) == value for name, value in notes.items()) and tables.meta("version"):
+    def _load(self, path: str, namespaces: Mapping[str, str]) -> None:
+        """Load the tables, unless they have been loaded from this file and these namespaces."""
+        database = self._matcher.database
+        entries = {"store": str(Path(path).resolve()), "mark": _file_fingerprint(path, namespaces)}
+        if all(database.meta(name) == value for name, value in entries.items()) and database.meta("version"):
             return
-        if tables.meta("store") is None and len(self._matcher):
+        if database.meta("store") is None and len(self._matcher):
             raise TablesError(
-                f"{tables.path} holds subscriptions that come from elsewhere, and would lose them; give "
+                f"{database.path} holds subscriptions that come from elsewhere, which would be deleted; give "
                 "another file in relational.tables"
             )
-        clear_tables(self._matcher, notes)
+        _log.info("loading the filters of %s into %s", path, database.path)
+        clear_tables(self._matcher, entries)
         self._matcher.declare(namespaces)
         filters = (pair for pair in queries_in(path, namespaces) if not is_not_filter(pair[1]))
-        while some := list(islice(filters, CHUNK)):
-            self._matcher.population.change(put=some, replace=False)
-        with tables.changing():
-            tables.set_meta({"version": "0"})
+        while chunk := list(islice(filters, CHUNK)):
+            self._matcher.catalog.apply_changes(put=chunk, replace=False)
+        with database.write_transaction():
+            database.set_meta({"version": "0"})
 
     def close(self) -> None: ...
 
 
-def _mark(path: str, namespaces: Mapping[str, str]) -> str:
-    """What tells one file of queries from another."""
+def _file_fingerprint(path: str, namespaces: Mapping[str, str]) -> str:
+    """Return a digest of a file of queries and its namespaces."""
     with Path(path).open("rb") as file:
         content = file_digest(file, "blake2b").hexdigest()
     return f"{content} {json.dumps(sorted(namespaces.items()))}"

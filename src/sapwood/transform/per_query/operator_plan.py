@@ -1,14 +1,14 @@
-"""A query's own post-processing plan: which operators turn path-tuple streams into its groups.
+"""The operator plan of one query: the operators that turn path-tuple streams into its groups.
 
-`sharing` says which paths are matched for all queries at once, the rest being searched for in the tree:
+`sharing` is the set of paths matched for all queries at once; the rest are found by tree search:
 
     F      the binding path
     FW     and predicate paths
     FWR    and return paths
 
-`optimise` says what may show that a DupElim is not needed, or that an order saves hashing: nothing, the query
-alone, or also the element graph of a DTD. What follows from a graph is right only for messages that conform
-to it, so such a plan has a twin for all others.
+`optimise` is the evidence by which a DupElim is removed, or an order saves hashing: none, the query alone, or
+also the element graph of a DTD. What follows from a graph is right only for messages that conform to it, so
+such a plan has a twin for all others.
 """
 
 from __future__ import annotations
@@ -74,18 +74,18 @@ class Removed:
 
 @dataclass(frozen=True, slots=True)
 class OperatorPlan:
-    """What is done for one exact query, operator by operator."""
+    """The operators of one exact query."""
 
     transformation: Transformation
     source: BindingStream | BindingSearch | None
-    """None: nested loops do it all"""
+    """None: nested loops evaluate the whole query"""
     filters: tuple[SemiJoin | WhereFilter, ...]
     returns: tuple[OuterJoinSelect | ReturnSelect, ...]
     operators: tuple[Operator, ...]
-    """all of them, in the order of their work"""
+    """all of them, in the order of evaluation"""
     removed: tuple[Removed, ...]
     twin: OperatorPlan | None = None
-    """for messages that do not conform to the graph, if it made a difference"""
+    """for messages that do not conform to the graph, if the plan depends on it"""
 
     def run(
         self,
@@ -94,21 +94,21 @@ class OperatorPlan:
         conforming: bool = False,
         costs: Counter[str] | None = None,
     ) -> list[Group]:
-        """The query's groups; the time spent is added to `costs`, by kind of operator."""
+        """Return the query's groups; the time spent is added to `costs`, by kind of operator."""
         chosen = self if conforming or self.twin is None else self.twin
         run = PlanRun(streams, evaluator, costs)
         try:
             return chosen._groups(run)
         except TooManyTuples:
-            return chosen._walked(run)
+            return chosen._evaluate_loops(run)
 
     def describe(self) -> list[str]:
-        """A line for each operator, and for each that is not needed."""
+        """Return a line for each operator, and for each that is removed."""
         return [*map(str, self.operators), *map(str, self.removed)]
 
     def _groups(self, run: PlanRun) -> list[Group]:
         if self.source is None:
-            return self._walked(run)
+            return self._evaluate_loops(run)
         nodes = self.source.nodes(run)
         for each in self.filters:
             if not nodes:
@@ -124,8 +124,8 @@ class OperatorPlan:
         rows = zip(*(columns[number] for number in range(len(columns))), strict=True)
         return [Group((node,), row) for node, row in zip(nodes, rows, strict=True)]
 
-    def _walked(self, run: PlanRun) -> list[Group]:
-        return run.bill("NestedLoops", groups, self.transformation, run.evaluator, run.streams.document)
+    def _evaluate_loops(self, run: PlanRun) -> list[Group]:
+        return run.measure("NestedLoops", groups, self.transformation, run.evaluator, run.streams.document)
 
 
 def plan(
@@ -134,7 +134,7 @@ def plan(
     optimise: Optimise = "query",
     graph: ElementGraph | None = None,
 ) -> OperatorPlan:
-    """The plan of an exact query; `optimise="dtd"` needs the element graph."""
+    """Make the plan of an exact query; `optimise="dtd"` needs the element graph."""
     if optimise != "dtd":
         return _Planner(transformation, sharing, optimise == "query", None).plan()
     if graph is None:
@@ -146,7 +146,7 @@ def plan(
 
 
 class _Planner:
-    """Makes one plan, and lists its operators on the way."""
+    """Makes one plan, and lists its operators."""
 
     def __init__(
         self, transformation: Transformation, sharing: Sharing, judge: bool, graph: ElementGraph | None
@@ -173,7 +173,7 @@ class _Planner:
     def _source(self, bound: BindingPath) -> BindingStream | BindingSearch:
         if bound.search or bound.bare is None:
             about = " | ".join(map(str, bound.search))
-            return self._listed(BindingSearch(about, "tree search", bound.why, bound.search))
+            return self._add(BindingSearch(about, "tree search", bound.why, bound.search))
         path = bound.bare
         selection = self._selection(path, bound.tests)
         unique = self._verdict(unique_on_last(path.steps, self._graph))
@@ -185,16 +185,16 @@ class _Planner:
         own = all(is_own(condition) for _, condition in tests)
         about = " and ".join(f"{path.steps[field].test}[{condition}]" for field, condition in tests)
         why = "values of the tuples' own elements" if own else "also looks below the tuples' elements"
-        return self._listed(Selection(f"{about} of {path}", "scan" if own else "tree search", why, tests))
+        return self._add(Selection(f"{about} of {path}", "scan" if own else "tree search", why, tests))
 
     def _dup_elim(self, about: str, unique: Verdict, ordered: Verdict | None) -> DupElim | None:
-        """`ordered` tells of the first field of pairs; without it, of single elements, which always are."""
+        """Make a DupElim unless `unique`; `ordered` is that of pairs, None of single elements."""
         if unique.holds:
             self._removed.append(Removed(about, unique))
             return None
         scan = ordered is None or ordered.holds
         whys = dict.fromkeys((unique.why, ordered.why if ordered is not None else unique.why))
-        return self._listed(DupElim(about, "scan" if scan else "hash", "; ".join(whys)))
+        return self._add(DupElim(about, "scan" if scan else "hash", "; ".join(whys)))
 
     # -- where -----------------------------------------------------------------------------------------
 
@@ -212,7 +212,7 @@ class _Planner:
                 "predicates are not shared" if self._sharing == "F" else "more than a plain path and a value"
             )
             about = " and ".join(map(str, searched))
-            filters.append(self._listed(WhereFilter(about, "tree search", why, tuple(searched))))
+            filters.append(self._add(WhereFilter(about, "tree search", why, tuple(searched))))
         return tuple(filters)
 
     def _semi_join(
@@ -222,7 +222,7 @@ class _Planner:
         selection = self._selection(path, () if test is None else ((len(path.steps) - 1, test),))
         ordered = self._verdict(ordered_on(path.steps, len(above), self._graph))
         stream = Stream(path, selection)
-        return self._listed(SemiJoin(f"with {path}", _join(ordered), ordered.why, stream, len(above) - 1))
+        return self._add(SemiJoin(f"with {path}", _join(ordered), ordered.why, stream, len(above) - 1))
 
     # -- return ----------------------------------------------------------------------------------------
 
@@ -241,7 +241,7 @@ class _Planner:
             )
             about = ", ".join(str(path) or "the node itself" for h in searched.values() for path in h.paths)
             parts = tuple(searched.values())
-            returns.append(self._listed(ReturnSelect(about, "tree search", why, tuple(searched), parts)))
+            returns.append(self._add(ReturnSelect(about, "tree search", why, tuple(searched), parts)))
         return tuple(returns)
 
     def _joinable(self, hole: TemplateHole, bound: BindingPath) -> Navigation | None:
@@ -263,12 +263,12 @@ class _Planner:
         weakest = min(orders, key=lambda verdict: verdict.holds)
         about = "with " + ", ".join(str(each.stream.path) for each in inputs)
         holes, streams = tuple(joined), tuple(inputs)
-        return self._listed(OuterJoinSelect(about, _join(weakest), weakest.why, holes, streams))
+        return self._add(OuterJoinSelect(about, _join(weakest), weakest.why, holes, streams))
 
     def _verdict(self, verdict: Verdict) -> Verdict:
         return verdict if self._judge else Verdict(False, None, "not optimised")
 
-    def _listed(self, operator: AnyOperator) -> AnyOperator:
+    def _add(self, operator: AnyOperator) -> AnyOperator:
         self._operators.append(operator)
         return operator
 
@@ -283,7 +283,7 @@ def _steps(bound: BindingPath) -> tuple[Step, ...]:
 
 
 def _beyond_streams(transformation: Transformation) -> str:
-    """Why a query is left to nested loops, if it is."""
+    """Return why a query is evaluated by nested loops; empty if it is not."""
     if len(transformation.variables) != 1:
         return f"{len(transformation.variables)} variables"
     return "conditions on several variables or the document" if transformation.joints else ""

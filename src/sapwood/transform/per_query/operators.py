@@ -3,8 +3,8 @@
     stream ─ Selection ─ DupElim ─┬─ SemiJoin ─ WhereFilter ─┬─ OuterJoinSelect, ReturnSelect ─ lists
            predicate streams ─ Selection          return streams ─ DupElim
 
-An operator knows how it is implemented and why. Each one bills its own work, and none of its inputs', to its
-kind, if somebody keeps accounts.
+An operator has its implementation and the reason for it. Each one adds the time of its own work, without its
+inputs', to the costs of its kind, if costs are counted.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from sapwood.transform.per_query.path_streams import PathStreams, Tuples
 Implementation = Literal["scan", "hash", "merge", "tree search"]
 Nodes = list[ContextNode]
 Column = list[list[ContextNode]]
-"""what one hole is filled with, a list for each bound node"""
+"""the nodes of one hole, a list for each bound node"""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -41,14 +41,14 @@ _END = sys.maxsize
 
 @dataclass(slots=True)
 class PlanRun:
-    """One message on its way through plans."""
+    """One run of plans on one message."""
 
     streams: PathStreams
     evaluator: PatternEvaluator
     costs: Counter[str] | None = None
     """kind of operator → nanoseconds; matching counts as `Matching`"""
 
-    def bill(self, kind: str, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    def measure(self, kind: str, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         if self.costs is None:
             return work(*args, **kwargs)
         started = perf_counter_ns()
@@ -62,7 +62,7 @@ class PlanRun:
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """What `explain` shows of an operator."""
+    """An operator, as `explain` shows it."""
 
     about: str
     implementation: Implementation
@@ -81,12 +81,12 @@ class Operator:
 
 @dataclass(frozen=True, slots=True)
 class Selection(Operator):
-    """Keeps the tuples of which all tests hold."""
+    """Keeps the tuples that pass all tests."""
 
     tests: tuple[FieldTest, ...]
 
     def __call__(self, tuples: Tuples, run: PlanRun) -> Tuples:
-        return run.bill(self.kind, self._kept, tuples, run.evaluator)
+        return run.measure(self.kind, self._kept, tuples, run.evaluator)
 
     def _kept(self, tuples: Tuples, evaluator: PatternEvaluator) -> Tuples:
         for field, condition in self.tests:
@@ -96,10 +96,10 @@ class Selection(Operator):
 
 @dataclass(frozen=True, slots=True)
 class DupElim(Operator):
-    """Keeps one of those that are equal; `scan` if they are known to be neighbours. Keeps the order."""
+    """Removes duplicates and keeps the order; `scan` if equal items are known to be adjacent."""
 
     def __call__(self, items: Iterable[T], run: PlanRun) -> list[T]:
-        return run.bill(self.kind, self._distinct, items)
+        return run.measure(self.kind, self._distinct, items)
 
     def _distinct(self, items: Iterable[T]) -> list[T]:
         if self.implementation == "scan":
@@ -115,7 +115,7 @@ class Stream:
     selection: Selection | None = None
 
     def tuples(self, run: PlanRun) -> Tuples:
-        found = run.bill("Matching", run.streams.of, self.path)
+        found = run.measure("Matching", run.streams.of, self.path)
         return found if self.selection is None or not found else self.selection(found, run)
 
 
@@ -137,23 +137,23 @@ class BindingStream:
 
 @dataclass(frozen=True, slots=True)
 class BindingSearch(Operator):
-    """The bound nodes are searched for in the tree."""
+    """Finds the bound nodes by tree search."""
 
     paths: tuple[Path, ...]
 
     def nodes(self, run: PlanRun) -> Nodes:
-        return run.bill(self.kind, run.reached, self.paths, start(DOCUMENT, ()))
+        return run.measure(self.kind, run.reached, self.paths, start(DOCUMENT, ()))
 
 
 @dataclass(frozen=True, slots=True)
 class SemiJoin(Operator):
-    """Keeps the bound nodes that stand in a field of some tuple of a predicate stream."""
+    """Keeps the bound nodes that occur in a field of some tuple of a predicate stream."""
 
     stream: Stream
     field: int
 
     def __call__(self, nodes: Nodes, run: PlanRun) -> Nodes:
-        return run.bill(self.kind, self._kept, nodes, self.stream.tuples(run))
+        return run.measure(self.kind, self._kept, nodes, self.stream.tuples(run))
 
     def _kept(self, nodes: Nodes, tuples: Tuples) -> Nodes:
         keys = map(itemgetter(self.field), tuples)
@@ -173,12 +173,12 @@ class SemiJoin(Operator):
 
 @dataclass(frozen=True, slots=True)
 class WhereFilter(Operator):
-    """Keeps the bound nodes of which all conditions hold, searching below each."""
+    """Keeps the bound nodes that satisfy all conditions, by tree search below each."""
 
     conditions: tuple[Condition, ...]
 
     def __call__(self, nodes: Nodes, run: PlanRun) -> Nodes:
-        return run.bill(self.kind, self._kept, nodes, run.evaluator)
+        return run.measure(self.kind, self._kept, nodes, run.evaluator)
 
     def _kept(self, nodes: Nodes, evaluator: PatternEvaluator) -> Nodes:
         return [node for node in nodes if all(evaluator.holds(c, node) for c in self.conditions)]
@@ -189,7 +189,7 @@ class WhereFilter(Operator):
 
 @dataclass(frozen=True, slots=True)
 class ReturnStream:
-    """Pairs of a bound node and an element to be returned (or, with `leaf`, one that holds what is)."""
+    """Pairs of a bound node and an element to return (or, with `leaf`, the element of the node to return)."""
 
     stream: Stream
     field: int
@@ -211,7 +211,8 @@ class OuterJoinSelect(Operator):
 
     def columns(self, nodes: Nodes, run: PlanRun) -> list[Column]:
         return [
-            run.bill(self.kind, self._column, nodes, each.pairs(run), each.leaf, run) for each in self.inputs
+            run.measure(self.kind, self._column, nodes, each.pairs(run), each.leaf, run)
+            for each in self.inputs
         ]
 
     def _column(self, nodes: Nodes, pairs: list[tuple[int, int]], leaf: Step | None, run: PlanRun) -> Column:
@@ -244,13 +245,13 @@ def _merged(nodes: Nodes, pairs: list[tuple[int, int]]) -> Column:
 
 @dataclass(frozen=True, slots=True)
 class ReturnSelect(Operator):
-    """Searches the tree for what its holes are filled with."""
+    """Finds the nodes of its holes by tree search."""
 
     holes: tuple[int, ...]
     parts: tuple[TemplateHole, ...]
 
     def columns(self, nodes: Nodes, run: PlanRun) -> list[Column]:
-        return [run.bill(self.kind, self._column, nodes, hole, run) for hole in self.parts]
+        return [run.measure(self.kind, self._column, nodes, hole, run) for hole in self.parts]
 
     def _column(self, nodes: Nodes, hole: TemplateHole, run: PlanRun) -> Column:
         if hole.origin == DOCUMENT:
@@ -260,4 +261,4 @@ class ReturnSelect(Operator):
 
 @dataclass(frozen=True, slots=True)
 class NestedLoops(Operator):
-    """The whole query by `walk.groups`."""
+    """Evaluates the whole query by `nested_loops.groups`."""

@@ -17,15 +17,15 @@ from sapwood.lang.pattern import Axis, Path
 Tuples = list[tuple[int, ...]]
 
 MOST_TUPLES = 1_000_000
-"""of one stream: // upon // over nested elements makes more of them than any memory holds"""
+"""tuples of one stream: several // over nested elements make more than memory holds"""
 
 
 class TooManyTuples(Exception):
-    """A stream would be longer than is worth having."""
+    """Raised when a stream would be too long."""
 
 
 class PathStreams:
-    """The streams of one message, each made when somebody first asks for it."""
+    """The streams of one message, each made on first use."""
 
     def __init__(self, document: Document, most: int = MOST_TUPLES) -> None:
         self.document = document
@@ -37,7 +37,7 @@ class PathStreams:
         self._passing: dict[str, Sequence[int]] = {"*": range(1, len(document))}
 
     def of(self, path: Path) -> Tuples:
-        """The stream of a path of child and descendant steps without conditions; not to be changed."""
+        """Return the stream of a path of child and descendant steps without conditions; not to be changed."""
         found = self._streams.get(path)
         return self._matched(path) if found is None else found
 
@@ -89,7 +89,7 @@ class PathStreams:
                 nearest[element] = element if element in ending_at else nearest[parents[element]]
         found: Tuples = []
         for element in candidates:
-            holders: list[int] = []  # elements around this one at which tuples end, innermost first
+            holders: list[int] = []  # ancestors at which tuples end, innermost first
             holder = nearest[parents[element]]
             while holder:
                 holders.append(holder)

@@ -1,27 +1,26 @@
-"""One plan a query: only the matching of paths is shared. What the shared network is compared with."""
+"""One operator plan per query: only the matching of paths is shared. The baseline of the shared plan."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-import numpy as np
-from numpy.typing import NDArray
-
-from sapwood.engine.automaton.predicate_index import Ints
 from sapwood.engine.failures import QueryProblem
 from sapwood.engine.fallback.xpath_fallback import XPathFallback
 from sapwood.engine.index import Index, IndexMatches
 from sapwood.engine.message.message_reader import Message
+from sapwood.engine.registration import Needs
 from sapwood.lang.fwr.model import Transformation
 from sapwood.transform.execution import ResultBodies
-from sapwood.transform.fallback_transformation import RefinedTransformation, groups_of
+from sapwood.transform.fallback_transformation import FallbackTransformation, groups_of
 from sapwood.transform.per_query.operator_plan import OperatorPlan, Optimise, Sharing, plan
 from sapwood.transform.per_query.path_streams import PathStreams
 from sapwood.transform.per_query.stream_conditions import ElementGraph, conforms
 from sapwood.transform.result_groups import Group
 from sapwood.transform.result_writer import Item, ResultTemplate, ResultWriter
 from sapwood.transform.source_fragments import SourceFragments
+
+_NEEDS = Needs.TEXT | Needs.SOURCE
 
 
 class PlanPerQuery:
@@ -35,12 +34,12 @@ class PlanPerQuery:
         optimise: Optimise | None = None,
     ) -> None:
         self._index = index
-        self._refiner = XPathFallback(Counter(), index.limits)  # whose slots are the numbers of plans
+        self._fallback = XPathFallback(Counter(), index.limits)  # whose slots are the numbers of plans
         self._graph = graph
         self._sharing = sharing
         self._optimise: Optimise = optimise or ("query" if graph is None else "dtd")
         self.plans: dict[int, OperatorPlan] = {}
-        self._refined: dict[int, RefinedTransformation] = {}
+        self._refined: dict[int, FallbackTransformation] = {}
         self._templates: dict[int, ResultTemplate] = {}
         self._next = 0
         self.alone: Mapping[int, int] = {}
@@ -49,43 +48,37 @@ class PlanPerQuery:
         return len(self._templates)
 
     def add(self, transformation: Transformation) -> int:
-        """Adds a plan: its number."""
+        """Add a plan, and return its number."""
         number = self._next
         template = ResultTemplate.of(transformation)
         if transformation.exact:
             self.plans[number] = plan(transformation, self._sharing, self._optimise, self._graph)
         else:
-            self._refined[number] = RefinedTransformation(transformation)
+            self._refined[number] = FallbackTransformation(transformation)
         self._templates[number] = template
         self._next += 1
-        self._index.source_needed += 1
-        self._index.text_needed += 1
+        self._index.require(_NEEDS)
         return number
 
     def remove(self, number: int) -> None:
         del self._templates[number]
         self.plans.pop(number, None)
         self._refined.pop(number, None)
-        self._refiner.forget(number)
-        self._index.source_needed -= 1
-        self._index.text_needed -= 1
+        self._fallback.forget(number)
+        self._index.release(_NEEDS)
 
     def resume(self, number: int) -> None:
-        """Lets lxml evaluate a plan again, if it was suspended."""
-        self._refiner.resume(number)
+        """Have lxml evaluate a suspended plan again."""
+        self._fallback.resume(number)
 
     def close(self) -> None:
-        """Lets the processes go that evaluate with lxml."""
-        self._refiner.close()
-
-    def claimed(self, slots: Ints) -> NDArray[np.bool_]:
-        """None of them: plans are not found by the index."""
-        return np.zeros(len(slots), np.bool_)
+        """Release the processes that evaluate with lxml."""
+        self._fallback.close()
 
     def groups(
         self, found: IndexMatches, costs: Counter[str] | None = None
     ) -> Iterator[tuple[int, list[Group]]]:
-        """The plans that make something of a message, and their groups."""
+        """Yield the plans with a result on a message, and their groups."""
         assert found.evaluator is not None
         document = found.evaluator.document
         streams = PathStreams(document)
@@ -96,7 +89,7 @@ class PlanPerQuery:
                 yield number, groups
 
     def bodies(self, message: Message, found: IndexMatches) -> ResultBodies:
-        """The queries that make something of a message, and what."""
+        """Return the results of all plans on a message."""
         assert found.evaluator is not None
         document = found.evaluator.document
         writer = ResultWriter(document, SourceFragments(document))
@@ -104,7 +97,7 @@ class PlanPerQuery:
         for number, groups in self.groups(found):
             self._write(number, [group.lists for group in groups], writer, made)
         requests = {number: refined.request for number, refined in self._refined.items()}
-        for number, answer in self._refiner.evaluate(message, requests).items():
+        for number, answer in self._fallback.evaluate(message, requests).items():
             if isinstance(answer, QueryProblem):
                 made.problems.append((number, answer))
             elif answer:

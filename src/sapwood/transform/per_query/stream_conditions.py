@@ -1,4 +1,4 @@
-"""When a path-tuple stream needs no duplicate elimination and no hashing: five sufficient conditions.
+"""Five sufficient conditions under which a path-tuple stream needs no duplicate elimination or no hashing.
 
 Each looks at the steps of the stream's path; with the element graph of a DTD, it also knows which elements
 may stand inside themselves. Fields are numbered from 1, as in the YFilter thesis (6.5.1); `split` is the
@@ -33,7 +33,7 @@ from sapwood.lang.pattern import Axis, Step, format_name, is_wildcard
 
 
 class ElementGraph(Protocol):
-    """Which elements may hold which, as a DTD says it."""
+    """The element graph of a DTD: which elements may contain which."""
 
     @property
     def root(self) -> str: ...
@@ -48,7 +48,7 @@ class ElementGraph(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether a stream is known to have a property, by which condition, and why or why not."""
+    """A finding whether a stream has a property, by which condition, and why or why not."""
 
     holds: bool
     condition: int | None
@@ -56,7 +56,7 @@ class Verdict:
 
 
 def unique_on_last(steps: Sequence[Step], graph: ElementGraph | None = None) -> Verdict:
-    """Whether no two tuples agree on the last field (conditions 1 and 2)."""
+    """Decide whether no two tuples agree on the last field (conditions 1 and 2)."""
     deep = [step for step in steps if step.axis is Axis.DESCENDANT]
     if len(deep) <= 1:
         return Verdict(True, 1, "at most one //: no element is reached twice (1)")
@@ -75,7 +75,7 @@ def unique_on_last(steps: Sequence[Step], graph: ElementGraph | None = None) -> 
 
 
 def unique_on_pair(steps: Sequence[Step], split: int, graph: ElementGraph | None = None) -> Verdict:
-    """Whether no two tuples agree on both the split and the last field (condition 3)."""
+    """Decide whether no two tuples agree on both the split and the last field (condition 3)."""
     above = unique_on_last(steps[:split], graph)
     if split == len(steps) or not above.holds:
         return above
@@ -87,7 +87,7 @@ def unique_on_pair(steps: Sequence[Step], split: int, graph: ElementGraph | None
 
 
 def ordered_on(steps: Sequence[Step], split: int, graph: ElementGraph | None = None) -> Verdict:
-    """Whether the split's field never decreases in the stream (conditions 4 and 5)."""
+    """Decide whether the split's field never decreases in the stream (conditions 4 and 5)."""
     if split == len(steps):
         return Verdict(True, None, "every stream is ordered on its last field")
     deep = [number for number in range(split) if steps[number].axis is Axis.DESCENDANT]
@@ -111,7 +111,7 @@ def ordered_on(steps: Sequence[Step], split: int, graph: ElementGraph | None = N
 
 
 def conforms(document: Document, graph: ElementGraph) -> bool:
-    """Whether a message has the graph's root and no edge but its edges: all that conditions 2 and 5 need."""
+    """Return whether a message has the graph's root and only its edges: all that conditions 2 and 5 need."""
     names = document.names
     parents = map(names.__getitem__, document.parents[2:])
     edges = set(zip(parents, names[2:], strict=True))
@@ -119,5 +119,5 @@ def conforms(document: Document, graph: ElementGraph) -> bool:
 
 
 def _loop(name: str, graph: ElementGraph) -> frozenset[str]:
-    """The elements on a loop with this one; none if it is on no loop."""
+    """Return the elements on a loop with this one; none if it is on no loop."""
     return next((cycle for cycle in graph.cycles if name in cycle), frozenset())

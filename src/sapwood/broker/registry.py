@@ -1,0 +1,193 @@
+"""The subscriptions of a broker: their ids and order, and the engine that evaluates each query."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sapwood.engine.failures import FailureKind
+from sapwood.engine.matcher import Matcher
+from sapwood.engine.registration import Owner
+from sapwood.join.join_engine import JoinEngine
+from sapwood.lang.fwr.compiler import compile_transformation
+from sapwood.lang.languages import FOR_WHERE_RETURN, XPATH, XSCL, detect_language
+from sapwood.lang.xscl.compiler import compile_join
+from sapwood.transform.per_query.plan_per_query import PlanPerQuery
+from sapwood.transform.shared_plan import SharedPlan
+
+TransformationPlan = SharedPlan | PlanPerQuery
+
+
+@dataclass(frozen=True, slots=True)
+class OutputSubscription:
+    """A subscription to a transformation or a join, whose query produces output of its own."""
+
+    number: int
+    """its position in the order of all subscriptions"""
+    entry: int
+    """the number of its query in the plan of transformations, or in the join engine"""
+    text: str
+    is_join: bool
+
+
+class SubscriptionRegistry:
+    """All subscriptions of a broker, by id.
+
+    Filters are in the matcher. Equal transformations, and equal joins, are one entry of their engine with
+    several subscriptions. Callers hold the broker's lock.
+    """
+
+    def __init__(self, matcher: Matcher, plan: TransformationPlan, joins: JoinEngine) -> None:
+        self.matcher = matcher
+        self.plan = plan
+        self.joins = joins
+        self.outputs: dict[Hashable, OutputSubscription] = {}
+        self.numbers_of_plan: dict[int, dict[int, None]] = {}
+        """the subscriptions to each entry of the plan, by number"""
+        self.numbers_of_joins: dict[int, dict[int, None]] = {}
+        """the subscriptions to each entry of the join engine, by number"""
+        self.ids: dict[int, Hashable] = {}
+        """the ids of all in `outputs`, by number"""
+        self._failed: dict[int, Counter[FailureKind]] = {}
+
+    def __getstate__(self) -> dict[str, object]:
+        return self.__dict__ | {"_failed": {}}
+
+    def add(self, id: Hashable, query: str) -> None:
+        """Subscribe `id` to a query; ValueError if it is subscribed, QueryError if the query is invalid."""
+        if id in self:
+            raise ValueError(f"{id!r} is subscribed already; replace() changes its query")
+        add = self._prepare(query, None)
+        if add is None:
+            self.matcher.add(id, query)
+        else:
+            entry = add()
+            self._register(id, query, entry, self.matcher.new_number())
+
+    def _prepare(self, query: str, replaced: OutputSubscription | None) -> Callable[[], int] | None:
+        """Return a function that adds a transformation or a join to its engine and returns the entry; None
+        for a filter."""
+        add: Callable[[], int]
+        language = detect_language(query)
+        if language == XPATH:
+            return None
+        if language == FOR_WHERE_RETURN:
+            transformation = compile_transformation(query, self.matcher.namespaces)
+            add = partial(self.plan.add, transformation)
+        else:
+            entry = replaced.entry if replaced is not None and replaced.is_join else None
+            add = partial(self._add_join, query, entry)
+        self.matcher.freeze_unread()
+        return add
+
+    def _add_join(self, query: str, instead_of: int | None) -> int:
+        known = self.joins.add_again(query)
+        if known is not None:
+            return known
+        return self.joins.add(compile_join(query, self.matcher.namespaces), instead_of)
+
+    def remove(self, id: Hashable) -> None:
+        """End a subscription; KeyError if there is none."""
+        if id in self.outputs:
+            self._remove_output(id)
+        else:
+            self.matcher.remove(id)
+
+    def replace(self, id: Hashable, query: str) -> None:
+        """Change the query of a subscription, which keeps its position; nothing changes if that fails."""
+        number = self.number(id)
+        add = self._prepare(query, self.outputs.get(id))
+        if add is not None:
+            entry = add()
+            self.remove(id)
+            self._register(id, query, entry, number)
+        elif id in self.matcher:
+            self.matcher.replace(id, query)
+        else:
+            self.matcher.add_numbered(id, query, number)
+            self._remove_output(id)
+
+    def _register(self, id: Hashable, query: str, entry: int, number: int) -> None:
+        joins = detect_language(query) == XSCL
+        self.outputs[id] = OutputSubscription(number, entry, query, joins)
+        numbers_of = self.numbers_of_joins if joins else self.numbers_of_plan
+        numbers_of.setdefault(entry, {})[number] = None
+        self.ids[number] = id
+
+    def _remove_output(self, id: Hashable) -> None:
+        self.matcher.freeze_unread()
+        output = self.outputs.pop(id)
+        del self.ids[output.number]
+        self._failed.pop(output.number, None)
+        numbers_of = self.numbers_of_joins if output.is_join else self.numbers_of_plan
+        numbers = numbers_of[output.entry]
+        del numbers[output.number]
+        if not numbers:
+            del numbers_of[output.entry]
+        if output.is_join:
+            self.joins.remove(output.entry)
+        else:
+            self.plan.remove(output.entry)
+
+    # -- reading ---------------------------------------------------------------------------------------
+
+    def query(self, id: Hashable) -> str:
+        """Return the text of a subscription's query."""
+        output = self.outputs.get(id)
+        return output.text if output is not None else self.matcher.query(id)
+
+    def number(self, id: Hashable) -> int:
+        """Return the position of a subscription in the order of all."""
+        output = self.outputs.get(id)
+        return output.number if output is not None else self.matcher.number(id)
+
+    def list_numbers(self) -> tuple[list[Hashable], NDArray[np.int64]]:
+        """Return all ids, in no order, and the number of each."""
+        ids, numbers = self.matcher.numbered()
+        outputs = np.fromiter(self.ids, np.int64, len(self.ids))
+        return [*ids, *self.ids.values()], np.concatenate((numbers, outputs))
+
+    def take_costs(self) -> dict[Hashable, float]:
+        """Return the seconds spent on each subscription that is evaluated by itself, and reset them."""
+        costs = self.matcher.index.costs
+        alone = {slot: spent for slot, spent in costs.items() if slot in self.plan.alone}
+        slots = np.fromiter(costs, np.int32, len(costs))
+        of_joins = slots[
+            self.matcher.index.owned_by(Owner.JOIN, slots)
+        ].tolist()  # which no subscription has to itself
+        for slot in (*alone, *of_joins):
+            del costs[slot]
+        spent = {self._first_subscriber(slot): ns / 1e9 for slot, ns in alone.items() if ns}
+        return self.matcher.take_costs() | spent
+
+    def _first_subscriber(self, slot: int) -> Hashable:
+        return self.ids[min(self.numbers_of_plan[self.plan.alone[slot]])]
+
+    def count_failure(self, number: int, kind: FailureKind) -> None:
+        """Count a message on which a transformation or a join failed."""
+        self._failed.setdefault(number, Counter())[kind] += 1
+
+    def failure_counts(self) -> dict[Hashable, dict[FailureKind, int]]:
+        """Return the number of failures by kind, for the subscriptions that have any."""
+        outputs = {self.ids[number]: dict(counts) for number, counts in self._failed.items()}
+        return self.matcher.failure_counts() | outputs
+
+    def __contains__(self, id: Hashable) -> bool:
+        return id in self.outputs or id in self.matcher
+
+    def __len__(self) -> int:
+        return len(self.outputs) + len(self.matcher)
+
+    def __iter__(self) -> Iterator[Hashable]:
+        """Iterate over the ids in the order subscribed."""
+        return iter(sorted([*self.matcher, *self.outputs], key=self.number))
+
+
+def count_subscriptions(numbers_of: dict[int, dict[int, None]]) -> int:
+    """Return the number of subscriptions to some entries."""
+    return sum(map(len, numbers_of.values()))
