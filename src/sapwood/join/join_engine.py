@@ -150,7 +150,7 @@ class JoinEngine:
         before = len(self._state.records)
         self._state.evict_expired(self.watermark)
         _log.debug(
-            "watermark at %s after %d more messages: %d of %d items are in the join state",
+            "watermark %s after %d more messages: %d of %d items remain in the join state",
             self.watermark,
             self._since_eviction,
             len(self._state.records),
