@@ -349,7 +349,7 @@ class JoinEngine:
 
     @property
     def has_feedback(self) -> bool:
-        """Whether results may have to be processed again: there are chains, or queries that publish."""
+        """True if results may have to be processed again: there are chains, or queries that publish."""
         return bool(self._catalog.prefixes) or self._streams.has_publishers
 
     def join_portable(self, current: PortableMessage, earlier: Sequence[PortableMessage]) -> Meetings:
