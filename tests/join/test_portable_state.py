@@ -1,4 +1,4 @@
-"""Messages kept by others, in a form that all processes understand, meet as they do within a broker."""
+"""Messages in a state store elsewhere, in portable form, join as they do within a broker."""
 
 from __future__ import annotations
 
@@ -15,46 +15,75 @@ from sapwood.join.state.portable_state import PortableMessage
 from tests.support.join_queries import NAMESPACES, written
 from tests.support.join_strategies import random_message, random_query
 
-Told = tuple[Hashable, tuple[Hashable, ...], bytes]
+Result = tuple[Hashable, tuple[Hashable, ...], bytes]
 
 
-class Keeper:
-    """Keeps all that messages had to say, and brings it together with what comes in, chain by chain."""
+class StateStore:
+    """Stores the portable values of all messages, and joins each new one with them, chain by chain."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = DistributedBroker(broker)
-        self._kept: list[bytes] = []
+        self._stored: list[bytes] = []
 
-    def publish(self, body: str, id: int, stream: str, time: float) -> Iterator[Told]:
+    def publish(self, body: str, id: int, stream: str, time: float) -> Iterator[Result]:
         broker, message = self._broker, Message(body)
         values, alone = broker.extract(broker.find(message), stream)
         record = StoredMessage(id, stream, time, 0, message.data, message.encoding)
-        yield from map(told, broker.deliveries(broker.match_single_blocks(alone, record), []))
-        arrived = [PortableMessage((record,), [values])]
-        while arrived:
-            now = arrived.pop(0)
-            results = broker.join(now, [pickle.loads(kept) for kept in self._kept])
-            yield from map(told, broker.deliveries(results, []))
-            arrived += broker.partial_matches(results)
-            self._kept.append(pickle.dumps(now))
+        yield from map(result_of, broker.deliveries(broker.match_single_blocks(alone, record), []))
+        pending = [PortableMessage((record,), [values])]
+        while pending:
+            current = pending.pop(0)
+            results = broker.join(current, [pickle.loads(data) for data in self._stored])
+            yield from map(result_of, broker.deliveries(results, []))
+            pending += broker.partial_matches(results)
+            self._stored.append(pickle.dumps(current))
 
 
-def told(delivery: Delivery) -> Told:
+def result_of(delivery: Delivery) -> Result:
     assert delivery.meeting is not None
     return delivery.subscription, delivery.meeting.messages, delivery.body
 
 
-def test_messages_meet_as_they_do_in_a_broker() -> None:
+def test_stored_messages_join_as_they_do_in_a_broker() -> None:
     found: Counter[int] = Counter()
     for seed in range(25):
         rng = Random(seed)
         broker = Broker(NAMESPACES)
         for number in range(12):
             broker.subscribe(number, written(random_query(rng)))
-        keeper = Keeper(Broker.unpack(broker.pack()))
+        store = StateStore(Broker.unpack(broker.pack()))
         for id in range(10):
             body, stream = random_message(rng), rng.choice("ST")
-            expected = Counter(map(told, broker.publish(body, id, stream=stream, time=id / 4)))
-            assert Counter(keeper.publish(body, id, stream, id / 4)) == expected
+            expected = Counter(map(result_of, broker.publish(body, id, stream=stream, time=id / 4)))
+            assert Counter(store.publish(body, id, stream, id / 4)) == expected
             found.update(len(messages) for _, messages, _ in expected)
     assert min(found[1], found[2], found[3]) > 10, found
+
+
+def restored(distributed: DistributedBroker, body: str, time: float = 1, version: int = 0) -> PortableMessage:
+    message = Message(body)
+    values, _ = distributed.extract(distributed.find(message), "S")
+    record = StoredMessage("id", "S", time, version, message.data, message.encoding)
+    return PortableMessage((record,), [values])
+
+
+def test_a_query_sees_messages_from_its_version_on() -> None:
+    distributed = DistributedBroker(Broker())
+    distributed.subscribe_from(3, [("q", "S/a->x JOIN{x = y, INF} S/b->y")])
+    earlier = [restored(distributed, "<a>1</a>", version=version) for version in (2, 3, 4)]
+    results = list(distributed.join(restored(distributed, "<b>1</b>", version=4), earlier))
+    assert [[record.visible_from for record in result.records] for result in results] == [[3, 4], [4, 4]]
+    assert not distributed.has_feedback
+
+
+def test_published_messages_have_one_order_whatever_order_they_are_stored_in() -> None:
+    distributed = DistributedBroker(Broker())
+    query = "SELECT <r>{$x}</r> FROM S/a->x JOIN{x = y, INF} S/b->y PUBLISH P"
+    distributed.subscribe_from(0, [("q", query)])
+    first, second, third = (restored(distributed, f"<a n='{n}'>1</a>", n) for n in range(3))
+    current = restored(distributed, "<b>1</b>", 5)
+    orders = [[first, second, third], [third, second, first], [second, third, first]]
+    results = [distributed.join(current, order) for order in orders]
+    published = [[made.message.data for made in distributed.published(each)] for each in results]
+    assert published[0] == published[1] == published[2]
+    assert len(published[0]) == 3

@@ -1,4 +1,4 @@
-"""What is kept for joins: no more than windows hold, and nothing after the last has closed."""
+"""The join state: no more than windows reach, and nothing after the last has closed."""
 
 from __future__ import annotations
 
@@ -198,3 +198,14 @@ def test_messages_that_take_no_part_are_not_kept() -> None:
         broker.publish("<payment><of>1</of><by>2</by></payment>", stream="orders", time=number)
     assert_empty(broker)
     assert broker.state().watermark == 49 < inf
+
+
+def test_eviction_is_logged_with_the_watermark(caplog: pytest.LogCaptureFixture) -> None:
+    broker = broker_of("S/a->x JOIN{x = y, 10 s} S/b->y")
+    with caplog.at_level("DEBUG", logger="sapwood.join"):
+        for time in range(300):
+            broker.publish(f"<a>{time}</a>", stream="S", time=time)
+    lines = [record.getMessage() for record in caplog.records]
+    assert any(line.startswith("watermark ") and "in the join state" in line for line in lines)
+    assert any(line.startswith("evicted ") for line in lines)
+    assert len(lines) < 30  # not one for each message

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Hashable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from datetime import timedelta
@@ -39,6 +40,8 @@ from sapwood.transform.explain import PlanExplanation, explain
 from sapwood.transform.per_query.plan_per_query import PlanPerQuery
 from sapwood.transform.per_query.stream_conditions import ElementGraph
 from sapwood.transform.shared_plan import SharedPlan
+
+_log = logging.getLogger(__name__)
 
 
 class Broker:
@@ -154,6 +157,7 @@ class Broker:
             self._matcher.resume(id)
         elif not output.is_join:
             self._plan.resume(output.entry)
+        _log.info("the query of subscription %r is evaluated again, if it was suspended", id)
 
     @synchronized
     def query(self, id: Hashable) -> str:

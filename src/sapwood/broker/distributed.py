@@ -48,7 +48,7 @@ class DistributedBroker:
 
     @property
     def has_feedback(self) -> bool:
-        """Whether join results may have to be processed again: there are chains, or queries that publish."""
+        """True if join results may have to be processed again: there are chains, or queries that publish."""
         return self._joins.has_feedback
 
     # -- extraction ------------------------------------------------------------------------------------
@@ -70,7 +70,7 @@ class DistributedBroker:
 
     @property
     def has_costs(self) -> bool:
-        """Whether `Broker.take_costs` has anything to return."""
+        """True if `Broker.take_costs` has anything to return."""
         return bool(self._index.costs)
 
     def is_read(self, stream: str) -> bool:

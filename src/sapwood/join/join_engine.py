@@ -149,7 +149,7 @@ class JoinEngine:
         before = len(self._state.records)
         self._state.evict_expired(self.watermark)
         _log.debug(
-            "watermark at %s after %d more messages: %d of %d items are in the join state",
+            "watermark %s after %d more messages: %d of %d items remain in the join state",
             self.watermark,
             self._since_eviction,
             len(self._state.records),
@@ -344,7 +344,7 @@ class JoinEngine:
 
     @property
     def has_feedback(self) -> bool:
-        """Whether results may have to be processed again: there are chains, or queries that publish."""
+        """True if results may have to be processed again: there are chains, or queries that publish."""
         return bool(self._catalog.prefixes) or self._streams.has_publishers
 
     def join_portable(self, current: PortableMessage, earlier: Sequence[PortableMessage]) -> Meetings:

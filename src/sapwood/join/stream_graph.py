@@ -50,7 +50,7 @@ class StreamGraph:
 
     @property
     def has_publishers(self) -> bool:
-        """Whether any query publishes to a stream."""
+        """True if any query publishes to a stream."""
         return any(self._edges.values())
 
     def cycle(self, read: Sequence[str], published: str) -> list[str]:

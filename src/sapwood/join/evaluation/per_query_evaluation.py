@@ -9,19 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sapwood.join.evaluation.residual_check import (
-    Candidate,
-    CurrentSide,
-    Side,
-    StateSide,
-    equality_step,
-    is_satisfiable,
-)
+from sapwood.join.evaluation.residual_check import CurrentSide, EqualRuns, StateSide, is_satisfiable
 from sapwood.join.graph.join_graph import JoinGraph
 from sapwood.join.state.message_state import CurrentItem, MessageState
-
-EqualRuns = list[tuple[int, int]]
-"""runs of the state and of the current item with one value"""
 
 
 class PerQueryEvaluator:
@@ -68,9 +58,4 @@ class PerQueryEvaluator:
         if not template.shared and not template.inequalities:
             return True
         stored = self._sides.setdefault(item, StateSide(self._state, item))
-        sides: tuple[Side, Side] = (stored, self._current) if state_is_left else (self._current, stored)
-        steps = [
-            equality_step(columns, runs, sides, state_is_left)
-            for columns, runs in zip(template.equalities, runs_of, strict=True)
-        ]
-        return is_satisfiable(Candidate(template, graph.left, graph.right, sides), steps)
+        return is_satisfiable(graph, stored, self._current, runs_of, state_is_left)

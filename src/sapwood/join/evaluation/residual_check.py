@@ -8,19 +8,20 @@ again.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from sapwood.join.graph.join_graph import TemplateGraph
+from sapwood.join.graph.join_graph import JoinGraph, TemplateGraph
 from sapwood.join.state.message_state import CurrentItem, MessageState
 from sapwood.lang.literals.numbers import COMPARE, Comparator, to_number
 
 Nodes = tuple[int, ...]
 """a column's node, and those of the columns above it"""
 NodeValues = list[tuple[Nodes, str]]
+EqualRuns = list[tuple[int, int]]
+"""runs of the state and of the current item with one value"""
 _Column = tuple[int, int]
 """a side and one of its columns"""
 _ByShared = dict[Nodes, dict[Nodes, list[int]]]
@@ -90,17 +91,7 @@ class CurrentSide:
 # -- the check ---------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A row of a template, and the two sides that may satisfy it."""
-
-    graph: TemplateGraph
-    left: tuple[int, ...]
-    right: tuple[int, ...]
-    sides: tuple[Side, Side]
-
-
-class CandidateStep(NamedTuple):
+class _Step(NamedTuple):
     """A comparison between columns of the two sides: groups of nodes within which it may hold.
 
     For an equality, the nodes of a group have one value; for other comparisons, `holds` decides.
@@ -118,21 +109,24 @@ class CandidateStep(NamedTuple):
         return sum(len(left) * len(right) for left, right in self.groups)
 
 
-def equality_step(
-    columns: tuple[int, int], runs: list[tuple[int, int]], sides: tuple[Side, Side], state_is_left: bool
-) -> CandidateStep:
-    """Return the step of an equality; `runs` are of the state and of the current item, with equal values."""
-    if not state_is_left:
-        runs = [(current, stored) for stored, current in runs]
-    groups = [(sides[0].rows(left), sides[1].rows(right)) for left, right in runs]
-    return CandidateStep(*columns, groups)
-
-
-def is_satisfiable(candidate: Candidate, equalities: list[CandidateStep]) -> bool:
-    """Return whether some nodes satisfy all comparisons, with one node for each shared column."""
+def is_satisfiable(
+    graph: JoinGraph,
+    stored: StateSide,
+    current: CurrentSide,
+    equal_runs: Sequence[EqualRuns],
+    state_is_left: bool,
+) -> bool:
+    """Return whether some nodes satisfy all comparisons of a join graph, with one node for each shared
+    column; `equal_runs` are given for each equality."""
+    template = graph.template_graph
+    sides: tuple[Side, Side] = (stored, current) if state_is_left else (current, stored)
+    equalities = [
+        _equality_step(columns, runs if state_is_left else [run[::-1] for run in runs], sides)
+        for columns, runs in zip(template.equalities, equal_runs, strict=True)
+    ]
     steps = sorted(equalities, key=lambda step: step.size)
-    steps += [_inequality_step(candidate, *edge) for edge in candidate.graph.inequalities]
-    search = _Search(candidate.graph, steps)
+    steps += [_inequality_step(graph, sides, *edge) for edge in template.inequalities]
+    search = _Search(template, steps)
     try:
         return search.succeeds(0, ())
     except _TooManyTried:
@@ -149,7 +143,7 @@ class _TooManyTried(Exception):
 class _Search:
     """A depth-first search for nodes that satisfy all steps."""
 
-    def __init__(self, graph: TemplateGraph, steps: list[CandidateStep]) -> None:
+    def __init__(self, graph: TemplateGraph, steps: list[_Step]) -> None:
         columns = [_columns(graph, step) for step in steps]
         bound: tuple[_Column, ...] = ()
         self._joins: list[_StepJoin] = []
@@ -180,22 +174,29 @@ class _Search:
         return False
 
 
-def _columns(graph: TemplateGraph, step: CandidateStep) -> list[_Column]:
+def _columns(graph: TemplateGraph, step: _Step) -> list[_Column]:
     """Return the columns that a step binds, with those above them."""
     left = [(0, column) for column in graph.ancestors(0, step.left)]
     return left + [(1, column) for column in graph.ancestors(1, step.right)]
 
 
-def _inequality_step(candidate: Candidate, left: int, op: Comparator, right: int) -> CandidateStep:
+def _equality_step(columns: tuple[int, int], runs: EqualRuns, sides: tuple[Side, Side]) -> _Step:
+    """Return the step of an equality: a group for each pair of runs with one value."""
+    return _Step(*columns, [(sides[0].rows(left), sides[1].rows(right)) for left, right in runs])
+
+
+def _inequality_step(
+    graph: JoinGraph, sides: tuple[Side, Side], left: int, op: Comparator, right: int
+) -> _Step:
     """Return the step of another comparison than =: all nodes of both variables in one group."""
-    on_left = candidate.sides[0].values(candidate.left[left])
-    on_right = candidate.sides[1].values(candidate.right[right])
+    on_left = sides[0].values(graph.left[left])
+    on_right = sides[1].values(graph.right[right])
     groups = [([nodes for nodes, _ in on_left], [nodes for nodes, _ in on_right])]
     if op == "!=":
-        return CandidateStep(left, right, groups, lambda one, other: on_left[one][1] != on_right[other][1])
+        return _Step(left, right, groups, lambda one, other: on_left[one][1] != on_right[other][1])
     numbers, other_numbers = [to_number(v) for _, v in on_left], [to_number(v) for _, v in on_right]
     holds = COMPARE[op]
-    return CandidateStep(left, right, groups, lambda one, other: holds(numbers[one], other_numbers[other]))
+    return _Step(left, right, groups, lambda one, other: holds(numbers[one], other_numbers[other]))
 
 
 class _StepJoin:
@@ -206,7 +207,7 @@ class _StepJoin:
         bound: tuple[_Column, ...],
         step_columns: list[_Column],
         later: set[_Column],
-        step: CandidateStep,
+        step: _Step,
     ) -> None:
         self._step = step
         self._bound_at = [

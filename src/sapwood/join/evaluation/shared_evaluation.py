@@ -14,14 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sapwood.engine.automaton.predicate_index import NO_INTS, Ints
-from sapwood.join.evaluation.residual_check import (
-    Candidate,
-    CurrentSide,
-    Side,
-    StateSide,
-    equality_step,
-    is_satisfiable,
-)
+from sapwood.join.evaluation.residual_check import CurrentSide, EqualRuns, StateSide, is_satisfiable
 from sapwood.join.graph.templates import TemplateRelations
 from sapwood.join.state.message_state import CommonRuns, CurrentItem, MessageState
 
@@ -212,14 +205,9 @@ class _Evaluation:
         return side
 
     def _check_residual(self, row: int, item: int, places: list[int]) -> bool:
-        graph = self._relations.graph(row)
-        template = graph.template_graph
-        stored, current = self._side_of(item), self._current_side
-        sides: tuple[Side, Side] = (stored, current) if self._state_is_left else (current, stored)
-        equal = self._equal
-        steps = []
-        for columns, place in zip(template.equalities, places, strict=True):
+        graph, equal = self._relations.graph(row), self._equal
+        runs: list[EqualRuns] = []
+        for place in places:
             some = slice(int(self._first[place]), int(self._ends[place]))
-            runs = list(zip(equal.stored[some].tolist(), equal.current[some].tolist(), strict=True))
-            steps.append(equality_step(columns, runs, sides, self._state_is_left))
-        return is_satisfiable(Candidate(template, graph.left, graph.right, sides), steps)
+            runs.append(list(zip(equal.stored[some].tolist(), equal.current[some].tolist(), strict=True)))
+        return is_satisfiable(graph, self._side_of(item), self._current_side, runs, self._state_is_left)

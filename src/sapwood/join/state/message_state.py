@@ -320,7 +320,7 @@ class MessageState:
         self._dead = int((self.run_item[:end] < 0).sum())
         self._columns.clear()
         self._cached_runs = 0
-        _log.debug("evicted %s of %s runs from the join state", f"{int(expired.sum()):,}", f"{end:,}")
+        _log.debug("evicted %d of %d runs from the join state", int(expired.sum()), end)
         if self._dead == end or self._dead > end // 2 + 512:
             self._compact()
 
@@ -349,11 +349,7 @@ class MessageState:
         self._runs_of = {}
         for run, value in enumerate(self.run_value):
             self._index_run(value, run, 0, 0)
-        _log.debug(
-            "join state compacted: %s of %s messages and partial matches evicted",
-            f"{items_before - len(items):,}",
-            f"{items_before:,}",
-        )
+        _log.debug("compacted the join state: %d of %d items remain", len(items), items_before)
 
     # -- statistics ------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class TemplateState:
-    """The state that the queries of one template use. What several templates use is counted for each."""
+    """The state that the queries of one template use; rows that several templates use count for each."""
 
     shape: str
     """the join graph of the template: two trees of columns, and the comparisons between them"""

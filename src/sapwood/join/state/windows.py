@@ -58,7 +58,7 @@ class LinkWindows:
 
 
 class Retention:
-    """How long the values of each variable are needed, by the windows of the links that compare it."""
+    """The time for which the values of each variable are needed, by the windows of links that compare it."""
 
     def __init__(self) -> None:
         self._windows: dict[int, Counter[float]] = {}
