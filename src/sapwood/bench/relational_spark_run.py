@@ -15,7 +15,7 @@ from sapwood.bench.relational_findings import Matched, digest
 from sapwood.bench.relational_work import COMPARED, MEMORY
 from sapwood.relational import Plan, RelationalMatcher
 from sapwood.spark import session
-from sapwood.spark.relational.relational_match import Backend, match_relational
+from sapwood.spark.relational.table_match import Backend, match_relational
 from sapwood.workload.studies.stock_workload import StockWorkload
 
 _FILES = 8
