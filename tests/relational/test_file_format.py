@@ -7,7 +7,7 @@ import pytest
 from sapwood.relational.paths.path_catalog import PathCatalog
 from sapwood.relational.rules.rule_compiler import QueryCompiler
 from sapwood.relational.sql.match_plan import Plan
-from sapwood.relational.storage.duckdb_database import Database
+from sapwood.relational.storage.duckdb_database import DuckDBDatabase
 from sapwood.relational.storage.table_snapshot import TableVersions
 
 
@@ -25,7 +25,7 @@ from sapwood.relational.storage.table_snapshot import TableVersions
 )
 def test_digests_find_the_queries_of_older_files(query: str, digest: tuple[int, int]) -> None:
     """With other digests, a query that a file has already would be stored a second time."""
-    database = Database(None, threads=1)
+    database = DuckDBDatabase(None, threads=1)
     assert QueryCompiler(PathCatalog(database), {}).compile(query).digest == digest
     database.close()
 

@@ -17,7 +17,7 @@ from sapwood.spark import match
 from sapwood.spark.pipeline.batch import Outcome
 from sapwood.spark.pipeline.config import read_config
 from sapwood.spark.pipeline.pipeline import Pipeline
-from sapwood.spark.relational.relational_match import Backend, match_relational
+from sapwood.spark.relational.table_match import Backend, match_relational
 from tests.engine.test_budgets import MESSAGE, STALLING, TIGHT
 
 SLOW = STALLING["nested counts"]

@@ -17,7 +17,7 @@ from sapwood.spark.pipeline.batch import BatchProcessor, Outcome
 from sapwood.spark.pipeline.config import read_config
 from sapwood.spark.pipeline.pipeline import Pipeline
 from sapwood.spark.relational.parquet_snapshot import ParquetSnapshot
-from sapwood.spark.relational.relational_match import RelationalMatching, match_relational
+from sapwood.spark.relational.table_match import RelationalMatching, match_relational
 from sapwood.store import NewSubscription
 from tests.support.crashes import Crash, after
 from tests.support.spark_stream import Stream

@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sapwood.relational import Plan, RelationalMatcher
-from sapwood.spark.relational.relational_match import match_relational
+from sapwood.spark.relational.table_match import match_relational
 from tests.engine.test_real_data import AUCTIONS, NITF_QUERIES, auctions, news, sampled
 from tests.relational import test_against_automaton
 from tests.relational.test_rule_form import QUERIES

@@ -31,7 +31,7 @@ from sapwood.relational.residual import ResidualEvaluator
 from sapwood.relational.shredder import Shredder
 from sapwood.relational.sql.cost_model import Choice
 from sapwood.relational.sql.match_plan import Plan
-from sapwood.relational.storage.duckdb_database import DEFAULT_MEMORY, Connection, Database
+from sapwood.relational.storage.duckdb_database import DEFAULT_MEMORY, Connection, DuckDBDatabase
 from sapwood.relational.storage.vacuum import Garbage, vacuum
 from sapwood.relational.subscription_catalog import SubscriptionCatalog
 
@@ -71,7 +71,7 @@ class RelationalMatcher:
         """
         required = Plan(plan) if plan is not None else None
         self.limits = limits or Limits()
-        self.database = Database(tables, memory, threads)
+        self.database = DuckDBDatabase(tables, memory, threads)
         try:
             self.catalog = SubscriptionCatalog(self.database)
             self.catalog.declare(namespaces or {})

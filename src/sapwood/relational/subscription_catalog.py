@@ -17,7 +17,7 @@ from sapwood.relational.rules.access_structures import measure_structure
 from sapwood.relational.rules.rule_compiler import CompiledQuery, QueryCompiler
 from sapwood.relational.sql.cost_model import Choice, choose_plan, estimate_statistics, read_statistics
 from sapwood.relational.sql.match_plan import Plan, PlanParameters, StructureSize
-from sapwood.relational.storage.duckdb_database import Connection, Database
+from sapwood.relational.storage.duckdb_database import Connection, DuckDBDatabase
 from sapwood.relational.storage.subscription_load import (
     delete_subscriptions,
     load_queries,
@@ -33,7 +33,7 @@ MetadataSource = Callable[[], Mapping[str, str | None]]
 class SubscriptionCatalog:
     """The subscriptions, their linear paths, and the tag paths that these match."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: DuckDBDatabase) -> None:
         self._database = database
         self.namespaces = self._read_namespaces()
         self._paths = PathCatalog(database)

@@ -81,7 +81,7 @@ def match_on_spark(
     """Match messages with a database at local[2]; the first pass of each backend counts as `indexing`."""
     from sapwood.bench.spark.spark_inputs import write_messages
     from sapwood.spark import session
-    from sapwood.spark.relational.relational_match import match_relational
+    from sapwood.spark.relational.table_match import match_relational
 
     yield "starting Spark"
     spark = session("local[2]", log=folder / "spark.log")

@@ -21,7 +21,7 @@ from sapwood.relational.rules.comparisons import (
     STARTS,
 )
 from sapwood.relational.rules.rule_form import Branch, Rule
-from sapwood.relational.storage.duckdb_database import Connection, Database
+from sapwood.relational.storage.duckdb_database import Connection, DuckDBDatabase
 
 
 class Uses(IntFlag):
@@ -55,7 +55,7 @@ def required_uses(op: int, branching: bool) -> int:
 class PathCatalog:
     """The ids of linear paths, branchings and shapes by their texts."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: DuckDBDatabase) -> None:
         self._database = database
         self._paths: dict[str, int] | None = None
         self._uses: dict[int, int] = {}

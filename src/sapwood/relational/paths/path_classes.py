@@ -9,10 +9,10 @@ from __future__ import annotations
 import pyarrow as pa
 
 from sapwood.relational.paths.path_catalog import Uses
-from sapwood.relational.storage.duckdb_database import Connection, Database
+from sapwood.relational.storage.duckdb_database import Connection, DuckDBDatabase
 
 
-def assign_path_classes(database: Database, connection: Connection, affected: pa.Table) -> None:
+def assign_path_classes(database: DuckDBDatabase, connection: Connection, affected: pa.Table) -> None:
     """Assign classes to those of the `affected` paths that bounds use, by the tag paths they match now."""
     if not len(affected):
         return

@@ -27,7 +27,7 @@ from sapwood.relational.paths.linear_path import (
 from sapwood.relational.paths.path_classes import assign_path_classes
 from sapwood.relational.paths.path_index import PathIndex
 from sapwood.relational.paths.tag_tree import MAX_TAG_PATHS, TagTree
-from sapwood.relational.storage.duckdb_database import Connection, Database
+from sapwood.relational.storage.duckdb_database import Connection, DuckDBDatabase
 
 _log = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ _PATHS_PER_FETCH = 20_000
 class TagPathCatalog(TagTree):
     """The tag tree of the tables: resolves new tag paths against the linear paths, and stores matches."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: DuckDBDatabase) -> None:
         super().__init__()
         self._database = database
         self.reload()

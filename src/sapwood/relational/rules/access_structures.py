@@ -8,7 +8,7 @@ from __future__ import annotations
 from sapwood.relational.rules.comparisons import ALWAYS, EQUAL_NUMBER, EXISTS
 from sapwood.relational.rules.rule_chains import delete_chains, insert_chains
 from sapwood.relational.sql.match_plan import Plan, StructureSize
-from sapwood.relational.storage.duckdb_database import Connection, Database
+from sapwood.relational.storage.duckdb_database import Connection, DuckDBDatabase
 from sapwood.relational.storage.table_schema import BOUND_COLUMNS, FACT_COLUMNS, NO_FACT, NO_PATH
 
 
@@ -27,7 +27,7 @@ def measure_structure(connection: Connection) -> StructureSize:
     return StructureSize(*slots, *levels)
 
 
-def index_rules(database: Database, connection: Connection, plan: Plan) -> StructureSize:
+def index_rules(database: DuckDBDatabase, connection: Connection, plan: Plan) -> StructureSize:
     """Add rules to the access structure; return the size that they need."""
     if plan is Plan.UNROLLED:
         return _index_unrolled(database, connection)
@@ -81,7 +81,7 @@ def _order_bounds(connection: Connection, order: str) -> None:
 # -- rows ----------------------------------------------------------------------------------------------
 
 
-def _index_unrolled(database: Database, connection: Connection) -> StructureSize:
+def _index_unrolled(database: DuckDBDatabase, connection: Connection) -> StructureSize:
     """Insert one row for each rule, its rarest equality first: rows are found by the first fact."""
     connection.create_temp_table(
         "fact_use",

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from sapwood.relational.storage.duckdb_database import Connection, Database
+from sapwood.relational.storage.duckdb_database import Connection, DuckDBDatabase
 
 
 class _ChainTable(NamedTuple):
@@ -42,7 +42,7 @@ _FACTS = _ChainTable("fact_chain", "ordered_fact", ("fact",))
 _BOUNDS = _ChainTable("bound_chain", "ordered_bound", ("path", "op", "number", "text"))
 
 
-def insert_chains(database: Database, connection: Connection, share: bool) -> tuple[int, int]:
+def insert_chains(database: DuckDBDatabase, connection: Connection, share: bool) -> tuple[int, int]:
     """Insert rules; return the number of levels of their facts and of their bounds."""
     connection.create_temp_table("reached", "SELECT rule, pre FROM start")
     facts = _insert_levels(database, connection, _FACTS, share, last=False)
@@ -52,7 +52,7 @@ def insert_chains(database: Database, connection: Connection, share: bool) -> tu
 
 
 def _insert_levels(
-    database: Database, connection: Connection, chain: _ChainTable, share: bool, last: bool
+    database: DuckDBDatabase, connection: Connection, chain: _ChainTable, share: bool, last: bool
 ) -> int:
     levels = connection.value(f"SELECT max(level) FROM {chain.ordered}") or 0
     for level in range(1, levels + 1):
@@ -83,7 +83,7 @@ def _insert_levels(
 
 
 def _insert_nodes(
-    database: Database, connection: Connection, chain: _ChainTable, level: int, share: bool
+    database: DuckDBDatabase, connection: Connection, chain: _ChainTable, level: int, share: bool
 ) -> None:
     """Create the table `node`: the inner nodes of a level, each with its existing or a new id."""
     connection.create_temp_table(

@@ -116,7 +116,7 @@ class Connection:
         self._raw.close()
 
 
-class Database:
+class DuckDBDatabase:
     """The database file, created if it is absent; a path of None keeps the tables in memory."""
 
     def __init__(

@@ -166,7 +166,7 @@ class _Synchronizer:
             self._synchronize(unfinished)
         since = self._current_version(version)
         if since is None:
-            _log.info("loading version %d of %s into empty tables", version, self._location)
+            _log.info("loading version %d of %s from scratch", version, self._location)
             start = _VersionRange(None, version)
             clear_tables(self._matcher, self._sync_entries(start, self._store.mark(version), finished=False))
             self._synchronize(start)

@@ -25,7 +25,7 @@ from sapwood.relational.rules.comparisons import (
 )
 from sapwood.relational.rules.rule_compiler import CompiledQuery, CompiledRule, Predicate
 from sapwood.relational.sql.match_plan import Plan, StructureSize
-from sapwood.relational.storage.duckdb_database import Connection, Database
+from sapwood.relational.storage.duckdb_database import Connection, DuckDBDatabase
 from sapwood.relational.storage.table_schema import NO_FACT, NO_PATH
 
 BUCKETS = 20
@@ -48,7 +48,7 @@ PredicateRow = tuple[object, ...]
 
 
 def insert_queries(
-    database: Database, connection: Connection, queries: Iterable[CompiledQuery]
+    database: DuckDBDatabase, connection: Connection, queries: Iterable[CompiledQuery]
 ) -> dict[tuple[int, int], int]:
     """Insert new queries, and return the ids of all by digest.
 
@@ -93,7 +93,7 @@ def _find_queries(connection: Connection, digests: Sequence[tuple[int, int]]) ->
 
 
 def _insert_rules(
-    database: Database, connection: Connection, rules: Sequence[tuple[int, CompiledRule]]
+    database: DuckDBDatabase, connection: Connection, rules: Sequence[tuple[int, CompiledRule]]
 ) -> None:
     first = database.allocate_ids("rule", len(rules))
     connection.insert(
@@ -130,14 +130,14 @@ def _iter_rows(rule: int, predicates: tuple[Predicate, ...]) -> Iterable[Predica
         yield rule, 0, True, path, EXISTS, EXISTENCE.key, None, None, None
 
 
-def stage_predicates(database: Database, connection: Connection, plan: Plan) -> None:
+def stage_predicates(database: DuckDBDatabase, connection: Connection, plan: Plan) -> None:
     """Insert the staged predicates, and their new facts."""
     if plan is Plan.BUCKETS:
         _add_buckets(connection)
     _insert_staged(database, connection)
 
 
-def _insert_staged(database: Database, connection: Connection) -> None:
+def _insert_staged(database: DuckDBDatabase, connection: Connection) -> None:
     connection.create_temp_table(
         "staged_fact",
         f"""
@@ -200,7 +200,7 @@ _RANGE_OPERATORS = ", ".join(map(str, RANGES.values()))
 
 
 def load_queries(
-    database: Database,
+    database: DuckDBDatabase,
     connection: Connection,
     paths: PathCatalog,
     plan: Plan,
@@ -220,7 +220,7 @@ def load_queries(
     return [numbers[query.digest] for query in queries], size
 
 
-def rebuild_access_structures(database: Database, connection: Connection, plan: Plan) -> StructureSize:
+def rebuild_access_structures(database: DuckDBDatabase, connection: Connection, plan: Plan) -> StructureSize:
     """Rebuild the access structures for a plan; return their size."""
     for table in ("unrolled", "fact_chain", "bound_chain", "bucket"):
         connection.run(f"DELETE FROM {table}")

@@ -10,7 +10,7 @@ import duckdb
 
 from sapwood.relational.paths.path_catalog import required_uses
 from sapwood.relational.rules.comparisons import ALWAYS
-from sapwood.relational.storage.duckdb_database import Connection, Database
+from sapwood.relational.storage.duckdb_database import Connection, DuckDBDatabase
 
 _log = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ class Garbage:
         return f"dropped {', '.join(parts) if parts else 'nothing'}; the file has {self.bytes:,} bytes"
 
 
-def vacuum(database: Database) -> Garbage:
+def vacuum(database: DuckDBDatabase) -> Garbage:
     """Delete unused rows in one transaction, and checkpoint the file."""
     dropped = {}
     with database.write_transaction() as connection:

@@ -21,7 +21,7 @@ from sapwood.relational.storage.store_sync import UnsupportedLanguage, clear_tab
 from sapwood.spark.distribution.index_snapshot import Carrier, IndexSnapshot
 from sapwood.spark.distribution.pipeline_subscriptions import Subscribed, is_not_filter, queries_in
 from sapwood.spark.pipeline.config import PipelineConfig, RelationalConfig
-from sapwood.spark.relational.relational_match import Backend, RelationalMatching
+from sapwood.spark.relational.table_match import Backend, RelationalMatching
 from sapwood.store import SubscriptionStore
 
 _log = logging.getLogger(__name__)
