@@ -15,7 +15,7 @@ from pyspark import SparkContext
 
 from sapwood import Broker
 from sapwood.spark.distribution.index_snapshot import IndexSnapshot, SnapshotDelta, SubscriptionSource
-from sapwood.spark.distribution.match_worker import LiveBroker, live_broker
+from sapwood.spark.distribution.match_worker import LiveBroker, load_broker
 from tests.support import lxml_oracle, transform_strategies
 from tests.support.spark_stream import delivered_by
 
@@ -128,7 +128,7 @@ class Driver:
         self.queries |= dict(change.put)
         self.history[change.version] = dict(self.queries)
 
-    def edition(self) -> IndexSnapshot:
+    def snapshot(self) -> IndexSnapshot:
         return issue(self.population, self.context)
 
     def expected(self, version: int) -> Answers:
@@ -152,11 +152,11 @@ class Worker:
         self.live: LiveBroker | None = None
         self.unpacked = 0
 
-    def serve(self, edition: IndexSnapshot) -> LiveBroker:
-        if self.live is None or not self.live.leads_to(edition):
-            self.live = LiveBroker(edition)
+    def serve(self, snapshot: IndexSnapshot) -> LiveBroker:
+        if self.live is None or not self.live.leads_to(snapshot):
+            self.live = LiveBroker(snapshot)
             self.unpacked += 1
-        self.live.advance(edition)
+        self.live.advance(snapshot)
         return self.live
 
 
@@ -172,12 +172,12 @@ def test_every_worker_has_the_subscriptions_of_the_version(
     driver = Driver(random.Random(seed))
     diligent, lazy = Worker(), Worker()
     for round in range(18):
-        edition = driver.edition()
-        check(driver, diligent.serve(edition), driver.population.version)
+        snapshot = driver.snapshot()
+        check(driver, diligent.serve(snapshot), driver.population.version)
         if driver.rng.random() < 0.25:
-            check(driver, lazy.serve(edition), driver.population.version)
+            check(driver, lazy.serve(snapshot), driver.population.version)
         if round % 8 == 7:
-            check(driver, Worker().serve(edition), driver.population.version)  # it starts late
+            check(driver, Worker().serve(snapshot), driver.population.version)  # it starts late
         driver.change()
     assert diligent.unpacked == 1  # however often the base was packed anew
     assert (len(driver.context.made) > 1) == (few < 2_000)
@@ -185,20 +185,20 @@ def test_every_worker_has_the_subscriptions_of_the_version(
 
 def test_an_edition_travels_as_a_pickle() -> None:
     driver = Driver(random.Random(1))
-    driver.edition()
+    driver.snapshot()
     driver.change()
-    edition = pickle.loads(pickle.dumps(driver.edition()))
-    check(driver, Worker().serve(edition), driver.population.version)
+    snapshot = pickle.loads(pickle.dumps(driver.snapshot()))
+    check(driver, Worker().serve(snapshot), driver.population.version)
 
 
 def test_a_worker_can_be_asked_for_an_older_version_again() -> None:
     driver = Driver(random.Random(2))
-    editions = []
+    snapshots = []
     for _ in range(5):
-        editions.append(driver.edition())
+        snapshots.append(driver.snapshot())
         driver.change()
-    for edition in (editions[4], editions[1], editions[3], editions[0], editions[4]):
-        check(driver, live_broker(edition), edition.version)
+    for snapshot in (snapshots[4], snapshots[1], snapshots[3], snapshots[0], snapshots[4]):
+        check(driver, load_broker(snapshot), snapshot.version)
 
 
 def numbers(broker: Broker) -> dict[object, int]:
@@ -210,10 +210,10 @@ def test_workers_that_come_by_different_ways_number_alike() -> None:
     driver = Driver(random.Random(3))
     diligent = Worker()
     for _ in range(12):
-        edition = driver.edition()
-        live = diligent.serve(edition)
+        snapshot = driver.snapshot()
+        live = diligent.serve(snapshot)
         driver.change()
-    late = Worker().serve(edition)
+    late = Worker().serve(snapshot)
     assert numbers(late.broker) == numbers(live.broker)
     assert list(late.broker) == list(live.broker)
 
@@ -222,15 +222,15 @@ def test_a_worker_serves_several_populations_in_turn() -> None:
     drivers = [Driver(random.Random(seed)) for seed in range(4)]
     for _ in range(3):
         for driver in drivers:
-            check(driver, live_broker(driver.edition()), driver.population.version)
+            check(driver, load_broker(driver.snapshot()), driver.population.version)
             driver.change()
 
 
 def test_a_worker_unpacks_a_base_once() -> None:
     driver = Driver(random.Random(4))
     for _ in range(6):
-        live_broker(driver.edition())
-        live_broker(driver.edition())
+        load_broker(driver.snapshot())
+        load_broker(driver.snapshot())
         driver.change()
     assert [base.read for base in driver.context.made] == [1]
 
@@ -244,10 +244,10 @@ def one_change(change: SnapshotDelta, queries: dict[str, str] | None = None) -> 
     population, context = SubscriptionSource(broker, 1), Context()
     live = LiveBroker(issue(population, context))
     population.advance(change)
-    edition = issue(population, context)
-    live.advance(edition)
-    late = LiveBroker(edition)
-    late.advance(edition)
+    snapshot = issue(population, context)
+    live.advance(snapshot)
+    late = LiveBroker(snapshot)
+    late.advance(snapshot)
     for message in ("<a/>", "<b/>", "<c xmlns='urn:c'/>"):
         assert delivered_by(live.broker, message) == delivered_by(late.broker, message)
     return live
@@ -309,9 +309,9 @@ def test_an_edition_says_whether_it_has_transformations() -> None:
         1,
     ):
         population.advance(change)
-        edition = issue(population, context)
-        assert edition.version == version
-        said.append(edition.transforming)
+        snapshot = issue(population, context)
+        assert snapshot.version == version
+        said.append(snapshot.transforming)
     assert said == [False, False, True, True, True, False]
 
 
@@ -328,7 +328,7 @@ def test_only_the_last_base_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sapwood.spark.distribution.index_snapshot._FEW", 5)
     driver = Driver(random.Random(5))
     for _ in range(30):
-        driver.edition()
+        driver.snapshot()
         driver.change()
         assert [base.destroyed for base in driver.context.made[:-1]] == [True] * (
             len(driver.context.made) - 1
@@ -343,7 +343,7 @@ def test_only_the_last_base_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_last_base_is_used_while_changes_are_few() -> None:
     driver = Driver(random.Random(6))
     for _ in range(100):
-        driver.edition()
+        driver.snapshot()
         driver.change()
     assert len(driver.context.made) == 1
 
@@ -358,10 +358,10 @@ def test_editions_stay_small_however_long_subscriptions_change(
     population, context = SubscriptionSource(broker), Context()
     sizes = []
     for version in range(1, 2_001):
-        edition = issue(population, context)
-        sizes.append(len(pickle.dumps(edition.changes)))
+        snapshot = issue(population, context)
+        sizes.append(len(pickle.dumps(snapshot.changes)))
         put: Any = () if empty else ((f"s{version % 20}", f"/b{version % 7}"),)
         population.advance(SnapshotDelta(version, put=put))
-    assert len(edition.changes) < 150
+    assert len(snapshot.changes) < 150
     assert max(sizes[1_000:]) <= 1.2 * max(sizes[200:400])
     assert len(context.made) > 5

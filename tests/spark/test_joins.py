@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from sapwood.spark import match
 from sapwood.spark.joins import join_plan
-from sapwood.spark.joins.feedback import Onward
+from sapwood.spark.joins.feedback import FeedbackFolder
 from sapwood.spark.pipeline.batch import Outcome, Server
 from sapwood.spark.pipeline.batch_log import BatchLog
 from sapwood.spark.pipeline.config import ConfigError, parse_config, read_config
@@ -73,7 +73,7 @@ def test_subscriptions_come_and_go_and_what_is_of_no_use_is_dropped(
 
     # four messages of a chain meet the fifth when time has gone on by far, which is then dropped
     assert any(t.subscription == "chain" and files_of(t) & {"1", "2"} for t in delivered)
-    after_all = join_plan.rows_kept(pipeline._query)
+    after_all = join_plan.count_state_rows(pipeline._query)
     assert after_all is not None and 0 < after_all < max(outcome.kept or 0 for outcome in outcomes)
 
     def over_files(id: str, batch: int) -> bool:
@@ -96,7 +96,7 @@ def files_of(told: Told) -> set[str]:
 
 STEPS: dict[str, Callable[[int], Any]] = {
     "served, and no more": lambda n: after(Server, "serve", lambda *arguments: arguments[3], n),
-    "served, but not on record": lambda n: after(Onward, "write", lambda going, batch: batch, n),
+    "served, but not on record": lambda n: after(FeedbackFolder, "write", lambda going, batch: batch, n),
     "on record, but not noted by Spark": lambda n: after(BatchLog, "done", lambda batch, outcome: batch, n),
 }
 

@@ -11,7 +11,7 @@ from sapwood.join.state.message_state import StoredMessage
 from sapwood.join.state.portable_state import PortableMessage
 from sapwood.join.state.portable_state import PortableValue as Said
 from sapwood.spark.joins import join_emitter
-from sapwood.spark.joins.witness_extraction import packed
+from sapwood.spark.joins.witness_extraction import serialize_message
 
 ROOM = 300_000
 
@@ -19,7 +19,7 @@ ROOM = 300_000
 @pytest.mark.parametrize(("values", "size"), [(0, 15), (1, 15), (20, 500), (5, 10_000)])
 def test_they_take_no_more_than_their_room(values: int, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(join_emitter, "_ROOM", ROOM)
-    rows = [(str(i).encode(), packed(message(i, values, size))) for i in range(1_000)]
+    rows = [(str(i).encode(), serialize_message(message(i, values, size))) for i in range(1_000)]
     tracemalloc.start()
     older = join_emitter._Older()
     for name, record in rows:

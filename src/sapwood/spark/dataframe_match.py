@@ -50,7 +50,7 @@ COSTS = ArrayType(
     StructType([StructField("subscription", StringType()), StructField("seconds", DoubleType())])
 )
 BODIES = ArrayType(StringType())
-ANSWERS = frozenset({"subscriptions", "bodies", "error", "undecided", "costs"})
+RESULT_COLUMNS = frozenset({"subscriptions", "bodies", "error", "undecided", "costs"})
 """The columns that matching adds to a message's own."""
 
 
@@ -79,14 +79,14 @@ def match(
     """
     check_shape(shape)
     messages = with_problem(messages)
-    edition = edition_of(messages.sparkSession, subscriptions, namespaces, limits)
-    matched = match_edition(messages, edition)
-    return pairs(matched) if shape == "pairs" else matched
+    snapshot = issue_snapshot(messages.sparkSession, subscriptions, namespaces, limits)
+    matched = match_snapshot(messages, snapshot)
+    return to_pairs(matched) if shape == "pairs" else matched
 
 
-def pairs(matched: DataFrame) -> DataFrame:
+def to_pairs(matched: DataFrame) -> DataFrame:
     """Of one row a message, one row for each (message, subscription)."""
-    kept = [column(name) for name in matched.columns if name not in ANSWERS]
+    kept = [column(name) for name in matched.columns if name not in RESULT_COLUMNS]
     if "bodies" in matched.columns:
         both = F.inline(F.arrays_zip("subscriptions", "bodies"))
         return matched.select(*kept, both.alias("subscription", "body"))
@@ -105,14 +105,14 @@ def with_problem(messages: DataFrame) -> DataFrame:
     return messages.withColumnRenamed(found[0], PROBLEM) if found else messages
 
 
-def match_edition(messages: DataFrame, edition: IndexSnapshot, profile: bool = False) -> DataFrame:
-    """One row for each message, with the subscriptions of one edition; with `profile`, also their `costs`."""
+def match_snapshot(messages: DataFrame, snapshot: IndexSnapshot, profile: bool = False) -> DataFrame:
+    """One row for each message, with the subscriptions of one snapshot; with `profile`, also their `costs`."""
     check_messages(messages)
     problem = PROBLEM if PROBLEM in messages.columns else None
     kept = [field for field in messages.schema.fields if field.name not in ("body", problem)]
-    id_type = LongType() if edition.numeric else StringType()
+    id_type = LongType() if snapshot.numeric else StringType()
     found = [StructField("subscriptions", ArrayType(id_type, containsNull=False))]
-    if edition.transforming:
+    if snapshot.transforming:
         found.append(StructField("bodies", BODIES))
     found.append(StructField("error", ERROR))
     found.append(StructField("undecided", UNDECIDED))
@@ -120,11 +120,11 @@ def match_edition(messages: DataFrame, edition: IndexSnapshot, profile: bool = F
         found.append(StructField("costs", COSTS))
     # mapInArrow takes a name with a dot for a path, so it gets numbers
     numbered = {name: f"_{number}" for number, name in enumerate(messages.columns)}
-    partition = MatchPartition(edition, numbered["body"], numbered.get(PROBLEM), profile)
+    partition = MatchPartition(snapshot, numbered["body"], numbered.get(PROBLEM), profile)
     return messages.toDF(*numbered.values()).mapInArrow(partition, StructType(kept + found))
 
 
-def edition_of(
+def issue_snapshot(
     spark: SparkSession,
     subscriptions: Subscriptions,
     namespaces: Namespaces | None,
@@ -163,7 +163,7 @@ def check_messages(messages: DataFrame) -> None:
     if not isinstance(types["body"], BinaryType | StringType):
         raise ValueError(f"the column 'body' must be binary or string, not {types['body'].simpleString()}")
     for name in types:
-        if name in ANSWERS or name == "subscription":
+        if name in RESULT_COLUMNS or name == "subscription":
             raise ValueError(f"messages must not have a column {name!r}, which the result has; rename it")
 
 

@@ -1,11 +1,11 @@
 """How the subscriptions of a batch get into a plan that was made before them.
 
 The plan of a stateful stream is made once, when the stream starts, and what it carries with it never changes.
-So its tasks look up the edition of their batch in a folder of the checkpoint, where the driver has put it
+So its tasks look up the snapshot of their batch in a folder of the checkpoint, where the driver has put it
 before it lets the batch run:
 
-    posted/N       the edition of batch N; those of earlier batches are of no use any more
-    posted/base-…  the packed brokers that editions are based on
+    posted/N       the snapshot of batch N; those of earlier batches are of no use any more
+    posted/base-…  the packed brokers that snapshots are based on
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from sapwood.spark.io.storage import make_empty, open_file, open_new, remove_fil
 
 
 @dataclass(frozen=True, slots=True)
-class PostedBase:
+class CheckpointFile:
     """Bytes in a file."""
 
     path: str
@@ -33,7 +33,7 @@ class PostedBase:
         remove_file(self.path)
 
 
-class Post:
+class CheckpointTransport:
     """A folder that the driver and all workers reach."""
 
     def __init__(self, folder: str) -> None:
@@ -42,26 +42,26 @@ class Post:
         make_empty(folder)
         self._last: str | None = None
 
-    def broadcast(self, value: bytes) -> PostedBase:
+    def broadcast(self, value: bytes) -> CheckpointFile:
         """Lets workers get at bytes."""
-        base = PostedBase(f"{self.folder}/base-{uuid4().hex}")
+        base = CheckpointFile(f"{self.folder}/base-{uuid4().hex}")
         with open_new(base.path) as file:
             file.write(value)
         return base
 
-    def put(self, batch: int, edition: IndexSnapshot) -> None:
-        """Lets the tasks of a batch know their edition."""
+    def put(self, batch: int, snapshot: IndexSnapshot) -> None:
+        """Lets the tasks of a batch know their snapshot."""
         path = f"{self.folder}/{batch}"
         with open_new(path) as file:
-            pickle.dump(edition, file, pickle.HIGHEST_PROTOCOL)
+            pickle.dump(snapshot, file, pickle.HIGHEST_PROTOCOL)
         if self._last is not None and self._last != path:
             remove_file(self._last)
         self._last = path
 
 
-def edition_of(folder: str, batch: str) -> IndexSnapshot:
-    """The edition of a batch, for its tasks."""
+def load_snapshot(folder: str, batch: str) -> IndexSnapshot:
+    """The snapshot of a batch, for its tasks."""
     with open_file(f"{folder}/{batch}") as file:
-        edition = pickle.load(file)
-    assert isinstance(edition, IndexSnapshot)
-    return edition
+        snapshot = pickle.load(file)
+    assert isinstance(snapshot, IndexSnapshot)
+    return snapshot

@@ -4,12 +4,12 @@ A `SubscriptionSource` lives on the driver: the compiled broker and the version 
 issues is an `IndexSnapshot`, small enough to travel with every task:
 
     base      the packed broker of some version, broadcast: one file, fetched once by every executor; if a
-              stream's own plan needs it, which is made before the edition is, a file in the checkpoint
+              stream's own plan needs it, which is made before the snapshot is, a file in the checkpoint
     changes   what has changed since, version by version
 
 A Python worker unpacks the base once, and from then on only applies the changes it has not seen. When the
 changes have grown to a good part of the population, a new base is packed and the old one destroyed; the newer
-changes stay in the edition for a while, so that workers that are up to date never unpack again.
+changes stay in the snapshot for a while, so that workers that are up to date never unpack again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _FEW = 2_000
 """So many changes are always left to the workers to apply."""
 
 
-class Base(Protocol):
+class BroadcastBytes(Protocol):
     """Bytes that workers can get at."""
 
     @property
@@ -35,10 +35,10 @@ class Base(Protocol):
     def destroy(self) -> None: ...
 
 
-class Carrier(Protocol):
+class SnapshotTransport(Protocol):
     """Takes bytes to the workers, as a SparkContext does."""
 
-    def broadcast(self, value: bytes) -> Base: ...
+    def broadcast(self, value: bytes) -> BroadcastBytes: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class IndexSnapshot:
 
     population: str
     version: int
-    base: Base
+    base: BroadcastBytes
     base_version: int
     changes: tuple[SnapshotDelta, ...]
     oldest: int
@@ -106,7 +106,7 @@ class SubscriptionSource:
     name: str = field(default_factory=lambda: uuid4().hex)
     _changes: list[SnapshotDelta] = field(default_factory=list)
     _oldest: int = field(init=False)
-    _base: Base | None = None
+    _base: BroadcastBytes | None = None
     _base_version: int = 0
 
     def __post_init__(self) -> None:
@@ -120,8 +120,8 @@ class SubscriptionSource:
         self.version = change.version
         self._changes.append(change)
 
-    def issue(self, context: Carrier) -> IndexSnapshot:
-        """The present edition; packs a new base if there is none, or the last one is far behind."""
+    def issue(self, context: SnapshotTransport) -> IndexSnapshot:
+        """The present snapshot; packs a new base if there is none, or the last one is far behind."""
         if self._base is None or self._behind() > max(_FEW, len(self.broker) // 10):
             self._pack(context)
         assert self._base is not None
@@ -139,13 +139,13 @@ class SubscriptionSource:
         )
 
     def _behind(self) -> int:
-        # a version that changed nothing here still takes room in every edition
+        # a version that changed nothing here still takes room in every snapshot
         return sum(1 + len(change) for change in self._since(self._base_version))
 
     def _since(self, version: int) -> Iterable[SnapshotDelta]:
         return (change for change in self._changes if change.version > version)
 
-    def _pack(self, context: Carrier) -> None:
+    def _pack(self, context: SnapshotTransport) -> None:
         previous, previous_version = self._base, self._base_version
         self._base = context.broadcast(self.broker.pack())
         self._base_version = self.version

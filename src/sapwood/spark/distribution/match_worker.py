@@ -36,24 +36,24 @@ COST = pa.struct([("subscription", pa.string()), ("seconds", pa.float64())])
 class LiveBroker:
     """A worker's broker, the version it stands at, and its ids as Arrow wants them."""
 
-    def __init__(self, edition: IndexSnapshot) -> None:
-        self.broker = Broker.unpack(edition.base.value)
-        self.version = edition.base_version
+    def __init__(self, snapshot: IndexSnapshot) -> None:
+        self.broker = Broker.unpack(snapshot.base.value)
+        self.version = snapshot.base_version
         gc.freeze()  # half a million objects that live as long as the worker: not to be looked through again
-        self._id_type = pa.int64() if edition.numeric else pa.string()
+        self._id_type = pa.int64() if snapshot.numeric else pa.string()
         self.ids: pa.Array = pa.nulls(0, self._id_type)
         self._partners: dict[bytes, EquatedVariables] | None = None
         self._list_ids()
 
-    def leads_to(self, edition: IndexSnapshot) -> bool:
-        """Whether the edition's changes lead on from here."""
-        return edition.oldest <= self.version <= edition.version
+    def leads_to(self, snapshot: IndexSnapshot) -> bool:
+        """Whether the snapshot's changes lead on from here."""
+        return snapshot.oldest <= self.version <= snapshot.version
 
-    def advance(self, edition: IndexSnapshot) -> None:
-        changes = [change for change in edition.changes if self.version < change.version <= edition.version]
+    def advance(self, snapshot: IndexSnapshot) -> None:
+        changes = [change for change in snapshot.changes if self.version < change.version <= snapshot.version]
         for change in changes:
             change.apply(self.broker)
-        self.version = edition.version
+        self.version = snapshot.version
         if changes:
             self._list_ids()
             self._partners = None
@@ -78,15 +78,15 @@ _KEPT = 2
 _live: OrderedDict[str, LiveBroker] = OrderedDict()
 
 
-def live_broker(edition: IndexSnapshot) -> LiveBroker:
-    """This worker's broker at the edition's version; unpacked only if it has none that leads there."""
-    live = _live.pop(edition.population, None)
-    if live is None or not live.leads_to(edition):
+def load_broker(snapshot: IndexSnapshot) -> LiveBroker:
+    """This worker's broker at the snapshot's version; unpacked only if it has none that leads there."""
+    live = _live.pop(snapshot.population, None)
+    if live is None or not live.leads_to(snapshot):
         while len(_live) >= _KEPT:
             _live.popitem(last=False)
-        live = LiveBroker(edition)
-    live.advance(edition)
-    _live[edition.population] = live
+        live = LiveBroker(snapshot)
+    live.advance(snapshot)
+    _live[snapshot.population] = live
     return live
 
 
@@ -94,18 +94,18 @@ def live_broker(edition: IndexSnapshot) -> LiveBroker:
 class MatchPartition:
     """A function for `mapInArrow`: messages in, one row out for each, with its subscriptions or its error.
 
-    If the edition has transformations, `bodies` has what each of the subscriptions makes, null for a filter.
+    If the snapshot has transformations, `bodies` has what each of the subscriptions makes, null for a filter.
     `undecided` has the subscriptions that have no answer, and why; it is null if all have one.
     """
 
-    edition: IndexSnapshot
+    snapshot: IndexSnapshot
     body: str
     problem: str | None
     """a column that says why a message is to be rejected unread, if there is one"""
     profile: bool = False
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        live = live_broker(self.edition)
+        live = load_broker(self.snapshot)
         for batch in batches:
             for start in range(0, batch.num_rows, MESSAGES_PER_BATCH):
                 yield from self._matched(live, batch.slice(start, MESSAGES_PER_BATCH))
@@ -116,7 +116,9 @@ class MatchPartition:
         problems = batch.column(self.problem) if self.problem else pa.nulls(batch.num_rows)
         answers = self._no_answers(live)
         start = 0
-        for row, (body, problem) in enumerate(zip(few(batch.column(self.body)), few(problems), strict=True)):
+        for row, (body, problem) in enumerate(
+            zip(iter_values(batch.column(self.body)), iter_values(problems), strict=True)
+        ):
             answers.add(body, problem)
             if answers.enough or row + 1 == batch.num_rows:
                 rows = batch.slice(start, row + 1 - start)
@@ -127,10 +129,10 @@ class MatchPartition:
                 start = row + 1
 
     def _no_answers(self, live: LiveBroker) -> _Answers:
-        return _Answers(live, self.edition.transforming, self.profile)
+        return _Answers(live, self.snapshot.transforming, self.profile)
 
 
-def few(column: pa.Array) -> Iterator[Any]:
+def iter_values(column: pa.Array) -> Iterator[Any]:
     """The values of a column, a few taken out at a time, since messages can be large."""
     for start in range(0, len(column), 32):
         yield from column.slice(start, 32).to_pylist()

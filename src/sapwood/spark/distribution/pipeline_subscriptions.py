@@ -13,12 +13,12 @@ from sapwood.input_files import LineError, read_queries
 from sapwood.lang.language_detection import is_join
 from sapwood.lang.languages import XPATH, XSCL, check_query, detect_language
 from sapwood.spark.distribution.index_snapshot import (
-    Carrier,
     IndexSnapshot,
     SnapshotDelta,
+    SnapshotTransport,
     SubscriptionSource,
 )
-from sapwood.spark.distribution.stream_cycles import Begun, Circles
+from sapwood.spark.distribution.stream_cycles import StreamCycles, SubscriptionStart
 from sapwood.spark.pipeline.config import ConfigError
 from sapwood.store import SubscriptionStore
 
@@ -30,7 +30,7 @@ _BEGINNING = 0
 """the version of a store that nothing was put into yet"""
 
 
-class Subscribed(Protocol):
+class SubscriptionProvider(Protocol):
     """What a pipeline wants to know of its subscriptions."""
 
     @property
@@ -40,7 +40,7 @@ class Subscribed(Protocol):
     def newest(self) -> int:
         """The version that a new batch is to be served with."""
 
-    def edition(self, context: Carrier, version: int) -> IndexSnapshot:
+    def snapshot(self, context: SnapshotTransport, version: int) -> IndexSnapshot:
         """The subscriptions of a version, which never goes back while a pipeline runs."""
 
     @property
@@ -51,7 +51,7 @@ class Subscribed(Protocol):
         """The subscribers of subscriptions that are not what they were at version `since`, or -1 for all."""
 
     def __len__(self) -> int:
-        """How many there are in the last edition."""
+        """How many there are in the last snapshot."""
 
     def close(self) -> None: ...
 
@@ -69,7 +69,7 @@ def is_not_filter(query: str) -> bool:
     return detect_language(query) != XPATH
 
 
-class StoredPopulation:
+class StoreSubscriptions:
     """The active subscriptions of a store. Those that cannot be served are left out, and the log says so."""
 
     def __init__(self, location: str, limits: Limits, joining: bool = False, serves: Serves = _any) -> None:
@@ -80,7 +80,7 @@ class StoredPopulation:
         self._serves = serves
         self._declared: dict[str, str] = {}
         self._population: SubscriptionSource | None = None
-        self._circles = Circles()
+        self._circles = StreamCycles()
         self.left_out: dict[str, str] = {}
 
     def newest(self) -> int:
@@ -93,7 +93,7 @@ class StoredPopulation:
     def subscribers(self, since: int, until: int) -> Iterable[tuple[str, str]]:
         return self._store.subscribers(since, until)
 
-    def edition(self, context: Carrier, version: int) -> IndexSnapshot:
+    def snapshot(self, context: SnapshotTransport, version: int) -> IndexSnapshot:
         if self._population is None:
             self._population = self._compiled(version)
         elif self._population.version < version:
@@ -129,9 +129,11 @@ class StoredPopulation:
         refused = {id for id, _ in changes.put if id in population.broker} - {id for id, _ in put}
         return SnapshotDelta(until, (*changes.removed, *sorted(refused), *out), put, new, firsts)
 
-    def _begun(self, since: int, until: int, removed: Iterable[str]) -> tuple[list[Begun], list[str]]:
+    def _begun(
+        self, since: int, until: int, removed: Iterable[str]
+    ) -> tuple[list[SubscriptionStart], list[str]]:
         """What is to be put in, and what else is to be taken out."""
-        begun = [Begun(*each) for each in self._store.begun(since, until)]
+        begun = [SubscriptionStart(*each) for each in self._store.begun(since, until)]
         free, out = self._circles.change(removed, begun, self._declared)
         closing = self._circles.closing
         for id in (*out, *(each.id for each in begun if each.id in closing)):
@@ -169,13 +171,13 @@ class StoredPopulation:
         self._store.close()
 
 
-def _put(begun: Iterable[Begun]) -> tuple[tuple[tuple[str, str], ...], tuple[int, ...]]:
+def _put(begun: Iterable[SubscriptionStart]) -> tuple[tuple[tuple[str, str], ...], tuple[int, ...]]:
     """What is to be put in, and from which version on each sees messages."""
     each = tuple(begun)
     return tuple((id, query) for id, query, _ in each), tuple(since for _, _, since in each)
 
 
-class FixedPopulation:
+class FileSubscriptions:
     """The queries of a file, all of which must be right; version 0 for ever."""
 
     def __init__(
@@ -199,7 +201,7 @@ class FixedPopulation:
         named = ((str(query.id), query.subscriber or "") for query in read_queries(self._path))
         return named if since < 0 else ()
 
-    def edition(self, context: Carrier, version: int) -> IndexSnapshot:
+    def snapshot(self, context: SnapshotTransport, version: int) -> IndexSnapshot:
         return self._population.issue(context)
 
     @property
@@ -260,7 +262,7 @@ def _in_a_line(error: Exception) -> str:
     return f"column {error.position + 1} of the query: {error.reason}{hint}"
 
 
-def queries_in(path: str, namespaces: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+def iter_file_queries(path: str, namespaces: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """The ids and queries of a file, each in the language that it claims to be in, if it does."""
     for query in read_queries(path):
         if query.language not in (None, detect_language(query.text)):
@@ -268,7 +270,7 @@ def queries_in(path: str, namespaces: Mapping[str, str]) -> Iterator[tuple[str, 
         yield str(query.id), query.text
 
 
-def joins_in_store(location: str) -> bool:
+def store_has_joins(location: str) -> bool:
     """Whether there are active queries in a store that join messages."""
     with SubscriptionStore(location, create=False) as store:
         return any(True for _ in store.subscriptions(active=True, language=XSCL))

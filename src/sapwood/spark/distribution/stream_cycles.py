@@ -16,7 +16,7 @@ from sapwood.lang.xscl.compiler import compile_join
 from sapwood.lang.xscl.model import Join
 
 
-class Begun(NamedTuple):
+class SubscriptionStart(NamedTuple):
     """A subscription, and the version from which on it has been there."""
 
     id: str
@@ -24,17 +24,17 @@ class Begun(NamedTuple):
     since: int
 
 
-class Circles:
+class StreamCycles:
     """The queries that publish, and those of them that would close a circle."""
 
     def __init__(self) -> None:
-        self._publishing: dict[str, tuple[Begun, Join]] = {}
+        self._publishing: dict[str, tuple[SubscriptionStart, Join]] = {}
         self.closing: dict[str, str] = {}
         """by id, what is wrong"""
 
     def change(
-        self, removed: Iterable[str], begun: Iterable[Begun], namespaces: Mapping[str, str]
-    ) -> tuple[list[Begun], list[str]]:
+        self, removed: Iterable[str], begun: Iterable[SubscriptionStart], namespaces: Mapping[str, str]
+    ) -> tuple[list[SubscriptionStart], list[str]]:
         """Takes notice of subscriptions that are gone and of new ones. Of those that have been there before,
         some may now be served that were not, and some not be served any more."""
         before, kept = self.closing, dict(self._publishing)

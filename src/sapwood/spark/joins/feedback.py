@@ -34,15 +34,15 @@ from sapwood.spark.joins.witness_extraction import (
     FOREVER,
     HOLD,
     ROWS,
-    Row,
-    Speaker,
+    WitnessExtractor,
+    WitnessRow,
     as_arrow,
-    broker_of_batch,
-    packed,
-    unpacked,
+    deserialize_message,
+    load_batch_broker,
+    serialize_message,
 )
 
-ONWARD = pa.struct(
+FEEDBACK = pa.struct(
     [
         ("stream", pa.string()),
         ("id", pa.string()),
@@ -59,7 +59,7 @@ _FEW = 64
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
 
-class Going(NamedTuple):
+class FeedbackRow(NamedTuple):
     """Something that goes on."""
 
     stream: str | None
@@ -75,19 +75,21 @@ class Going(NamedTuple):
     """of a chain: the columns of its newest message"""
 
 
-def chained(kept: PortableMessage, floor: int, values: tuple[Any, ...]) -> Going:
+def chain_feedback(kept: PortableMessage, floor: int, values: tuple[Any, ...]) -> FeedbackRow:
     """The first messages of a chain."""
-    return Going(None, None, -1, 0, floor, packed(kept), pickle.dumps((values, None, [])))
+    return FeedbackRow(None, None, -1, 0, floor, serialize_message(kept), pickle.dumps((values, None, [])))
 
 
-def published(made: Published, piece: int, floor: int) -> Going:
+def published_feedback(made: Published, piece: int, floor: int) -> FeedbackRow:
     """A message that a query publishes."""
     message = made.message
     record = StoredMessage(made.id, made.stream, made.time, 0, message.data, message.encoding)
-    return Going(made.stream, made.id, made.query, piece, floor, packed(PortableMessage((record,), [])), b"")
+    return FeedbackRow(
+        made.stream, made.id, made.query, piece, floor, serialize_message(PortableMessage((record,), [])), b""
+    )
 
 
-class Onward:
+class FeedbackFolder:
     """The folder of a pipeline."""
 
     def __init__(self, folder: str) -> None:
@@ -108,10 +110,10 @@ class Onward:
     def open(
         self, spark: SparkSession, posted: str, columns: tuple[str | None, ...], buckets: int
     ) -> DataFrame:
-        """What goes on, as a stream of rows: see `joining` and `ReadOn`."""
+        """What goes on, as a stream of rows: see `joining` and `ReadFeedback`."""
         spark.dataSource.register(_Batches)
         files = spark.readStream.format(_Batches.name()).option("path", self._folder).load()
-        return files.mapInArrow(ReadOn(posted, columns, buckets), ROWS)
+        return files.mapInArrow(ReadFeedback(posted, columns, buckets), ROWS)
 
 
 # -- a source ----------------------------------------------------------------------------------------------
@@ -168,17 +170,17 @@ class _BatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 @dataclass(frozen=True, slots=True)
-class ReadOn:
+class ReadFeedback:
     """A function for `mapInArrow`: paths of files in, rows out."""
 
     posted: str
-    """where the editions are"""
+    """where the snapshots are"""
     columns: tuple[str | None, ...]
     """of messages; None for those that a published message has no value for"""
     buckets: int
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        speaker = Speaker(broker_of_batch(self.posted), self.buckets)
+        speaker = WitnessExtractor(load_batch_broker(self.posted), self.buckets)
         floor = FOREVER
         for batch in batches:
             for path in batch.column(0).to_pylist():
@@ -186,9 +188,9 @@ class ReadOn:
                     floor = min([floor, *(row.floor for row in rows if row.floor >= 0)])
                     yield as_arrow(rows)
         if floor < FOREVER:
-            yield as_arrow([Row(bucket, HOLD, floor=floor) for bucket in range(self.buckets)])
+            yield as_arrow([WitnessRow(bucket, HOLD, floor=floor) for bucket in range(self.buckets)])
 
-    def _read(self, path: str, speaker: Speaker) -> Iterator[list[Row]]:
+    def _read(self, path: str, speaker: WitnessExtractor) -> Iterator[list[WitnessRow]]:
         with open_file(path) as file:
             try:
                 parquet = pq.ParquetFile(file)
@@ -198,22 +200,22 @@ class ReadOn:
                     "held is lost, and its folder may be removed"
                 ) from None
             for going in parquet.iter_batches(_FEW):
-                rows: list[Row] = []
+                rows: list[WitnessRow] = []
                 for each in going.to_pylist():
                     rows += self._rows(speaker, **each)
                 yield rows
 
     def _rows(
         self,
-        speaker: Speaker,
+        speaker: WitnessExtractor,
         stream: str | None,
         id: str | None,
         copy: int,
         floor: int,
         record: bytes,
         row: bytes,
-    ) -> list[Row]:
-        kept = unpacked(record)
+    ) -> list[WitnessRow]:
+        kept = deserialize_message(record)
         if stream is None:
             return speaker.kept(CHAIN, _name_of_chain(kept), kept, row, floor)
         assert id is not None

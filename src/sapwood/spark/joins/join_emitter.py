@@ -23,11 +23,11 @@ from sapwood.join.join_engine import JoinEngine
 from sapwood.join.results import Meetings
 from sapwood.join.state.portable_state import PortableMessage
 from sapwood.spark.distribution.index_snapshot import IndexSnapshot
-from sapwood.spark.distribution.match_worker import live_broker
+from sapwood.spark.distribution.match_worker import load_broker
 from sapwood.spark.io.delivery_columns import text_of
-from sapwood.spark.joins.feedback import ONWARD, Going, chained, published
+from sapwood.spark.joins.feedback import FEEDBACK, FeedbackRow, chain_feedback, published_feedback
 from sapwood.spark.joins.join_state import LATE, PAIR
-from sapwood.spark.joins.witness_extraction import unpacked
+from sapwood.spark.joins.witness_extraction import deserialize_message
 
 _ROWS, _BYTES = 2_000, 32 << 20
 """of an Arrow batch"""
@@ -83,7 +83,7 @@ class _Columns:
 
 
 @dataclass(frozen=True, slots=True)
-class Restore:
+class RestoreMessages:
     """A function for `mapInArrow`: rows of messages in; out, their columns, the body, the problem that they
     have, and why they are too late for joins, both null if not so."""
 
@@ -97,7 +97,7 @@ class Restore:
         columns = _Columns([*self.types, body, pa.string(), pa.string()])
         for row in _rows(batches):
             values, problem, _ = pickle.loads(row.row)
-            late = why_late(row.watermark) if row.kind == LATE else None
+            late = explain_lateness(row.watermark) if row.kind == LATE else None
             columns.add((*values, self._body(row.record), problem, late), len(row.record))
             if columns.enough:
                 yield columns.take()
@@ -107,11 +107,11 @@ class Restore:
     def _body(self, record: bytes) -> bytes | str | None:
         if not record:
             return None
-        data = unpacked(record).records[0].data
+        data = deserialize_message(record).records[0].data
         return data.decode("utf-8", "surrogatepass") if self.text else data
 
 
-def why_late(watermark: int) -> str:
+def explain_lateness(watermark: int) -> str:
     """The same for all messages of a batch, so that they can be counted."""
     at = datetime.fromtimestamp(watermark / 1000, UTC).isoformat(timespec="milliseconds")
     return (
@@ -132,7 +132,7 @@ class _Older:
         if known is not None:
             self._ready.move_to_end(row.older)
             return known[0]
-        kept = unpacked(row.record)
+        kept = deserialize_message(row.record)
         size = _OF_KEPT + len(row.record) + _OF_TESTIMONY * sum(map(len, kept.ways))
         self._ready[row.older] = kept, size
         self._bytes += size
@@ -142,22 +142,22 @@ class _Older:
 
 
 @dataclass(frozen=True, slots=True)
-class Meet:
+class EmitJoins:
     """A function for `mapInArrow`: rows in the order of their names; out, a row for each delivery of a join:
     the columns of the newer message, the subscription, the body and the messages that met. A join that fails
     has a row with the subscription, and why in a further column. What goes on to the next batch has a row
     with null for all these, and itself in the last column."""
 
-    edition: IndexSnapshot
+    snapshot: IndexSnapshot
     types: list[pa.DataType]
     """of the message's columns"""
     body: bool = False
     """whether a query that makes nothing of its own gets the message itself"""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        broker = live_broker(self.edition).broker
+        broker = load_broker(self.snapshot).broker
         columns = _Columns(
-            [*self.types, pa.string(), pa.string(), pa.list_(pa.string()), pa.string(), ONWARD]
+            [*self.types, pa.string(), pa.string(), pa.list_(pa.string()), pa.string(), FEEDBACK]
         )
         for row, values, meetings in _meetings(_rows(batches), broker.network_of_joins):
             failures: list[Failure] = []
@@ -165,7 +165,7 @@ class Meet:
                 columns.add((*values, *_delivered(delivery, self.body), None, None), len(delivery.body))
                 if columns.enough:
                     yield columns.take()
-            for going in _going_on(row, values, meetings, broker) if self.edition.going_on else ():
+            for going in _going_on(row, values, meetings, broker) if self.snapshot.going_on else ():
                 columns.add((*values, None, None, None, None, going._asdict()), len(going.record))
                 if columns.enough:
                     yield columns.take()
@@ -186,21 +186,23 @@ def _meetings(rows: Iterator[_Row], joins: JoinEngine) -> Iterator[tuple[_Row, t
             if row.kind == PAIR:
                 continue
             values, _, alone = pickle.loads(row.row)
-            now = unpacked(row.record) if alone or earlier else None
+            now = deserialize_message(row.record) if alone or earlier else None
             if now is not None and alone:
                 yield row, values, joins.single(alone, now.records[0])
             if now is not None and earlier and row.kind != LATE:  # those meet single blocks only
                 yield row, values, joins.meet(now, earlier)
 
 
-def _going_on(row: _Row, values: tuple[Any, ...], meetings: Meetings, broker: Broker) -> Iterator[Going]:
+def _going_on(
+    row: _Row, values: tuple[Any, ...], meetings: Meetings, broker: Broker
+) -> Iterator[FeedbackRow]:
     pieces: Counter[int] = Counter()
     for made in broker.published(meetings):
         pieces[made.query] += 1
         in_time = made.time * 1000 >= row.watermark  # what is made of late messages is late, too
-        yield published(made, pieces[made.query], row.watermark if in_time else -1)
+        yield published_feedback(made, pieces[made.query], row.watermark if in_time else -1)
     for kept in broker.network_of_joins.go_on(meetings):
-        yield chained(kept, row.watermark, values)
+        yield chain_feedback(kept, row.watermark, values)
 
 
 def _delivered(delivery: Delivery, itself: bool) -> tuple[str, str | None, list[Any]]:

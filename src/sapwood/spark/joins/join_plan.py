@@ -31,10 +31,10 @@ from sapwood.join.state.event_time import TimePath
 from sapwood.spark.dataframe_match import PROBLEM
 from sapwood.spark.distribution.index_snapshot import IndexSnapshot
 from sapwood.spark.io.source import Sources, alike, schema_before_body
-from sapwood.spark.joins.feedback import ONWARD, Onward
-from sapwood.spark.joins.join_emitter import Meet, Restore
-from sapwood.spark.joins.join_state import LATE, OUT, PAIR, PARTS, Bodies, Strings
-from sapwood.spark.joins.witness_extraction import CHAIN, PLAIN, ROWS, TAKEN, Read
+from sapwood.spark.joins.feedback import FEEDBACK, FeedbackFolder
+from sapwood.spark.joins.join_emitter import EmitJoins, RestoreMessages
+from sapwood.spark.joins.join_state import LATE, OUT, PAIR, PARTS, MessageStateProcessor, ValueStateProcessor
+from sapwood.spark.joins.witness_extraction import CHAIN, PLAIN, ROWS, TAKEN, ExtractWitnesses
 from sapwood.spark.pipeline.batch import FAILURE, LATENESS, Joined
 from sapwood.spark.pipeline.config import ConfigError, JoinConfig, SourceConfig
 
@@ -71,14 +71,14 @@ def check_protobuf() -> None:
 
 
 @dataclass(slots=True)
-class JoiningStream:
+class JoinStream:
     """The plan of a pipeline that joins messages."""
 
     sources: Sources
     settings: JoinConfig
     posted: str
-    """where editions are"""
-    onward: Onward
+    """where snapshots are"""
+    onward: FeedbackFolder
     body: bool = False
     """whether a query over one block, which makes nothing of its own, gets the message itself"""
     _columns: StructType = field(default_factory=StructType)
@@ -115,7 +115,7 @@ class JoiningStream:
 
     def _rows(self, number: int, messages: DataFrame) -> DataFrame:
         given = self.sources.each[number].settings
-        read = Read(self.posted, given.stream or "", given.time, self.settings.buckets)
+        read = ExtractWitnesses(self.posted, given.stream or "", given.time, self.settings.buckets)
         # mapInArrow takes a name with a dot for a path, so it gets numbers
         numbered = messages.toDF(*(f"_{place}" for place in range(len(messages.columns))))
         lateness = round(self.settings.lateness_seconds * 1000)
@@ -124,25 +124,27 @@ class JoiningStream:
     def _kept(self, rows: DataFrame) -> DataFrame:
         buckets = self.settings.buckets
         parts = rows.groupBy("bucket").transformWithStateInPandas(
-            Strings(buckets), PARTS, "Append", "EventTime", eventTimeColumnName="et"
+            ValueStateProcessor(buckets), PARTS, "Append", "EventTime", eventTimeColumnName="et"
         )
-        return parts.groupBy("bucket").transformWithStateInPandas(Bodies(buckets), OUT, "Append", "EventTime")
+        return parts.groupBy("bucket").transformWithStateInPandas(
+            MessageStateProcessor(buckets), OUT, "Append", "EventTime"
+        )
 
     @contextmanager
     def serving(
-        self, batch: DataFrame, edition: IndexSnapshot, number: int
+        self, batch: DataFrame, snapshot: IndexSnapshot, number: int
     ) -> Iterator[tuple[DataFrame, Joined]]:
         """The messages of a batch, and what joins make of them. Once that is delivered, what goes on to the
         next batch is put away."""
         batch = batch.persist(StorageLevel.DISK_ONLY)  # or everything that is written runs the plan again
-        met = self._met(batch, edition).persist(StorageLevel.DISK_ONLY)  # it is written, and counted
+        met = self._met(batch, snapshot).persist(StorageLevel.DISK_ONLY)  # it is written, and counted
         messages = self._messages(batch)
         try:
             delivered = met.filter(F.col(_GOING).isNull()).drop(_GOING)
             late = messages.filter(F.col(LATENESS).isNotNull()).drop(PROBLEM)
             yield messages, Joined(delivered, late)
             going = met.filter(F.col(_GOING).isNotNull()).select(f"{_GOING}.*")
-            if edition.going_on and not going.isEmpty():
+            if snapshot.going_on and not going.isEmpty():
                 self.onward.write(going, number)
             else:
                 self.onward.remove(number)
@@ -156,20 +158,20 @@ class JoiningStream:
         texts = [StructField(name, StringType()) for name in (PROBLEM, LATENESS)]
         whole = batch.filter(F.col("kind").isin(PLAIN, TAKEN, LATE))
         restored = StructType([*self._columns.fields, body, *texts])
-        return whole.mapInArrow(Restore(self._types, self._text), restored)
+        return whole.mapInArrow(RestoreMessages(self._types, self._text), restored)
 
-    def _met(self, batch: DataFrame, edition: IndexSnapshot) -> DataFrame:
+    def _met(self, batch: DataFrame, snapshot: IndexSnapshot) -> DataFrame:
         """The deliveries of joins, and what goes on."""
         made = [
             StructField("subscription", StringType()),
             StructField("body", StringType()),
             StructField("messages", ArrayType(StringType())),
             StructField(FAILURE, StringType()),
-            StructField(_GOING, from_arrow_type(ONWARD)),
+            StructField(_GOING, from_arrow_type(FEEDBACK)),
         ]
         together = batch.filter(F.col("kind").isin(TAKEN, CHAIN, LATE, PAIR)).repartition("name")
         return together.sortWithinPartitions("name").mapInArrow(
-            Meet(edition, self._types, self.body), StructType([*self._columns.fields, *made])
+            EmitJoins(snapshot, self._types, self.body), StructType([*self._columns.fields, *made])
         )
 
     @property
@@ -198,7 +200,7 @@ def check_times(sources: Sequence[SourceConfig], namespaces: Mapping[str, str]) 
 
 
 @contextmanager
-def configured(spark: SparkSession, settings: JoinConfig, own: Mapping[str, object]) -> Iterator[None]:
+def stateful_session(spark: SparkSession, settings: JoinConfig, own: Mapping[str, object]) -> Iterator[None]:
     """What a stateful stream wants of its session, while it is being started; `own` are people's settings,
     which come first."""
     policy = "min" if settings.wait_for == "slowest" else "max"
@@ -216,7 +218,7 @@ def configured(spark: SparkSession, settings: JoinConfig, own: Mapping[str, obje
                 spark.conf.set(key, old)
 
 
-def rows_kept(query: StreamingQuery | None) -> int | None:
+def count_state_rows(query: StreamingQuery | None) -> int | None:
     """How many rows were kept when the last batch was done; None if that is not known."""
     progress = query.lastProgress if query is not None else None
     operators = progress["stateOperators"] if progress is not None else []

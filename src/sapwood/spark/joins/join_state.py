@@ -128,7 +128,7 @@ class _Keeping(StatefulProcessor):
 # -- values ------------------------------------------------------------------------------------------------
 
 
-class Entry(NamedTuple):
+class ValueEntry(NamedTuple):
     """A message that has a value."""
 
     t: int
@@ -149,7 +149,7 @@ class _Chunk(NamedTuple):
 class _Held(NamedTuple):
     """The messages that have a value: the last ones, and the chunks of those before."""
 
-    last: list[Entry]
+    last: list[ValueEntry]
     chunks: list[_Chunk]
     following: int
 
@@ -158,7 +158,7 @@ class _Held(NamedTuple):
         if blob is None:
             return cls([], [], 1)
         last, chunks, following = pickle.loads(blob)
-        return cls([Entry(*each) for each in last], [_Chunk(*each) for each in chunks], following)
+        return cls([ValueEntry(*each) for each in last], [_Chunk(*each) for each in chunks], following)
 
     def written(self) -> bytes:
         last, chunks = [tuple(each) for each in self.last], [tuple(each) for each in self.chunks]
@@ -172,19 +172,19 @@ def _equated(own: bytes, partners: bytes) -> bool:
     return any(own[i : i + KEY] in known for i in range(0, len(own), KEY))
 
 
-def _reach(one: Entry, other: Entry) -> bool:
+def _reach(one: ValueEntry, other: ValueEntry) -> bool:
     """Whether the later of two messages is within the window of the earlier."""
     return other.t <= one.until if one.t <= other.t else one.t <= other.until
 
 
-class Strings(_Keeping):
+class ValueStateProcessor(_Keeping):
     """Rows of `joining` in; messages out, those that are too late marked so, and pairs of names."""
 
     def handleInputRows(
         self, key: Any, rows: Iterator[pd.DataFrame], timerValues: TimerValues
     ) -> Iterator[pd.DataFrame]:
         watermark = timerValues.getCurrentWatermarkInMs()
-        values: dict[bytes, list[tuple[Entry, bytes]]] = {}
+        values: dict[bytes, list[tuple[ValueEntry, bytes]]] = {}
         passed = self._sorted_out(rows, watermark, values)
         yield from _frames(passed, _PARTS, event_time=True)
         yield from _frames(self._pairs(values), _PARTS, event_time=True)
@@ -193,7 +193,10 @@ class Strings(_Keeping):
         self.sweep_again(key, timerValues)
 
     def _sorted_out(
-        self, frames: Iterator[pd.DataFrame], watermark: int, values: dict[bytes, list[tuple[Entry, bytes]]]
+        self,
+        frames: Iterator[pd.DataFrame],
+        watermark: int,
+        values: dict[bytes, list[tuple[ValueEntry, bytes]]],
     ) -> Iterator[tuple[Any, ...]]:
         """The messages; values are put where they belong."""
         names = ["bucket", "kind", "name", "value", "t", "until", "own", "partners", "record", "row", "floor"]
@@ -201,7 +204,7 @@ class Strings(_Keeping):
             late = floor < 0 and watermark > 0 and t < watermark
             if kind == VALUE:
                 if not late:
-                    values.setdefault(value, []).append((Entry(t, name, until, own), partners))
+                    values.setdefault(value, []).append((ValueEntry(t, name, until, own), partners))
             elif kind == HOLD:
                 self.hold(floor)
                 yield bucket, kind, name, b"", t, until, record, row, floor
@@ -210,13 +213,13 @@ class Strings(_Keeping):
                 since = floor if floor >= 0 else max(watermark, 0)
                 yield bucket, kind, name, b"", t, until, record, row, since
 
-    def _pairs(self, values: dict[bytes, list[tuple[Entry, bytes]]]) -> Iterator[tuple[Any, ...]]:
+    def _pairs(self, values: dict[bytes, list[tuple[ValueEntry, bytes]]]) -> Iterator[tuple[Any, ...]]:
         """Pairs of an older and a newer message, each once."""
         told: set[tuple[bytes, bytes]] = set()
         for value, new in values.items():
             new.sort()
             held = _Held.read(self.get(value))
-            before: dict[bytes, list[Entry]] = {}  # by the variables, since most do not fit together
+            before: dict[bytes, list[ValueEntry]] = {}  # by the variables, since most do not fit together
             for older in (*self._within(value, held, new), *held.last):
                 before.setdefault(older.own, []).append(older)
             for entry, partners in new:
@@ -230,15 +233,15 @@ class Strings(_Keeping):
                 before.setdefault(entry.own, []).append(entry)
             self._keep(value, held, [entry for entry, _ in new])
 
-    def _within(self, value: bytes, held: _Held, new: list[tuple[Entry, bytes]]) -> Iterator[Entry]:
+    def _within(self, value: bytes, held: _Held, new: list[tuple[ValueEntry, bytes]]) -> Iterator[ValueEntry]:
         """Of what is in chunks, that which new messages may reach."""
         first, until = new[0][0].t, max(entry.until for entry, _ in new)
         for chunk in held.chunks:
             if chunk.first <= until and first <= chunk.until:
                 blob = self.get(value, chunk.number)
-                yield from (Entry(*each) for each in pickle.loads(blob or pickle.dumps([])))
+                yield from (ValueEntry(*each) for each in pickle.loads(blob or pickle.dumps([])))
 
-    def _keep(self, value: bytes, held: _Held, new: list[Entry]) -> None:
+    def _keep(self, value: bytes, held: _Held, new: list[ValueEntry]) -> None:
         last, chunks, following = [*held.last, *new], list(held.chunks), held.following
         while len(last) >= _CHUNK:
             full, last = last[:_CHUNK], last[_CHUNK:]
@@ -266,7 +269,7 @@ class Strings(_Keeping):
 # -- messages ----------------------------------------------------------------------------------------------
 
 
-class Bodies(_Keeping):
+class MessageStateProcessor(_Keeping):
     """Messages and pairs of names in; messages out, and pairs with the older message."""
 
     def handleInputRows(

@@ -34,8 +34,8 @@ from sapwood.errors import MessageError
 from sapwood.join.state.event_time import TimePath, to_seconds
 from sapwood.join.state.message_state import StoredMessage
 from sapwood.join.state.portable_state import EquatedVariables, PortableMessage, PortableValue
-from sapwood.spark.distribution.checkpoint_transport import edition_of
-from sapwood.spark.distribution.match_worker import LiveBroker, few, live_broker
+from sapwood.spark.distribution.checkpoint_transport import load_snapshot
+from sapwood.spark.distribution.match_worker import LiveBroker, iter_values, load_broker
 
 PLAIN, TAKEN, CHAIN, VALUE, TICK, HOLD = "plain", "taken", "chain", "value", "tick", "hold"
 FOREVER = 1 << 62
@@ -70,7 +70,7 @@ _ARROW = pa.schema(
 )
 
 
-class Row(NamedTuple):
+class WitnessRow(NamedTuple):
     """A row out; times in milliseconds since the epoch."""
 
     bucket: int
@@ -86,9 +86,9 @@ class Row(NamedTuple):
     partners: bytes = b""
     """the variables that these are equated with"""
     record: bytes = b""
-    """the message, see `packed`"""
+    """the message, see `serialize_message`"""
     row: bytes = b""
-    """its other columns, see `Read`"""
+    """its other columns, see `ExtractWitnesses`"""
     floor: int = -1
     """of what comes of earlier batches: the watermark of the first of them, and so it is not too late"""
     et: int | None = None
@@ -99,37 +99,37 @@ def bucket_of(key: bytes, buckets: int) -> int:
     return crc32(key) % buckets
 
 
-def packed(kept: PortableMessage) -> bytes:
+def serialize_message(kept: PortableMessage) -> bytes:
     """Messages and what they have to say, as bytes."""
     records = [(r.id, r.stream, r.time, r.sequence, r.data, r.encoding) for r in kept.records]
     ways = [[tuple(each) for each in way] for way in kept.ways]
     return pickle.dumps((records, ways, kept.chain), pickle.HIGHEST_PROTOCOL)
 
 
-def unpacked(data: bytes) -> PortableMessage:
+def deserialize_message(data: bytes) -> PortableMessage:
     """What was packed."""
     records, ways, chain = pickle.loads(data)
     said = [[PortableValue(*each) for each in way] for way in ways]
     return PortableMessage(tuple([StoredMessage(*each) for each in records]), said, chain)
 
 
-def as_arrow(rows: list[Row]) -> pa.RecordBatch:
+def as_arrow(rows: list[WitnessRow]) -> pa.RecordBatch:
     columns = zip(*rows, strict=True)
     arrays = [pa.array(column, field.type) for column, field in zip(columns, _ARROW, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=_ARROW)
 
 
-def broker_of_batch(folder: str) -> LiveBroker:
+def load_batch_broker(folder: str) -> LiveBroker:
     """The broker of the batch that this task belongs to."""
     context = TaskContext.get()
     assert context is not None
     batch = context.getLocalProperty("streaming.sql.batchId")
     assert batch is not None
-    return live_broker(edition_of(folder, batch))
+    return load_broker(load_snapshot(folder, batch))
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class ExtractWitnesses:
     """A function for `mapInArrow`: messages of one stream in, rows out.
 
     The last columns of a message are its body, a problem that it has, if any, and when it happened, unless
@@ -138,14 +138,14 @@ class Read:
     """
 
     posted: str
-    """where the editions are"""
+    """where the snapshots are"""
     stream: str
     time: str | None
     """the path at which messages say when they happened"""
     buckets: int
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        live = broker_of_batch(self.posted)
+        live = load_batch_broker(self.posted)
         path = TimePath(self.time, live.broker.filters.namespaces) if self.time is not None else None
         reader = _Reader(live, self.stream, path, self.buckets)
         for messages in batches:
@@ -157,26 +157,26 @@ class _Reader:
     """Reads the messages of one task."""
 
     def __init__(self, live: LiveBroker, stream: str, path: TimePath | None, buckets: int) -> None:
-        self._speaker = Speaker(live, buckets)
+        self._speaker = WitnessExtractor(live, buckets)
         self._stream = stream
         self._path = path
         self._index = live.broker.filters.index
 
-    def rows(self, messages: pa.RecordBatch) -> Iterator[Row]:
+    def rows(self, messages: pa.RecordBatch) -> Iterator[WitnessRow]:
         *others, bodies, problems, times = messages.columns
         values = zip(*(column.to_pylist() for column in others), strict=True)
         latest = -inf
-        for each in zip(values, few(bodies), problems.to_pylist(), times.to_pylist(), strict=True):
+        for each in zip(values, iter_values(bodies), problems.to_pylist(), times.to_pylist(), strict=True):
             rows, time = self._message(*each)
             if time is not None:
                 latest = max(latest, time)
             yield from rows
         if latest > -inf:
-            yield Row(0, TICK, et=floor(latest * 1_000_000))
+            yield WitnessRow(0, TICK, et=floor(latest * 1_000_000))
 
     def _message(
         self, values: tuple[Any, ...], body: bytes | str | None, problem: str | None, given: datetime | None
-    ) -> tuple[list[Row], float | None]:
+    ) -> tuple[list[WitnessRow], float | None]:
         """The rows of a message, and when it happened."""
         message = Message(body) if body is not None else None
         if message is None or problem is not None:
@@ -198,7 +198,7 @@ class _Reader:
         return time
 
 
-class Speaker:
+class WitnessExtractor:
     """Makes the rows of messages, and of what chains have brought together."""
 
     def __init__(self, live: LiveBroker, buckets: int) -> None:
@@ -214,7 +214,7 @@ class Speaker:
         message: Message,
         when: Callable[[PatternEvaluator | None], float],
         held: int = -1,
-    ) -> tuple[list[Row], float | None]:
+    ) -> tuple[list[WitnessRow], float | None]:
         """The rows of a message, and when it happened."""
         try:
             found = self._index.find(message)
@@ -234,27 +234,29 @@ class Speaker:
 
     def plain(
         self, stream: str, values: tuple[Any, ...], message: Message | None, problem: str | None
-    ) -> Row:
+    ) -> WitnessRow:
         """The row of a message that joins have nothing to do with."""
         name, record = _name(stream, values[0]), b""
         if message is not None:
-            record = packed(
+            record = serialize_message(
                 PortableMessage((StoredMessage(values[0], "", 0.0, 0, message.data, message.encoding),), [])
             )
         row = pickle.dumps((values, problem, []))
-        return Row(bucket_of(name, self._buckets), PLAIN, name, record=record, row=row)
+        return WitnessRow(bucket_of(name, self._buckets), PLAIN, name, record=record, row=row)
 
-    def kept(self, kind: str, name: bytes, kept: PortableMessage, row: bytes, held: int) -> list[Row]:
+    def kept(self, kind: str, name: bytes, kept: PortableMessage, row: bytes, held: int) -> list[WitnessRow]:
         """The rows of what is to be kept: itself, and the values that may be found in other messages."""
         spoken = self._spoken(name, kept, held)
         # what no query joins with others does not come too late
         t = floor(kept.time * 1000) if kept.chain or self._joins.joins(kept.records[0].stream) else FOREVER
         until = max((row.until for row in spoken), default=-1)
         bucket = bucket_of(name, self._buckets)
-        itself = Row(bucket, kind, name, t=t, until=until, record=packed(kept), row=row, floor=held)
+        itself = WitnessRow(
+            bucket, kind, name, t=t, until=until, record=serialize_message(kept), row=row, floor=held
+        )
         return [itself, *spoken]
 
-    def _spoken(self, name: bytes, kept: PortableMessage, held: int) -> list[Row]:
+    def _spoken(self, name: bytes, kept: PortableMessage, held: int) -> list[WitnessRow]:
         by_value: dict[str, dict[bytes, EquatedVariables]] = {}
         partners = self._live.partners
         for variable, value, _ in chain.from_iterable(kept.ways):
@@ -266,7 +268,7 @@ class Speaker:
             key = blake2b(value.encode("utf-8", "surrogatepass"), digest_size=_DIGEST).digest()
             others = frozenset().union(*(found.variables for found in variables.values()))
             wait = max(found.wait for found in variables.values())
-            row = Row(
+            row = WitnessRow(
                 bucket_of(key, self._buckets),
                 VALUE,
                 name,

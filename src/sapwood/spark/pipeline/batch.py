@@ -14,7 +14,7 @@ from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 
-from sapwood.spark.dataframe_match import ANSWERS, BODIES, Shape, column, match_edition, pairs
+from sapwood.spark.dataframe_match import BODIES, RESULT_COLUMNS, Shape, column, match_snapshot, to_pairs
 from sapwood.spark.distribution.index_snapshot import IndexSnapshot
 from sapwood.spark.io.delivery_columns import TEXT, SubscriberColumn, with_message, with_text
 from sapwood.spark.io.sinks import Sink
@@ -97,13 +97,13 @@ class Joined:
 
 
 Matching = Callable[[DataFrame, IndexSnapshot], AbstractContextManager[DataFrame]]
-"""Messages with what they match, as `match_edition` has them with `profile`; to be read in time."""
+"""Messages with what they match, as `match_snapshot` has them with `profile`; to be read in time."""
 
 
 @contextmanager
 def by_broker(messages: DataFrame, edition: IndexSnapshot) -> Iterator[DataFrame]:
     """Matches messages with a broker, which has all subscriptions."""
-    yield match_edition(messages, edition, profile=True)
+    yield match_snapshot(messages, edition, profile=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,10 +200,10 @@ class Server:
         counting = _Counting(matched, counts, self.deliveries.passes_over)
         accepted = counting.rows.filter("error is null").drop("error", "undecided", "costs")
         if joined is None:
-            rows = self._finished(pairs(accepted)) if self.shape == "pairs" else _delivered(accepted)
+            rows = self._finished(to_pairs(accepted)) if self.shape == "pairs" else _delivered(accepted)
             self.deliveries.write(rows, batch)
             return counting.result()
-        one = pairs(accepted.drop(LATENESS)).withColumn("messages", F.lit(None).cast("array<string>"))
+        one = to_pairs(accepted.drop(LATENESS)).withColumn("messages", F.lit(None).cast("array<string>"))
         number = [
             F.count_if(F.col(FAILURE).isNull()).alias("deliveries"),
             F.count(FAILURE).alias("failures"),
@@ -270,7 +270,7 @@ def _refused(matched: DataFrame) -> DataFrame:
 
 def _kept(matched: DataFrame) -> list[Column]:
     """What comes with a message, without what was found out about it."""
-    return [column(name) for name in matched.columns if name not in (*ANSWERS, LATENESS, TEXT)]
+    return [column(name) for name in matched.columns if name not in (*RESULT_COLUMNS, LATENESS, TEXT)]
 
 
 def _failures(matched: DataFrame, joined: Joined | None) -> DataFrame:

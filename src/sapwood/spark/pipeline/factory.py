@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from sapwood.broker import Broker
 from sapwood.spark.distribution.pipeline_subscriptions import (
-    FixedPopulation,
-    StoredPopulation,
-    Subscribed,
+    FileSubscriptions,
+    StoreSubscriptions,
+    SubscriptionProvider,
     is_not_filter,
-    joins_in_store,
+    store_has_joins,
 )
 from sapwood.spark.joins.join_plan import check_protobuf
 from sapwood.spark.pipeline.batch import Matching, by_broker
@@ -25,20 +25,20 @@ _ANOTHER = "give it a new checkpoint, in which it begins anew"
 
 def chosen(
     settings: PipelineConfig, ledger: BatchLog, compiled: Broker | None = None
-) -> tuple[Subscribed, JoinConfig | None]:
+) -> tuple[SubscriptionProvider, JoinConfig | None]:
     """The subscriptions, and how messages are joined if they are; SettingsError if that cannot be. Those of a
     file may have been compiled already."""
     limits = settings.matcher_limits()
     given = settings.subscriptions
     tabled = settings.engine == "relational"
     serves = {"serves": is_not_filter} if tabled else {}
-    population: Subscribed
+    population: SubscriptionProvider
     if given.store is not None:
-        joins = _joins(settings, ledger, joins_in_store(given.store), fixed=False)
-        population = StoredPopulation(given.store, limits, joins is not None, **serves)
+        joins = _joins(settings, ledger, store_has_joins(given.store), fixed=False)
+        population = StoreSubscriptions(given.store, limits, joins is not None, **serves)
     else:
         assert given.file is not None
-        population = fixed = FixedPopulation(
+        population = fixed = FileSubscriptions(
             given.file, given.namespaces, limits, broker=None if tabled else compiled, **serves
         )
         joins = _joins(settings, ledger, fixed.joining, fixed=True)
@@ -49,7 +49,7 @@ def chosen(
     return population, joins
 
 
-def matching_by(settings: PipelineConfig, population: Subscribed, folder: str) -> Matching:
+def matching_by(settings: PipelineConfig, population: SubscriptionProvider, folder: str) -> Matching:
     """What matches messages with the subscriptions; `folder` is for what it leaves there meanwhile."""
     if settings.engine != "relational":
         return by_broker

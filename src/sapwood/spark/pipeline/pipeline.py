@@ -28,13 +28,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from sapwood.broker import Broker
-from sapwood.spark.distribution.checkpoint_transport import Post
+from sapwood.spark.distribution.checkpoint_transport import CheckpointTransport
 from sapwood.spark.io.formats import qualified
 from sapwood.spark.io.sinks import Sink
 from sapwood.spark.io.source import Source, Sources
 from sapwood.spark.io.unread_files import overlooked, unread_in_stream, unread_in_table
-from sapwood.spark.joins.feedback import Onward
-from sapwood.spark.joins.join_plan import JoiningStream, check_times, configured, rows_kept
+from sapwood.spark.joins.feedback import FeedbackFolder
+from sapwood.spark.joins.join_plan import JoinStream, check_times, count_state_rows, stateful_session
 from sapwood.spark.monitoring.delivery_counts import MatchedSubscriptions
 from sapwood.spark.pipeline.batch import Outcome, Server
 from sapwood.spark.pipeline.batch_log import BatchLog
@@ -85,12 +85,16 @@ class Pipeline:
         )
         self._named = -1
         """the version up to which subscribers are known"""
-        self._joining: JoiningStream | None = None
+        self._joining: JoinStream | None = None
         if joins is not None:
             check_times(settings.sources, self._population.namespaces)
-            self._post = Post(f"{own}/posted")
-            self._joining = JoiningStream(
-                self._source, joins, self._post.folder, Onward(f"{own}/onward"), settings.deliveries.body
+            self._post = CheckpointTransport(f"{own}/posted")
+            self._joining = JoinStream(
+                self._source,
+                joins,
+                self._post.folder,
+                FeedbackFolder(f"{own}/onward"),
+                settings.deliveries.body,
             )
         self._query: StreamingQuery | None = None
         self._serving = Lock()
@@ -184,7 +188,7 @@ class Pipeline:
         writer = writer.option("checkpointLocation", checkpoint).trigger(**timing)
         session: AbstractContextManager[None] = nullcontext()
         if joining is not None:
-            session = configured(self._spark, joining.settings, self._settings.spark)
+            session = stateful_session(self._spark, joining.settings, self._settings.spark)
         with session:
             self._query = writer.foreachBatch(self._guarded).start()
         return self._query
@@ -231,15 +235,15 @@ class Pipeline:
         self._on_batch(outcome)
 
     def _matched(self, batch: DataFrame, number: int, version: int) -> Outcome:
-        edition = self._population.edition(self._spark.sparkContext, version)
+        edition = self._population.snapshot(self._spark.sparkContext, version)
         messages = self._with_unread(self._source.messages(batch), batch)
         return self._server.serve(messages, edition, len(self._population), number)
 
     def _joined(self, batch: DataFrame, number: int, version: int) -> Outcome:
         assert self._joining is not None
-        edition = self._population.edition(self._post, version)
+        edition = self._population.snapshot(self._post, version)
         self._post.put(number, edition)
-        kept = rows_kept(self._query)
+        kept = count_state_rows(self._query)
         with self._joining.serving(batch, edition, number) as (messages, joined):
             messages = self._with_unread(messages, batch)
             outcome = self._server.serve(messages, edition, len(self._population), number, joined)
@@ -254,7 +258,7 @@ class Pipeline:
     def _keep_again(self, batch: DataFrame, number: int) -> None:
         """Runs the plan of a batch that was delivered, for what it keeps."""
         version = self._ledger.plan(number, {"version": self._population.newest()})["version"]
-        self._post.put(number, self._population.edition(self._post, version))
+        self._post.put(number, self._population.snapshot(self._post, version))
         batch.write.format("noop").mode("overwrite").save()
 
 

@@ -25,7 +25,7 @@ from sapwood.spark.dataframe_match import (
     check_messages,
     check_shape,
     column,
-    pairs,
+    to_pairs,
     with_problem,
 )
 from sapwood.spark.distribution.index_snapshot import IndexSnapshot
@@ -71,7 +71,7 @@ def match_relational(
         matching = RelationalMatching(matcher, on, folder)
         stack.callback(matching.close)
         matched = stack.enter_context(matching(with_problem(messages))).drop("costs").localCheckpoint()
-    return pairs(matched) if shape == "pairs" else matched
+    return to_pairs(matched) if shape == "pairs" else matched
 
 
 class RelationalMatching:

@@ -8,7 +8,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, StringType
 
-from sapwood.spark.dataframe_match import BODIES, COSTS, ERROR, PROBLEM, UNDECIDED, column, match_edition
+from sapwood.spark.dataframe_match import BODIES, COSTS, ERROR, PROBLEM, UNDECIDED, column, match_snapshot
 from sapwood.spark.distribution.index_snapshot import IndexSnapshot
 
 NUMBER = "_sapwood_number"
@@ -31,14 +31,14 @@ class CombinedMatches:
 
 def together(numbered: DataFrame, found: CombinedMatches, edition: IndexSnapshot | None) -> DataFrame:
     """Messages with the subscriptions found for them, and with those of an edition: the columns that
-    `match_edition` makes."""
+    `match_snapshot` makes."""
     if edition is None or edition.empty:
         nothing = {"subscriptions": _NOBODY, "error": ERROR, "undecided": UNDECIDED, "costs": COSTS}
         answered = numbered.drop("body", PROBLEM).withColumns(
             {name: F.lit(None).cast(kind) for name, kind in nothing.items()}
         )
     else:
-        answered = match_edition(numbered, edition, profile=True)
+        answered = match_snapshot(numbered, edition, profile=True)
     lists = found.pairs.groupBy(F.col("msg").alias(NUMBER)).agg(F.collect_list("subscription").alias(_FOUND))
     joined = answered.join(lists, NUMBER, "left")
     error = F.col("error")

@@ -28,7 +28,7 @@ from sapwood.engine.message.message_reader import Message
 from sapwood.relational.paths.linear_path import TagPath
 from sapwood.relational.paths.tag_tree import TagSnapshot
 from sapwood.relational.shredder import VALUE, Shredder
-from sapwood.spark.distribution.match_worker import few
+from sapwood.spark.distribution.match_worker import iter_values
 
 _MESSAGES = 256
 _BYTES = 8 * 1024 * 1024
@@ -107,7 +107,7 @@ def _read(reader: Shredder, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     messages: list[Message] = []
     places: list[int] = []
     refused: dict[int, tuple[str, int | None, int | None]] = {}
-    for place, (body, problem) in enumerate(zip(few(bodies), few(problems), strict=True)):
+    for place, (body, problem) in enumerate(zip(iter_values(bodies), iter_values(problems), strict=True)):
         if problem is not None or body is None:
             refused[place] = problem or "the message is null", None, None
         else:

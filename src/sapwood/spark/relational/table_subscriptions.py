@@ -18,8 +18,12 @@ from sapwood.errors import QueryError, TablesError
 from sapwood.relational import RelationalMatcher
 from sapwood.relational.relational_matcher import CHUNK
 from sapwood.relational.storage.store_sync import UnsupportedLanguage, clear_tables, synchronize
-from sapwood.spark.distribution.index_snapshot import Carrier, IndexSnapshot
-from sapwood.spark.distribution.pipeline_subscriptions import Subscribed, is_not_filter, queries_in
+from sapwood.spark.distribution.index_snapshot import IndexSnapshot, SnapshotTransport
+from sapwood.spark.distribution.pipeline_subscriptions import (
+    SubscriptionProvider,
+    is_not_filter,
+    iter_file_queries,
+)
 from sapwood.spark.pipeline.config import PipelineConfig, RelationalConfig
 from sapwood.spark.relational.relational_match import Backend, RelationalMatching
 from sapwood.store import SubscriptionStore
@@ -40,7 +44,7 @@ class _Filters(Protocol):
 class TabledPopulation:
     """Filters in tables, and others as they are without."""
 
-    def __init__(self, others: Subscribed, filters: _Filters, matcher: RelationalMatcher) -> None:
+    def __init__(self, others: SubscriptionProvider, filters: _Filters, matcher: RelationalMatcher) -> None:
         self._others = others
         self._filters = filters
         self._matcher = matcher
@@ -60,10 +64,10 @@ class TabledPopulation:
     def subscribers(self, since: int, until: int) -> Iterable[tuple[str, str]]:
         return self._others.subscribers(since, until)
 
-    def edition(self, context: Carrier, version: int) -> IndexSnapshot:
+    def snapshot(self, context: SnapshotTransport, version: int) -> IndexSnapshot:
         """The others; the filters are in the tables then."""
         self._filters.bring(version)
-        return self._others.edition(context, version)
+        return self._others.snapshot(context, version)
 
     def __len__(self) -> int:
         return len(self._others) + len(self._matcher)
@@ -83,7 +87,7 @@ class TabledPopulation:
         del self._filters, self._matching, self._matcher
 
 
-def in_tables(others: Subscribed, settings: PipelineConfig) -> TabledPopulation:
+def in_tables(others: SubscriptionProvider, settings: PipelineConfig) -> TabledPopulation:
     """The subscriptions of a pipeline, with its filters in tables."""
     how = settings.relational or RelationalConfig()
     settings.tables.parent.mkdir(parents=True, exist_ok=True)
@@ -171,7 +175,7 @@ class _FixedFilters:
             )
         clear_tables(self._matcher, notes)
         self._matcher.declare(namespaces)
-        filters = (pair for pair in queries_in(path, namespaces) if not is_not_filter(pair[1]))
+        filters = (pair for pair in iter_file_queries(path, namespaces) if not is_not_filter(pair[1]))
         while some := list(islice(filters, CHUNK)):
             self._matcher.population.change(put=some, replace=False)
         with tables.changing():
