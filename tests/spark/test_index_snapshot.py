@@ -153,7 +153,7 @@ class Worker:
         self.unpacked = 0
 
     def serve(self, snapshot: IndexSnapshot) -> LiveBroker:
-        if self.live is None or not self.live.leads_to(snapshot):
+        if self.live is None or not self.live.can_advance_to(snapshot):
             self.live = LiveBroker(snapshot)
             self.unpacked += 1
         self.live.advance(snapshot)
@@ -168,7 +168,7 @@ class Worker:
 def test_every_worker_has_the_subscriptions_of_the_version(
     seed: int, few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sapwood.spark.distribution.index_snapshot._FEW", few)
+    monkeypatch.setattr("sapwood.spark.distribution.index_snapshot._MIN_CHANGES_TO_PACK", few)
     driver = Driver(random.Random(seed))
     diligent, lazy = Worker(), Worker()
     for round in range(18):
@@ -183,7 +183,7 @@ def test_every_worker_has_the_subscriptions_of_the_version(
     assert (len(driver.context.made) > 1) == (few < 2_000)
 
 
-def test_an_edition_travels_as_a_pickle() -> None:
+def test_a_snapshot_travels_as_a_pickle() -> None:
     driver = Driver(random.Random(1))
     driver.snapshot()
     driver.change()
@@ -295,7 +295,7 @@ def test_a_subscription_may_become_one_of_the_other_kind_and_back() -> None:
     assert delivered_by(live.broker, "<b/>") == [("a", None)]
 
 
-def test_an_edition_says_whether_it_has_transformations() -> None:
+def test_a_snapshot_says_whether_it_has_transformations() -> None:
     population, context = SubscriptionSource(Broker()), Context()
     said = [issue(population, context).transforming]
     for version, change in enumerate(
@@ -325,7 +325,7 @@ def test_a_population_can_become_empty_and_grow_again() -> None:
 
 
 def test_only_the_last_base_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sapwood.spark.distribution.index_snapshot._FEW", 5)
+    monkeypatch.setattr("sapwood.spark.distribution.index_snapshot._MIN_CHANGES_TO_PACK", 5)
     driver = Driver(random.Random(5))
     for _ in range(30):
         driver.snapshot()
@@ -349,19 +349,19 @@ def test_the_last_base_is_used_while_changes_are_few() -> None:
 
 
 @pytest.mark.parametrize("empty", [False, True])
-def test_editions_stay_small_however_long_subscriptions_change(
+def test_snapshots_stay_small_however_long_subscriptions_change(
     empty: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sapwood.spark.distribution.index_snapshot._FEW", 50)
+    monkeypatch.setattr("sapwood.spark.distribution.index_snapshot._MIN_CHANGES_TO_PACK", 50)
     broker = Broker()
     broker.subscribe_many((f"s{i}", f"/a{i}") for i in range(20))
     population, context = SubscriptionSource(broker), Context()
     sizes = []
     for version in range(1, 2_001):
         snapshot = issue(population, context)
-        sizes.append(len(pickle.dumps(snapshot.changes)))
+        sizes.append(len(pickle.dumps(snapshot.deltas)))
         put: Any = () if empty else ((f"s{version % 20}", f"/b{version % 7}"),)
         population.advance(SnapshotDelta(version, put=put))
-    assert len(snapshot.changes) < 150
+    assert len(snapshot.deltas) < 150
     assert max(sizes[1_000:]) <= 1.2 * max(sizes[200:400])
     assert len(context.made) > 5

@@ -119,7 +119,7 @@ def test_a_crash_at_every_step_of_a_batch(tmp_path: Path, spark: SparkSession) -
     assert len(set(streams.versions().values())) == len(STEPS) + 1
     assert [outcome.batch for outcome in outcomes] == list(range(len(outcomes)))
     assert len(outcomes) > len(STEPS) + 1  # and some more for what goes on
-    assert not any((tmp_path / "joined/checkpoint/sapwood/onward").glob(f"{len(STEPS)}/*"))  # which is done
+    assert not any((tmp_path / "joined/checkpoint/sapwood/feedback").glob(f"{len(STEPS)}/*"))  # which is done
     published = {told.message for told in delivered if "(" in told.message}
     assert any("#2" in name for name in published)
     assert sum(outcome.messages for outcome in outcomes) >= 64 + len(published)

@@ -102,7 +102,7 @@ def _write(folder: Path, queries: int, items: int, batches: int) -> None:
 
 def _rows(spark: Any, folder: Path, operator: int) -> list[int]:
     """Rows of the state by partition."""
-    reader = spark.read.format("statestore").option("operatorId", operator).option("stateVarName", "kept")
+    reader = spark.read.format("statestore").option("operatorId", operator).option("stateVarName", "entries")
     found = reader.load(str(folder / "checkpoint/spark")).groupBy("partition_id").count().collect()
     counts = {row["partition_id"]: row["count"] for row in found}
     partitions = int(spark.conf.get("spark.sql.shuffle.partitions"))

@@ -496,6 +496,11 @@ class Broker:
         source = Message(message)
         return self._reshaped(source, self._matcher.index.find(source), None)
 
+    @synchronized
+    def answer_found(self, message: Message, found: IndexMatches) -> PublishResult:
+        """The result of `answer_alone` for a message that the index has been searched for already."""
+        return self._reshaped(message, found, None)
+
     def deliveries(
         self, meetings: Meetings, message: Hashable, failures: list[Failure]
     ) -> Iterator[Delivery]:

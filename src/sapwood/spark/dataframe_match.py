@@ -7,11 +7,10 @@ from typing import Literal, get_args
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
-    DoubleType,
-    IntegerType,
     IntegralType,
     LongType,
     StringType,
@@ -22,6 +21,7 @@ from pyspark.sql.types import (
 from sapwood.broker import Broker
 from sapwood.engine import Limits, Matcher
 from sapwood.lang.namespaces import Namespaces
+from sapwood.spark.distribution import match_result
 from sapwood.spark.distribution.index_snapshot import IndexSnapshot, SubscriptionSource
 from sapwood.spark.distribution.match_worker import MatchPartition
 
@@ -35,21 +35,13 @@ PROBLEM = "_problem"
 IS_PROBLEM = {"sapwood": "problem"}
 """The metadata of that column where people see it, under a name of theirs."""
 
-ERROR = StructType(
-    [
-        StructField("reason", StringType()),
-        StructField("line", IntegerType()),
-        StructField("column", IntegerType()),
-        StructField("body", BinaryType()),
-    ]
-)
-UNDECIDED = ArrayType(
-    StructType([StructField(name, StringType()) for name in ("subscription", "kind", "reason")])
-)
-COSTS = ArrayType(
-    StructType([StructField("subscription", StringType()), StructField("seconds", DoubleType())])
-)
-BODIES = ArrayType(StringType())
+MATCHES = "_matches"
+"""A column with a `MatchResult` for messages that an earlier stage has matched, null for others."""
+
+ERROR = from_arrow_type(match_result.ERROR)
+UNDECIDED = from_arrow_type(match_result.FAILURES)
+COSTS = from_arrow_type(match_result.COSTS)
+BODIES = from_arrow_type(match_result.BODIES)
 RESULT_COLUMNS = frozenset({"subscriptions", "bodies", "error", "undecided", "costs"})
 """The columns that matching adds to a message's own."""
 
@@ -106,10 +98,11 @@ def with_problem(messages: DataFrame) -> DataFrame:
 
 
 def match_snapshot(messages: DataFrame, snapshot: IndexSnapshot, profile: bool = False) -> DataFrame:
-    """One row for each message, with the subscriptions of one snapshot; with `profile`, also their `costs`."""
+    """Match messages with the subscriptions of a snapshot: one row for each message; with `profile`, also
+    `costs`."""
     check_messages(messages)
-    problem = PROBLEM if PROBLEM in messages.columns else None
-    kept = [field for field in messages.schema.fields if field.name not in ("body", problem)]
+    consumed = ("body", PROBLEM, MATCHES)
+    passed = [field for field in messages.schema.fields if field.name not in consumed]
     id_type = LongType() if snapshot.numeric else StringType()
     found = [StructField("subscriptions", ArrayType(id_type, containsNull=False))]
     if snapshot.transforming:
@@ -120,8 +113,10 @@ def match_snapshot(messages: DataFrame, snapshot: IndexSnapshot, profile: bool =
         found.append(StructField("costs", COSTS))
     # mapInArrow takes a name with a dot for a path, so it gets numbers
     numbered = {name: f"_{number}" for number, name in enumerate(messages.columns)}
-    partition = MatchPartition(snapshot, numbered["body"], numbered.get(PROBLEM), profile)
-    return messages.toDF(*numbered.values()).mapInArrow(partition, StructType(kept + found))
+    partition = MatchPartition(
+        snapshot, numbered["body"], numbered.get(PROBLEM), profile, numbered.get(MATCHES)
+    )
+    return messages.toDF(*numbered.values()).mapInArrow(partition, StructType(passed + found))
 
 
 def issue_snapshot(

@@ -1,15 +1,16 @@
-"""How the subscriptions of a batch get into a plan that was made before them.
+"""Snapshots in a folder of the checkpoint, for a plan that was made before them.
 
-The plan of a stateful stream is made once, when the stream starts, and what it carries with it never changes.
-So its tasks look up the snapshot of their batch in a folder of the checkpoint, where the driver has put it
-before it lets the batch run:
+The plan of a stateful stream is made once, when the stream starts, and cannot refer to a broadcast of a later
+batch. So its tasks load the snapshot of their batch from the checkpoint, where the driver has written it
+before the batch runs:
 
-    posted/N       the snapshot of batch N; those of earlier batches are of no use any more
-    posted/base-…  the packed brokers that snapshots are based on
+    snapshots/N         the snapshot of batch N; that of the batch before is removed
+    snapshots/packed-…  the packed brokers that snapshots refer to
 """
 
 from __future__ import annotations
 
+import logging
 import pickle
 from dataclasses import dataclass
 from uuid import uuid4
@@ -17,10 +18,12 @@ from uuid import uuid4
 from sapwood.spark.distribution.index_snapshot import IndexSnapshot
 from sapwood.spark.io.storage import make_empty, open_file, open_new, remove_file
 
+_log = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True, slots=True)
 class CheckpointFile:
-    """Bytes in a file."""
+    """Bytes in a file of the checkpoint."""
 
     path: str
 
@@ -34,33 +37,34 @@ class CheckpointFile:
 
 
 class CheckpointTransport:
-    """A folder that the driver and all workers reach."""
+    """A folder of the checkpoint that the driver and all workers reach."""
 
     def __init__(self, folder: str) -> None:
-        """Takes the folder over; what an earlier run has left in it is gone."""
+        """Empties the folder: snapshots of an earlier run are of no use to this one."""
         self.folder = folder
         make_empty(folder)
         self._last: str | None = None
 
     def broadcast(self, value: bytes) -> CheckpointFile:
-        """Lets workers get at bytes."""
-        base = CheckpointFile(f"{self.folder}/base-{uuid4().hex}")
-        with open_new(base.path) as file:
+        """Write bytes to a file that workers can read."""
+        packed = CheckpointFile(f"{self.folder}/packed-{uuid4().hex}")
+        with open_new(packed.path) as file:
             file.write(value)
-        return base
+        return packed
 
     def put(self, batch: int, snapshot: IndexSnapshot) -> None:
-        """Lets the tasks of a batch know their snapshot."""
+        """Write the snapshot of a batch for its tasks, and remove that of the batch before."""
         path = f"{self.folder}/{batch}"
         with open_new(path) as file:
             pickle.dump(snapshot, file, pickle.HIGHEST_PROTOCOL)
         if self._last is not None and self._last != path:
             remove_file(self._last)
         self._last = path
+        _log.debug("snapshot of version %d written for batch %d", snapshot.version, batch)
 
 
 def load_snapshot(folder: str, batch: str) -> IndexSnapshot:
-    """The snapshot of a batch, for its tasks."""
+    """Load the snapshot of a batch, in a task."""
     with open_file(f"{folder}/{batch}") as file:
         snapshot = pickle.load(file)
     assert isinstance(snapshot, IndexSnapshot)

@@ -27,7 +27,7 @@ _MOST_FILES = 64
 _REMEDIES = {
     "planned": "remove it, and the batch is served with the subscriptions of the moment",
     "done": "remove it; if it is that of the last batch, that is served again, into the same folder",
-    "state": 'write {"buckets": N} into it, with the joins.buckets that the pipeline began with',
+    "state": 'write {"format": 2, "buckets": N} into it, with the joins.buckets that the pipeline began with',
     "matched": "remove it; the report may then count subscriptions as never matched that have",
 }
 

@@ -15,7 +15,7 @@ from sapwood.spark.distribution.pipeline_subscriptions import (
     is_not_filter,
     store_has_joins,
 )
-from sapwood.spark.joins.join_plan import check_protobuf
+from sapwood.spark.joins.join_plan import check_protobuf, check_state, state_settings
 from sapwood.spark.pipeline.batch import Matching, by_broker
 from sapwood.spark.pipeline.batch_log import BatchLog
 from sapwood.spark.pipeline.config import ConfigError, JoinConfig, PipelineConfig, RelationalConfig
@@ -73,11 +73,8 @@ def _joins(settings: PipelineConfig, ledger: BatchLog, wanted: bool, fixed: bool
         raise ConfigError(f"some subscriptions join messages. {problem}")
     check_protobuf()
     joins = settings.joins or JoinConfig()
-    how = {"buckets": joins.buckets}
     if recorded is None:
-        ledger.begin_joins(how)
-    elif recorded != how:
-        raise ConfigError(
-            f"joins.buckets: it began with {recorded['buckets']}, which cannot change; {_ANOTHER}"
-        )
+        ledger.begin_joins(state_settings(joins))
+    else:
+        check_state(recorded, joins, settings.run.checkpoint)
     return joins

@@ -88,12 +88,12 @@ class Pipeline:
         self._joining: JoinStream | None = None
         if joins is not None:
             check_times(settings.sources, self._population.namespaces)
-            self._post = CheckpointTransport(f"{own}/posted")
+            self._post = CheckpointTransport(f"{own}/snapshots")
             self._joining = JoinStream(
                 self._source,
                 joins,
                 self._post.folder,
-                FeedbackFolder(f"{own}/onward"),
+                FeedbackFolder(f"{own}/feedback"),
                 settings.deliveries.body,
             )
         self._query: StreamingQuery | None = None
@@ -244,7 +244,7 @@ class Pipeline:
         edition = self._population.snapshot(self._post, version)
         self._post.put(number, edition)
         kept = count_state_rows(self._query)
-        with self._joining.serving(batch, edition, number) as (messages, joined):
+        with self._joining.join_batch(batch, edition, number) as (messages, joined):
             messages = self._with_unread(messages, batch)
             outcome = self._server.serve(messages, edition, len(self._population), number, joined)
         return replace(outcome, kept=kept)

@@ -8,7 +8,16 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, StringType
 
-from sapwood.spark.dataframe_match import BODIES, COSTS, ERROR, PROBLEM, UNDECIDED, column, match_snapshot
+from sapwood.spark.dataframe_match import (
+    BODIES,
+    COSTS,
+    ERROR,
+    MATCHES,
+    PROBLEM,
+    UNDECIDED,
+    column,
+    match_snapshot,
+)
 from sapwood.spark.distribution.index_snapshot import IndexSnapshot
 
 NUMBER = "_sapwood_number"
@@ -34,7 +43,7 @@ def together(numbered: DataFrame, found: CombinedMatches, edition: IndexSnapshot
     `match_snapshot` makes."""
     if edition is None or edition.empty:
         nothing = {"subscriptions": _NOBODY, "error": ERROR, "undecided": UNDECIDED, "costs": COSTS}
-        answered = numbered.drop("body", PROBLEM).withColumns(
+        answered = numbered.drop("body", PROBLEM, MATCHES).withColumns(
             {name: F.lit(None).cast(kind) for name, kind in nothing.items()}
         )
     else:
