@@ -14,10 +14,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sapwood.spark import match
+from sapwood.spark.distribution.match_worker import MatchPartition
 from sapwood.spark.joins import join_plan
 from sapwood.spark.joins.feedback import FeedbackFolder
 from sapwood.spark.pipeline.batch import Outcome, Server
-from sapwood.spark.pipeline.batch_log import BatchLog
+from sapwood.spark.pipeline.batch_log import BatchLog, CheckpointError
 from sapwood.spark.pipeline.config import ConfigError, parse_config, read_config
 from sapwood.spark.pipeline.pipeline import Pipeline
 from tests.support.crashes import Crash, after
@@ -39,9 +40,19 @@ def run(
 # -- what is delivered ---------------------------------------------------------------------------------------
 
 
-def test_subscriptions_come_and_go_and_what_is_of_no_use_is_dropped(
-    tmp_path: Path, spark: SparkSession, caplog: pytest.LogCaptureFixture
+def test_subscriptions_come_and_go_and_what_is_of_no_use_is_evicted(
+    tmp_path: Path,
+    spark: SparkSession,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    partitions: list[MatchPartition] = []
+
+    def record(*arguments: Any) -> MatchPartition:
+        partitions.append(MatchPartition(*arguments))
+        return partitions[-1]
+
+    monkeypatch.setattr("sapwood.spark.dataframe_match.MatchPartition", record)
     streams = JoinedStreams(tmp_path / "joined", lateness=2)
     streams.subscribe({"pair": PAIR, "gone": PAIR, "back": PAIR, "filter": "//b", "chain": FIVE})
 
@@ -67,11 +78,12 @@ def test_subscriptions_come_and_go_and_what_is_of_no_use_is_dropped(
         pipeline = run(spark, streams, change)
     assert "subscription feeds back is left out: a cycle of streams: 'P' → 'S' → 'P'" in caplog.text
     delivered = streams.assert_exact(spark, {"feeds back"})
+    assert partitions and all(each.matches is not None for each in partitions)  # extraction has matched them
     outcomes = pipeline.outcomes()
     assert [outcome.batch for outcome in outcomes if not outcome.left_out] == [0, 1]
     assert {tuple(outcome.left_out) for outcome in outcomes[2:]} == {("feeds back",)}
 
-    # four messages of a chain meet the fifth when time has gone on by far, which is then dropped
+    # four messages of a chain meet the fifth when time has gone on by far, which is then evicted
     assert any(t.subscription == "chain" and files_of(t) & {"1", "2"} for t in delivered)
     after_all = join_plan.count_state_rows(pipeline._query)
     assert after_all is not None and 0 < after_all < max(outcome.kept or 0 for outcome in outcomes)
@@ -158,6 +170,15 @@ def test_a_pipeline_stays_as_it_began(
     text = streams.settings.read_text()
     streams.settings.write_text(text.replace("buckets = 4", "buckets = 5"))
     assert "joins.buckets: it began with 4, which cannot change" in refused(spark, streams)
+    streams.settings.write_text(text)
+    (tmp_path / "joined/checkpoint/sapwood/state/joins").write_text('{"buckets": 4}')
+    with pytest.raises(CheckpointError) as caught:  # a checkpoint from before there were numbers
+        Pipeline(spark, read_config(streams.settings))
+    assert "has the state of joins in format 1, and this version of Sapwood reads format 2." in str(
+        caught.value
+    )
+    assert "set run.checkpoint to a new folder" in str(caught.value)
+    assert "the state is built again from the messages that they still have" in str(caught.value)
 
     # one without joins goes on without, whoever subscribes
     streams = JoinedStreams(tmp_path / "plain")

@@ -18,8 +18,8 @@ def feeding(read: str, fed: str) -> str:
 def served(population: StoreSubscriptions, version: int) -> tuple[set[str], set[str]]:
     """Those who are served, and those who are left out."""
     population.snapshot(Context(), version)
-    assert population._population is not None
-    broker = population._population.broker
+    assert population._source is not None
+    broker = population._source.broker
     assert all(broker.query(id) for id in map(str, broker))
     return set(map(str, broker)), set(population.left_out)
 

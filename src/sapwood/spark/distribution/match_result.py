@@ -49,11 +49,6 @@ class MatchResult:
     rejection: Rejection | None = None
     costs: dict[str, float] = field(default_factory=dict)
 
-    @property
-    def size(self) -> int:
-        """The bytes that it takes, about."""
-        return 8 * (len(self.filters) + len(self.transformations)) + sum(map(len, self.bodies))
-
     def to_bytes(self) -> bytes:
         filters, transformations = self.filters.tobytes(), self.transformations.tobytes()
         rejection = tuple(self.rejection) if self.rejection is not None else None
