@@ -57,8 +57,9 @@ def match(
     """Match each message with the subscriptions, and apply those that are transformations.
 
     `messages` has the columns `message_id` and `body` (binary or string), and may be streaming; all its other
-    columns pass to the result. `subscriptions` has the columns `id` and `query`, a filter or a transformation,
-    or is a mapping, pairs, a Matcher or a Broker. Ids that are whole numbers stay numbers; all others become strings.
+    columns pass to the result. `subscriptions` has the columns `id` and `query`, a filter or transformation,
+    or is a mapping, pairs, a Matcher or a Broker. Ids that are whole numbers stay numbers; all others become
+    strings.
 
     shape="pairs"     one row for each (message, subscription): the message's columns, `subscription`, and
                       `body`: the XML that the transformation made, null for a filter, which delivers the

@@ -58,14 +58,36 @@ FOREVER = 1 << 62
 KEY_LENGTH = 8
 """bytes of a variable's key"""
 
-_PAYLOAD = [
-    ("message", pa.binary()),
-    ("columns", pa.binary()),
-    ("problem", pa.string()),
-    ("single_blocks", pa.binary()),
-    ("matches", pa.binary()),
-]
-_EVENT_TIME = ("event_time", pa.timestamp("us", "UTC"))
+_TYPES = {
+    "bucket": pa.int32(),
+    "kind": pa.string(),
+    "name": pa.binary(),
+    "value": pa.binary(),
+    "newer": pa.binary(),
+    "older": pa.binary(),
+    "time": pa.int64(),
+    "until": pa.int64(),
+    "variables": pa.binary(),
+    "partners": pa.binary(),
+    "message": pa.binary(),
+    "columns": pa.binary(),
+    "problem": pa.string(),
+    "single_blocks": pa.binary(),
+    "matches": pa.binary(),
+    "floor": pa.int64(),
+    "watermark": pa.int64(),
+    "event_time": pa.timestamp("us", "UTC"),
+    "stream": pa.string(),
+    "id": pa.string(),
+    "query": pa.int32(),
+    "piece": pa.int32(),
+}
+"""the type of a column, which is the same in all rows that have it"""
+
+
+def _schema_of(row_type: type[tuple[Any, ...]]) -> pa.Schema:
+    fields: tuple[str, ...] = row_type._fields  # type: ignore[attr-defined]
+    return pa.schema([(name, _TYPES[name]) for name in fields])
 
 
 # -- hops --------------------------------------------------------------------------------------------------
@@ -97,21 +119,7 @@ class WitnessRow(NamedTuple):
     event_time: int | None = None
 
 
-WITNESS_SCHEMA = pa.schema(
-    [
-        ("bucket", pa.int32()),
-        ("kind", pa.string()),
-        ("name", pa.binary()),
-        ("value", pa.binary()),
-        ("time", pa.int64()),
-        ("until", pa.int64()),
-        ("variables", pa.binary()),
-        ("partners", pa.binary()),
-        *_PAYLOAD,
-        ("floor", pa.int64()),
-        _EVENT_TIME,
-    ]
-)
+WITNESS_SCHEMA = _schema_of(WitnessRow)
 
 
 class CandidateRow(NamedTuple):
@@ -133,18 +141,7 @@ class CandidateRow(NamedTuple):
     """which Spark wants between two stateful operators"""
 
 
-CANDIDATE_SCHEMA = pa.schema(
-    [
-        ("bucket", pa.int32()),
-        ("kind", pa.string()),
-        ("name", pa.binary()),
-        ("newer", pa.binary()),
-        ("until", pa.int64()),
-        *_PAYLOAD,
-        ("watermark", pa.int64()),
-        _EVENT_TIME,
-    ]
-)
+CANDIDATE_SCHEMA = _schema_of(CandidateRow)
 
 
 class JoinRow(NamedTuple):
@@ -162,15 +159,7 @@ class JoinRow(NamedTuple):
     watermark: int = 0
 
 
-JOIN_SCHEMA = pa.schema(
-    [
-        ("kind", pa.string()),
-        ("name", pa.binary()),
-        ("older", pa.binary()),
-        *_PAYLOAD,
-        ("watermark", pa.int64()),
-    ]
-)
+JOIN_SCHEMA = _schema_of(JoinRow)
 
 
 class FeedbackRow(NamedTuple):
@@ -189,17 +178,7 @@ class FeedbackRow(NamedTuple):
     """of a chain: those of its newest message"""
 
 
-FEEDBACK_SCHEMA = pa.schema(
-    [
-        ("stream", pa.string()),
-        ("id", pa.string()),
-        ("query", pa.int32()),
-        ("piece", pa.int32()),
-        ("floor", pa.int64()),
-        ("message", pa.binary()),
-        ("columns", pa.binary()),
-    ]
-)
+FEEDBACK_SCHEMA = _schema_of(FeedbackRow)
 FEEDBACK = "_feedback"
 """a column with a `FeedbackRow`, null in deliveries"""
 DELIVERY_SCHEMA = pa.schema(
