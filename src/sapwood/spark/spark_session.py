@@ -82,13 +82,13 @@ def check_java() -> None:
     if java is None:
         raise JavaError(f"Spark needs Java {OLDEST_JAVA} or newer, and there is none.\n{_INSTALL}")
     try:
-        answer = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60)
+        result = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60)
     except OSError as error:
         raise JavaError(
             f"Spark needs Java, and {java} cannot be run: {error.strerror}.\n{_INSTALL}"
         ) from None
-    found = re.search(r'version "(?:1\.)?(\d+)', answer.stderr + answer.stdout)
-    if answer.returncode or (found and int(found[1]) < OLDEST_JAVA):
+    found = re.search(r'version "(?:1\.)?(\d+)', result.stderr + result.stdout)
+    if result.returncode or (found and int(found[1]) < OLDEST_JAVA):
         version = found[1] if found else "unknown"
         raise JavaError(f"Spark needs Java {OLDEST_JAVA} or newer; {java} is version {version}.\n{_INSTALL}")
 

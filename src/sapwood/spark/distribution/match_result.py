@@ -1,4 +1,4 @@
-"""What matching finds for a message: the Arrow types of its columns, and a row before it becomes Arrow."""
+"""The result of matching a message: the Arrow types of its columns, and a row before it becomes Arrow."""
 
 from __future__ import annotations
 

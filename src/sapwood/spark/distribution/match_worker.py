@@ -34,7 +34,7 @@ MATCHES_PER_BATCH = 200_000
 BYTES_PER_BATCH = 64 * 1024 * 1024
 """They also end at so many bytes that transformations made."""
 BYTES_PER_MESSAGE = 128 * 1024 * 1024
-"""What is made of one message is one row, and with its usual memory Spark dies of rows twice as large."""
+"""The bodies made of one message are one row, and with default memory Spark fails at rows twice as large."""
 
 
 class LiveBroker:
@@ -50,7 +50,7 @@ class LiveBroker:
         self._list_ids()
 
     def can_advance_to(self, snapshot: IndexSnapshot) -> bool:
-        """Whether the deltas of the snapshot lead from this version to that of the snapshot."""
+        """Whether the deltas of the snapshot lead from this version to its own."""
         return snapshot.first_version <= self.version <= snapshot.version
 
     def advance(self, snapshot: IndexSnapshot) -> None:

@@ -178,7 +178,7 @@ _NewEntries = dict[bytes, list[tuple[ValueEntry, bytes]]]
 
 
 class _EquatedVariables:
-    """Remembers, for one batch, which variables are equated with which: most entries have the same few."""
+    """A cache, for one batch, of which variables are equated: most entries have the same ones."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[bytes, bytes], bool] = {}

@@ -277,7 +277,7 @@ def deserialize_numbers(data: bytes) -> list[int]:
 
 class MessageColumns:
     """The columns of messages but for the body. Those of one message travel as an Arrow batch of one row, so
-    that nobody converts values of types that only Spark knows."""
+    that values of any type pass without a conversion."""
 
     def __init__(self, types: Sequence[pa.DataType]) -> None:
         self._schema = pa.schema([(f"_{number}", type) for number, type in enumerate(types)])
