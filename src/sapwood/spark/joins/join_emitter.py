@@ -13,7 +13,6 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from sapwood.broker import Broker
@@ -67,6 +66,7 @@ class _RowBuilder:
         """Add a row; rows of one message follow each other, and share its columns."""
         if not self._messages or self._messages[-1] is not columns:
             self._messages.append(columns)
+            self._bytes += len(columns)
         self._positions.append(len(self._messages) - 1)
         for column, value in zip(self._values, values, strict=True):
             column.append(value)
@@ -80,10 +80,9 @@ class _RowBuilder:
         """All rows since the last call."""
         messages = self._columns.deserialize(self._messages)
         if len(self._messages) < len(self):
-            messages = messages.take(np.array(self._positions, np.int64))
-        arrays = [column.combine_chunks() for column in messages.columns]
-        arrays = [column.chunk(0) if isinstance(column, pa.ChunkedArray) else column for column in arrays]
-        arrays += [pa.array(values, type) for values, type in zip(self._values, self._types, strict=True)]
+            messages = messages.take(pa.array(self._positions, pa.int32()))
+        values = zip(self._values, self._types, strict=True)
+        arrays = [*messages.columns, *(pa.array(column, type) for column, type in values)]
         self._clear()
         return pa.RecordBatch.from_arrays(arrays, [f"_{number}" for number in range(len(arrays))])
 

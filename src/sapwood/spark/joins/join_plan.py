@@ -206,7 +206,8 @@ class JoinStream:
     def _emit(self, batch: DataFrame, snapshot: IndexSnapshot) -> DataFrame:
         """The deliveries, failures and feedback of joins."""
         emitted = StructType([*self._columns.fields, *spark_schema(DELIVERY_SCHEMA).fields])
-        rows = batch.filter(F.col("kind").isin(JOINABLE, CHAIN, LATE, PAIR)).repartition("name")
+        rows = batch.filter(F.col("kind").isin(JOINABLE, CHAIN, LATE, PAIR))
+        rows = rows.withColumn("matches", F.lit(b"")).repartition("name")  # which joins do not need
         return rows.sortWithinPartitions("name").mapInArrow(
             EmitJoins(snapshot, self._types, self.body), emitted
         )

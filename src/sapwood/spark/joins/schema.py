@@ -225,7 +225,7 @@ def to_frames(rows: Iterable[CandidateRow | JoinRow], row_type: type[_Row]) -> I
     size = 0
     for row in rows:
         pending.append(row)
-        size += len(row.message) + len(row.matches)
+        size += len(row.message) + len(row.columns) + len(row.matches)
         if len(pending) >= _FRAME_ROWS or size >= _FRAME_BYTES:
             yield _to_frame(pending, row_type)
             pending, size = [], 0
@@ -300,7 +300,7 @@ class MessageColumns:
         arrays = [pa.array([value], type) for value, type in zip(values, self._schema.types, strict=True)]
         return self.serialize(arrays)[0]
 
-    def deserialize(self, rows: Sequence[bytes]) -> pa.Table:
-        """The columns of several messages."""
+    def deserialize(self, rows: Sequence[bytes]) -> pa.RecordBatch:
+        """The columns of several messages, at least one."""
         batches = [pa.ipc.read_record_batch(pa.py_buffer(row), self._schema) for row in rows]
-        return pa.Table.from_batches(batches, self._schema).combine_chunks()
+        return pa.concat_batches(batches)
