@@ -1,10 +1,10 @@
 """The rows that pass between the stages of a stream with joins: for each hop a class and its Arrow schema.
 
-    sources ───┐                                                                         ┌─► messages
+    sources ───┐                                                                       ┌─► messages
                ├─ WitnessRow ─► value state ─ CandidateRow ─► message state ─ JoinRow ─┤
-    feedback ──┘                                                                         └─► deliveries
-        ▲                                                                                         │
-        └────────────────────────────────────── FeedbackRow ◄─────────────────────────────────────┘
+    feedback ──┘                                                                       └─► deliveries
+        ▲                                                                                      │
+        └───────────────────────────────── FeedbackRow ◄───────────────────────────────────────┘
 
 Spark's schemas are derived from these. A row of a message carries from hop to hop what is found out about it
 once, when it is parsed:
