@@ -15,7 +15,7 @@ from pyspark import SparkContext
 
 from sapwood import Broker
 from sapwood.spark.distribution.index_snapshot import IndexSnapshot, SnapshotDelta, SubscriptionSource
-from sapwood.spark.distribution.match_worker import LiveBroker, live_broker
+from sapwood.spark.distribution.match_worker import LiveBroker, load_broker
 from tests.support import lxml_oracle, transform_strategies
 from tests.support.spark_stream import delivered_by
 
@@ -69,8 +69,8 @@ def collected() -> Iterator[None]:
     gc.unfreeze()
 
 
-def issue(population: SubscriptionSource, context: Context) -> IndexSnapshot:
-    return population.issue(cast(SparkContext, context))
+def issue(source: SubscriptionSource, context: Context) -> IndexSnapshot:
+    return source.issue(cast(SparkContext, context))
 
 
 Answers = list[list[tuple[str, str | None]]]
@@ -97,7 +97,7 @@ def by_number(live: LiveBroker) -> Answers:
 
 
 class Driver:
-    """A population that changes, and what it should be at every version."""
+    """A source that changes, and what it should be at every version."""
 
     def __init__(self, rng: random.Random, size: int = 40) -> None:
         self.rng = rng
@@ -106,7 +106,7 @@ class Driver:
         self.next = size
         broker = Broker(NAMESPACES)
         broker.subscribe_many(self.queries.items())
-        self.population = SubscriptionSource(broker)
+        self.source = SubscriptionSource(broker)
         self.history = {0: dict(self.queries)}
 
     def change(self) -> None:
@@ -118,18 +118,18 @@ class Driver:
             put[f"s{self.next}"] = rng.choice(QUERIES)
             self.next += 1
         self.advance(
-            SnapshotDelta(self.population.version + rng.randint(1, 3), tuple(removed), tuple(put.items()))
+            SnapshotDelta(self.source.version + rng.randint(1, 3), tuple(removed), tuple(put.items()))
         )
 
     def advance(self, change: SnapshotDelta) -> None:
-        self.population.advance(change)
+        self.source.advance(change)
         for id in change.removed:
             del self.queries[id]
         self.queries |= dict(change.put)
         self.history[change.version] = dict(self.queries)
 
-    def edition(self) -> IndexSnapshot:
-        return issue(self.population, self.context)
+    def snapshot(self) -> IndexSnapshot:
+        return issue(self.source, self.context)
 
     def expected(self, version: int) -> Answers:
         fresh = Broker(NAMESPACES)
@@ -152,11 +152,11 @@ class Worker:
         self.live: LiveBroker | None = None
         self.unpacked = 0
 
-    def serve(self, edition: IndexSnapshot) -> LiveBroker:
-        if self.live is None or not self.live.leads_to(edition):
-            self.live = LiveBroker(edition)
+    def serve(self, snapshot: IndexSnapshot) -> LiveBroker:
+        if self.live is None or not self.live.can_advance_to(snapshot):
+            self.live = LiveBroker(snapshot)
             self.unpacked += 1
-        self.live.advance(edition)
+        self.live.advance(snapshot)
         return self.live
 
 
@@ -168,37 +168,37 @@ class Worker:
 def test_every_worker_has_the_subscriptions_of_the_version(
     seed: int, few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sapwood.spark.distribution.index_snapshot._FEW", few)
+    monkeypatch.setattr("sapwood.spark.distribution.index_snapshot._MIN_CHANGES_TO_PACK", few)
     driver = Driver(random.Random(seed))
     diligent, lazy = Worker(), Worker()
     for round in range(18):
-        edition = driver.edition()
-        check(driver, diligent.serve(edition), driver.population.version)
+        snapshot = driver.snapshot()
+        check(driver, diligent.serve(snapshot), driver.source.version)
         if driver.rng.random() < 0.25:
-            check(driver, lazy.serve(edition), driver.population.version)
+            check(driver, lazy.serve(snapshot), driver.source.version)
         if round % 8 == 7:
-            check(driver, Worker().serve(edition), driver.population.version)  # it starts late
+            check(driver, Worker().serve(snapshot), driver.source.version)  # it starts late
         driver.change()
     assert diligent.unpacked == 1  # however often the base was packed anew
     assert (len(driver.context.made) > 1) == (few < 2_000)
 
 
-def test_an_edition_travels_as_a_pickle() -> None:
+def test_a_snapshot_travels_as_a_pickle() -> None:
     driver = Driver(random.Random(1))
-    driver.edition()
+    driver.snapshot()
     driver.change()
-    edition = pickle.loads(pickle.dumps(driver.edition()))
-    check(driver, Worker().serve(edition), driver.population.version)
+    snapshot = pickle.loads(pickle.dumps(driver.snapshot()))
+    check(driver, Worker().serve(snapshot), driver.source.version)
 
 
 def test_a_worker_can_be_asked_for_an_older_version_again() -> None:
     driver = Driver(random.Random(2))
-    editions = []
+    snapshots = []
     for _ in range(5):
-        editions.append(driver.edition())
+        snapshots.append(driver.snapshot())
         driver.change()
-    for edition in (editions[4], editions[1], editions[3], editions[0], editions[4]):
-        check(driver, live_broker(edition), edition.version)
+    for snapshot in (snapshots[4], snapshots[1], snapshots[3], snapshots[0], snapshots[4]):
+        check(driver, load_broker(snapshot), snapshot.version)
 
 
 def numbers(broker: Broker) -> dict[object, int]:
@@ -210,10 +210,10 @@ def test_workers_that_come_by_different_ways_number_alike() -> None:
     driver = Driver(random.Random(3))
     diligent = Worker()
     for _ in range(12):
-        edition = driver.edition()
-        live = diligent.serve(edition)
+        snapshot = driver.snapshot()
+        live = diligent.serve(snapshot)
         driver.change()
-    late = Worker().serve(edition)
+    late = Worker().serve(snapshot)
     assert numbers(late.broker) == numbers(live.broker)
     assert list(late.broker) == list(live.broker)
 
@@ -222,15 +222,15 @@ def test_a_worker_serves_several_populations_in_turn() -> None:
     drivers = [Driver(random.Random(seed)) for seed in range(4)]
     for _ in range(3):
         for driver in drivers:
-            check(driver, live_broker(driver.edition()), driver.population.version)
+            check(driver, load_broker(driver.snapshot()), driver.source.version)
             driver.change()
 
 
 def test_a_worker_unpacks_a_base_once() -> None:
     driver = Driver(random.Random(4))
     for _ in range(6):
-        live_broker(driver.edition())
-        live_broker(driver.edition())
+        load_broker(driver.snapshot())
+        load_broker(driver.snapshot())
         driver.change()
     assert [base.read for base in driver.context.made] == [1]
 
@@ -241,24 +241,24 @@ def test_a_worker_unpacks_a_base_once() -> None:
 def one_change(change: SnapshotDelta, queries: dict[str, str] | None = None) -> LiveBroker:
     broker = Broker()
     broker.subscribe_many((queries or {"a": "/a", "b": "/b"}).items())
-    population, context = SubscriptionSource(broker, 1), Context()
-    live = LiveBroker(issue(population, context))
-    population.advance(change)
-    edition = issue(population, context)
-    live.advance(edition)
-    late = LiveBroker(edition)
-    late.advance(edition)
+    source, context = SubscriptionSource(broker, 1), Context()
+    live = LiveBroker(issue(source, context))
+    source.advance(change)
+    snapshot = issue(source, context)
+    live.advance(snapshot)
+    late = LiveBroker(snapshot)
+    late.advance(snapshot)
     for message in ("<a/>", "<b/>", "<c xmlns='urn:c'/>"):
         assert delivered_by(live.broker, message) == delivered_by(late.broker, message)
     return live
 
 
 def test_changes_lead_on_only_to_newer_versions() -> None:
-    population = SubscriptionSource(Broker(), 5)
+    source = SubscriptionSource(Broker(), 5)
     for version in (4, 5):
         with pytest.raises(ValueError, match=f"version {version} does not follow version 5"):
-            population.advance(SnapshotDelta(version, put=(("a", "/a"),)))
-    assert len(population.broker) == 0
+            source.advance(SnapshotDelta(version, put=(("a", "/a"),)))
+    assert len(source.broker) == 0
 
 
 def test_removing_who_is_not_there_is_no_error() -> None:
@@ -282,9 +282,9 @@ def test_a_query_that_cannot_be_compiled_is_left_out_and_told() -> None:
     live = one_change(change)
     assert matched(live.broker, "<a/>") == ["a", "good"]
     assert "b" not in live.broker  # its old query is not the one its subscriber wants
-    told: dict[Hashable, str] = {}
-    SubscriptionSource(Broker(), 1).advance(change, lambda id, error: told.update({id: str(error)}))
-    assert list(told) == ["bad", "b"] and "/a[" in told["bad"]
+    errors: dict[Hashable, str] = {}
+    SubscriptionSource(Broker(), 1).advance(change, lambda id, error: errors.update({id: str(error)}))
+    assert list(errors) == ["bad", "b"] and "/a[" in errors["bad"]
 
 
 def test_a_subscription_may_become_one_of_the_other_kind_and_back() -> None:
@@ -295,9 +295,9 @@ def test_a_subscription_may_become_one_of_the_other_kind_and_back() -> None:
     assert delivered_by(live.broker, "<b/>") == [("a", None)]
 
 
-def test_an_edition_says_whether_it_has_transformations() -> None:
-    population, context = SubscriptionSource(Broker()), Context()
-    said = [issue(population, context).transforming]
+def test_a_snapshot_says_whether_it_has_transformations() -> None:
+    source, context = SubscriptionSource(Broker()), Context()
+    said = [issue(source, context).transforming]
     for version, change in enumerate(
         (
             SnapshotDelta(1, put=(("a", "/a"), ("bad", "for $a in //a return <a>"))),
@@ -308,10 +308,10 @@ def test_an_edition_says_whether_it_has_transformations() -> None:
         ),
         1,
     ):
-        population.advance(change)
-        edition = issue(population, context)
-        assert edition.version == version
-        said.append(edition.transforming)
+        source.advance(change)
+        snapshot = issue(source, context)
+        assert snapshot.version == version
+        said.append(snapshot.transforming)
     assert said == [False, False, True, True, True, False]
 
 
@@ -325,43 +325,43 @@ def test_a_population_can_become_empty_and_grow_again() -> None:
 
 
 def test_only_the_last_base_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sapwood.spark.distribution.index_snapshot._FEW", 5)
+    monkeypatch.setattr("sapwood.spark.distribution.index_snapshot._MIN_CHANGES_TO_PACK", 5)
     driver = Driver(random.Random(5))
     for _ in range(30):
-        driver.edition()
+        driver.snapshot()
         driver.change()
         assert [base.destroyed for base in driver.context.made[:-1]] == [True] * (
             len(driver.context.made) - 1
         )
         assert not driver.context.made[-1].destroyed
     assert len(driver.context.made) > 3
-    driver.population.close()
+    driver.source.close()
     assert all(base.destroyed for base in driver.context.made)
-    driver.population.close()  # nothing is destroyed twice
+    driver.source.close()  # nothing is destroyed twice
 
 
 def test_the_last_base_is_used_while_changes_are_few() -> None:
     driver = Driver(random.Random(6))
     for _ in range(100):
-        driver.edition()
+        driver.snapshot()
         driver.change()
     assert len(driver.context.made) == 1
 
 
 @pytest.mark.parametrize("empty", [False, True])
-def test_editions_stay_small_however_long_subscriptions_change(
+def test_snapshots_stay_small_however_long_subscriptions_change(
     empty: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sapwood.spark.distribution.index_snapshot._FEW", 50)
+    monkeypatch.setattr("sapwood.spark.distribution.index_snapshot._MIN_CHANGES_TO_PACK", 50)
     broker = Broker()
     broker.subscribe_many((f"s{i}", f"/a{i}") for i in range(20))
-    population, context = SubscriptionSource(broker), Context()
+    source, context = SubscriptionSource(broker), Context()
     sizes = []
     for version in range(1, 2_001):
-        edition = issue(population, context)
-        sizes.append(len(pickle.dumps(edition.changes)))
+        snapshot = issue(source, context)
+        sizes.append(len(pickle.dumps(snapshot.deltas)))
         put: Any = () if empty else ((f"s{version % 20}", f"/b{version % 7}"),)
-        population.advance(SnapshotDelta(version, put=put))
-    assert len(edition.changes) < 150
+        source.advance(SnapshotDelta(version, put=put))
+    assert len(snapshot.deltas) < 150
     assert max(sizes[1_000:]) <= 1.2 * max(sizes[200:400])
     assert len(context.made) > 5

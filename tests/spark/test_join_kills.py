@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from sapwood.spark.pipeline.config import read_config
 from sapwood.spark.pipeline.pipeline import Pipeline
-from tests.support.spark_joins import PUBLISHING, START, JoinedStreams, goes_on, random_population
+from tests.support.spark_joins import PUBLISHING, START, JoinedStreams, has_feedback, random_subscriptions
 
 _PATIENCE = 150
 _ROOT = Path(__file__).parents[2]
@@ -29,8 +29,8 @@ def _start(streams: JoinedStreams) -> subprocess.Popen[str]:
 @pytest.mark.skipif(os.environ.get("SAPWOOD_TESTS") != "full", reason="takes two minutes: make test-full")
 def test_a_driver_killed_in_the_middle_of_a_batch(tmp_path: Path, spark: SparkSession) -> None:
     streams = JoinedStreams(tmp_path / "joined", lateness=8)
-    population = random_population(Random(7), 15) | PUBLISHING
-    streams.subscribe(population)
+    subscriptions = random_subscriptions(Random(7), 15) | PUBLISHING
+    streams.subscribe(subscriptions)
     for number in range(3):
         streams.publish(START + 5 * number, 8)
     process = _start(streams)
@@ -44,7 +44,9 @@ def test_a_driver_killed_in_the_middle_of_a_batch(tmp_path: Path, spark: SparkSe
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate(timeout=_PATIENCE)
     with streams.store() as store:
-        store.remove(next(id for id in population if id.startswith("q") and not goes_on(population[id])))
+        store.remove(
+            next(id for id in subscriptions if id.startswith("q") and not has_feedback(subscriptions[id]))
+        )
         store.add("late", "S//*->x[.//b->p] JOIN{p = q, INF} T//*->z[.//b->q]")
     served: list[int] = []
     pipeline = Pipeline(spark, read_config(streams.settings), lambda outcome: served.append(outcome.batch))
@@ -54,9 +56,9 @@ def test_a_driver_killed_in_the_middle_of_a_batch(tmp_path: Path, spark: SparkSe
     delivered = streams.assert_exact(spark)
     versions = streams.versions()
     assert versions[0] == versions[1] < versions[2]
-    both = [told.messages for told in delivered if told.messages is not None and len(told.messages) == 2]
+    both = [row.messages for row in delivered if row.messages is not None and len(row.messages) == 2]
     old, new = ("000.xmll", "0-"), ("002.xmll", "2-")
-    assert {"reads that", "five"} <= {told.subscription for told in delivered}
+    assert {"reads that", "five"} <= {row.subscription for row in delivered}
     assert any(
         one.startswith(old) and other.startswith(new) for pair in both for one, other in (pair, pair[::-1])
     )

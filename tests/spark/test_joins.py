@@ -14,14 +14,22 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sapwood.spark import match
+from sapwood.spark.distribution.match_worker import MatchPartition
 from sapwood.spark.joins import join_plan
-from sapwood.spark.joins.feedback import Onward
+from sapwood.spark.joins.feedback import FeedbackFolder
 from sapwood.spark.pipeline.batch import BatchProcessor, Outcome
-from sapwood.spark.pipeline.batch_log import BatchLog
+from sapwood.spark.pipeline.batch_log import BatchLog, CheckpointError
 from sapwood.spark.pipeline.config import ConfigError, parse_config, read_config
 from sapwood.spark.pipeline.pipeline import Pipeline
 from tests.support.crashes import Crash, after
-from tests.support.spark_joins import PUBLISHING, START, JoinedStreams, Told, goes_on, random_population
+from tests.support.spark_joins import (
+    PUBLISHING,
+    START,
+    DeliveryRow,
+    JoinedStreams,
+    has_feedback,
+    random_subscriptions,
+)
 
 PAIR = "S//a->x[.//b->p] JOIN{p = q, 5 s} T//*->z[.//b->q]"
 THREE = f"{PAIR} JOIN{{q = r, 1 s}} S//*->y[.//b->r]"
@@ -39,9 +47,19 @@ def run(
 # -- what is delivered ---------------------------------------------------------------------------------------
 
 
-def test_subscriptions_come_and_go_and_what_is_of_no_use_is_dropped(
-    tmp_path: Path, spark: SparkSession, caplog: pytest.LogCaptureFixture
+def test_subscriptions_come_and_go_and_what_is_of_no_use_is_evicted(
+    tmp_path: Path,
+    spark: SparkSession,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    partitions: list[MatchPartition] = []
+
+    def record(*arguments: Any) -> MatchPartition:
+        partitions.append(MatchPartition(*arguments))
+        return partitions[-1]
+
+    monkeypatch.setattr("sapwood.spark.dataframe_match.MatchPartition", record)
     streams = JoinedStreams(tmp_path / "joined", lateness=2)
     streams.subscribe({"pair": PAIR, "gone": PAIR, "back": PAIR, "filter": "//b", "chain": FIVE})
 
@@ -67,13 +85,14 @@ def test_subscriptions_come_and_go_and_what_is_of_no_use_is_dropped(
         pipeline = run(spark, streams, change)
     assert "subscription feeds back is left out: a cycle of streams: 'P' → 'S' → 'P'" in caplog.text
     delivered = streams.assert_exact(spark, {"feeds back"})
+    assert partitions and all(each.matches is not None for each in partitions)  # extraction has matched them
     outcomes = pipeline.outcomes()
     assert [outcome.batch for outcome in outcomes if not outcome.left_out] == [0, 1]
     assert {tuple(outcome.left_out) for outcome in outcomes[2:]} == {("feeds back",)}
 
-    # four messages of a chain meet the fifth when time has gone on by far, which is then dropped
+    # four messages of a chain meet the fifth when time has gone on by far, which is then evicted
     assert any(t.subscription == "chain" and files_of(t) & {"1", "2"} for t in delivered)
-    after_all = join_plan.rows_kept(pipeline._query)
+    after_all = join_plan.count_state_rows(pipeline._query)
     assert after_all is not None and 0 < after_all < max(outcome.kept or 0 for outcome in outcomes)
 
     def over_files(id: str, batch: int) -> bool:
@@ -87,25 +106,25 @@ def test_subscriptions_come_and_go_and_what_is_of_no_use_is_dropped(
     assert any(t.subscription == "three" for t in delivered)
 
 
-def files_of(told: Told) -> set[str]:
+def files_of(row: DeliveryRow) -> set[str]:
     """The numbers of the files that the messages are from."""
-    return {name[:3].lstrip("0")[:1] for name in told.messages or ()}
+    return {name[:3].lstrip("0")[:1] for name in row.messages or ()}
 
 
 # -- wherever it ends and goes on ----------------------------------------------------------------------------
 
 STEPS: dict[str, Callable[[int], Any]] = {
     "served, and no more": lambda n: after(BatchProcessor, "process", lambda *arguments: arguments[3], n),
-    "served, but not on record": lambda n: after(Onward, "write", lambda going, batch: batch, n),
+    "served, but not on record": lambda n: after(FeedbackFolder, "write", lambda going, batch: batch, n),
     "on record, but not noted by Spark": lambda n: after(BatchLog, "commit", lambda batch, outcome: batch, n),
 }
 
 
 def test_a_crash_at_every_step_of_a_batch(tmp_path: Path, spark: SparkSession) -> None:
     streams = JoinedStreams(tmp_path / "joined", lateness=1)
-    population = random_population(Random(5), 50) | PUBLISHING
-    streams.subscribe(population)
-    to_go = [id for id in population if id.startswith("q") and not goes_on(population[id])]
+    subscriptions = random_subscriptions(Random(5), 50) | PUBLISHING
+    streams.subscribe(subscriptions)
+    to_go = [id for id in subscriptions if id.startswith("q") and not has_feedback(subscriptions[id])]
     for number in range(len(STEPS) + 1):
         streams.publish(START + 7 * number, 8)
     for batch, crash in enumerate(STEPS.values()):
@@ -119,24 +138,24 @@ def test_a_crash_at_every_step_of_a_batch(tmp_path: Path, spark: SparkSession) -
     assert len(set(streams.versions().values())) == len(STEPS) + 1
     assert [outcome.batch for outcome in outcomes] == list(range(len(outcomes)))
     assert len(outcomes) > len(STEPS) + 1  # and some more for what goes on
-    assert not any((tmp_path / "joined/checkpoint/sapwood/onward").glob(f"{len(STEPS)}/*"))  # which is done
-    published = {told.message for told in delivered if "(" in told.message}
+    assert not any((tmp_path / "joined/checkpoint/sapwood/feedback").glob(f"{len(STEPS)}/*"))  # which is done
+    published = {row.message for row in delivered if "(" in row.message}
     assert any("#2" in name for name in published)
     assert sum(outcome.messages for outcome in outcomes) >= 64 + len(published)
     assert sum(outcome.deliveries for outcome in outcomes) == sum(delivered.values())
     assert sum(outcome.rejects for outcome in outcomes) == len(streams.too_late()) > 0
     assert outcomes[-1].kept is not None and outcomes[-1].kept > 64
-    check_variety(population, delivered)
+    check_variety(subscriptions, delivered)
 
 
-def check_variety(population: dict[str, str], delivered: Counter[Told]) -> None:
-    kinds = Counter(len(told.messages or ()) for told in delivered)
+def check_variety(subscriptions: dict[str, str], delivered: Counter[DeliveryRow]) -> None:
+    kinds = Counter(len(row.messages or ()) for row in delivered)
     # filters and so on, single blocks, pairs, chains
     assert kinds[0] > 60 and kinds[1] > 60 and kinds[2] > 200 and kinds[3] > 50 and kinds[5] > 10, kinds
-    assert set(PUBLISHING) <= {told.subscription for told in delivered}
-    pairs = [told for told in delivered if len(told.messages or ()) == 2 and told.subscription in population]
-    assert {told.batch for told in pairs} >= set(range(len(STEPS) + 1))
-    texts = [population[told.subscription].upper() for told in pairs]
+    assert set(PUBLISHING) <= {row.subscription for row in delivered}
+    pairs = [row for row in delivered if len(row.messages or ()) == 2 and row.subscription in subscriptions]
+    assert {row.batch for row in pairs} >= set(range(len(STEPS) + 1))
+    texts = [subscriptions[row.subscription].upper() for row in pairs]
     for part in ("JOIN", "FOLLOWED", "INF", "SELECT", "!=", "<"):
         assert any(part in text for text in texts), part
 
@@ -158,6 +177,15 @@ def test_a_pipeline_stays_as_it_began(
     text = streams.settings.read_text()
     streams.settings.write_text(text.replace("buckets = 4", "buckets = 5"))
     assert "joins.buckets: it began with 4, which cannot change" in refused(spark, streams)
+    streams.settings.write_text(text)
+    (tmp_path / "joined/checkpoint/sapwood/state/joins").write_text('{"buckets": 4}')
+    with pytest.raises(CheckpointError) as caught:  # a checkpoint from before there were numbers
+        Pipeline(spark, read_config(streams.settings))
+    assert "has the state of joins in format 1, and this version of Sapwood reads format 2." in str(
+        caught.value
+    )
+    assert "set run.checkpoint to a new folder" in str(caught.value)
+    assert "the state is built again from the messages that they still have" in str(caught.value)
 
     # one without joins goes on without, whoever subscribes
     streams = JoinedStreams(tmp_path / "plain")
@@ -183,8 +211,8 @@ def test_settings_that_do_not_go_with_joins(tmp_path: Path, spark: SparkSession)
     text = streams.settings.read_text()
     text = text[: text.index("[joins]")]
     streams.settings.write_text(text.replace('"available-now"', '"batch"'))
-    told = refused(spark, streams)
-    assert told == (
+    message = refused(spark, streams)
+    assert message == (
         "some subscriptions join messages. 'run.trigger': joins need a stream;"
         " 'available-now' serves what is there and ends"
     )
@@ -237,7 +265,7 @@ def test_several_sources_and_lengths_of_time() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "told"),
+    ("changed", "message"),
     [
         ({"source": []}, "'source' is empty"),
         ({"source": [{"path": "a"}, {"path": "b", "stream": "b"}]}, "source #1: 'stream' is missing"),
@@ -265,7 +293,7 @@ def test_several_sources_and_lengths_of_time() -> None:
         ({"deliveries": {"path": "d", "shape": "messages"}}, "'deliveries.shape': joins need 'pairs'"),
     ],
 )
-def test_a_key_that_is_wrong(changed: dict[str, Any], told: str) -> None:
+def test_a_key_that_is_wrong(changed: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse_config(given(**changed))
-    assert told in str(caught.value)
+    assert message in str(caught.value)

@@ -381,6 +381,10 @@ def test_null_is_neither_an_id_nor_a_query(spark: SparkSession, row: tuple[str |
         ("message_id string, body binary, subscription string", "must not have a column 'subscription'"),
         ("message_id string, body binary, bodies string", "must not have a column 'bodies'"),
         ("message_id string, body binary, error int", "must not have a column 'error'"),
+        (
+            "message_id string, body binary, _sapwood_matches binary",
+            "must not have a column '_sapwood_matches'",
+        ),
         ("message_id string, body binary, n int, n int", "messages have the column 'n' twice"),
     ],
 )

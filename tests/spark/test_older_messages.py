@@ -11,19 +11,19 @@ from sapwood.join.state.message_state import StoredMessage
 from sapwood.join.state.portable_state import PortableMessage
 from sapwood.join.state.portable_state import PortableValue as Said
 from sapwood.spark.joins import join_emitter
-from sapwood.spark.joins.witness_extraction import packed
+from sapwood.spark.joins.schema import JoinRow, serialize_message
 
 ROOM = 300_000
 
 
 @pytest.mark.parametrize(("values", "size"), [(0, 15), (1, 15), (20, 500), (5, 10_000)])
 def test_they_take_no_more_than_their_room(values: int, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(join_emitter, "_ROOM", ROOM)
-    rows = [(str(i).encode(), packed(message(i, values, size))) for i in range(1_000)]
+    monkeypatch.setattr(join_emitter, "_CACHE_BYTES", ROOM)
+    rows = [(str(i).encode(), serialize_message(message(i, values, size))) for i in range(1_000)]
     tracemalloc.start()
-    older = join_emitter._Older()
+    older = join_emitter._OlderMessages()
     for name, record in rows:
-        row = join_emitter._Row("", b"", name, record, b"", 0)
+        row = JoinRow("", b"", name, record)
         assert older.get(row).records[0].data == b"x" * size
     gc.collect()
     taken = tracemalloc.get_traced_memory()[0]

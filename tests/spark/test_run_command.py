@@ -20,7 +20,7 @@ from sapwood import Broker, Limits, SapwoodError
 from sapwood.cli import main
 from sapwood.cli.common.run_log import Verbosity, log_to_file, log_to_notes, report_errors, summarize_error
 from sapwood.cli.run import default_log
-from sapwood.spark.distribution.pipeline_subscriptions import FixedPopulation, compile_file
+from sapwood.spark.distribution.pipeline_subscriptions import FileSubscriptions, compile_file
 from sapwood.spark.pipeline.checkpoint_lock import lock_checkpoint
 from sapwood.spark.pipeline.config import ConfigError
 from sapwood.spark.pipeline.preflight import check_master
@@ -126,7 +126,7 @@ def test_a_file_whose_queries_are_in_another_language(
     line = {"id": "s", "query": query, "language": language}
     (tmp_path / "queries.txt").write_text(json.dumps(line))
     with pytest.raises(SapwoodError, match=re.escape(told)):
-        FixedPopulation(str(tmp_path / "queries.txt"), {}, Limits())
+        FileSubscriptions(str(tmp_path / "queries.txt"), {}, Limits())
 
 
 def test_queries_that_are_not_there(

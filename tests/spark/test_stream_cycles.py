@@ -6,7 +6,7 @@ from pathlib import Path
 from random import Random
 
 from sapwood.engine import Limits
-from sapwood.spark.distribution.pipeline_subscriptions import StoredPopulation
+from sapwood.spark.distribution.pipeline_subscriptions import StoreSubscriptions
 from sapwood.store import SubscriptionStore
 from tests.spark.test_index_snapshot import Context
 
@@ -15,13 +15,13 @@ def feeding(read: str, fed: str) -> str:
     return f"{read}//a->x[b->p] JOIN{{p = q, 5 s}} Z//a->y[b->q] PUBLISH {fed}"
 
 
-def served(population: StoredPopulation, version: int) -> tuple[set[str], set[str]]:
+def served(subscriptions: StoreSubscriptions, version: int) -> tuple[set[str], set[str]]:
     """Those who are served, and those who are left out."""
-    population.edition(Context(), version)
-    assert population._population is not None
-    broker = population._population.broker
+    subscriptions.snapshot(Context(), version)
+    assert subscriptions._source is not None
+    broker = subscriptions._source.broker
     assert all(broker.query(id) for id in map(str, broker))
-    return set(map(str, broker)), set(population.left_out)
+    return set(map(str, broker)), set(subscriptions.left_out)
 
 
 def test_a_query_is_served_as_soon_as_it_closes_no_circle_any_more(tmp_path: Path) -> None:
@@ -30,17 +30,17 @@ def test_a_query_is_served_as_soon_as_it_closes_no_circle_any_more(tmp_path: Pat
         store.add("there", feeding("S", "P"))
         store.add("back", feeding("P", "S"))
         store.add("filter", "//a")
-    population = StoredPopulation(location, Limits(), joining=True)
+    subscriptions = StoreSubscriptions(location, Limits(), joining=True)
     with SubscriptionStore(location) as store:
-        assert served(population, store.version) == ({"there", "filter"}, {"back"})
-        assert population.left_out["back"] == "a cycle of streams: 'P' → 'S' → 'P'"
+        assert served(subscriptions, store.version) == ({"there", "filter"}, {"back"})
+        assert subscriptions.left_out["back"] == "a cycle of streams: 'P' → 'S' → 'P'"
         store.deactivate("there")
-        assert served(population, store.version) == ({"back", "filter"}, set())
+        assert served(subscriptions, store.version) == ({"back", "filter"}, set())
         store.activate("there")
-        assert served(population, store.version) == ({"back", "filter"}, {"there"})
+        assert served(subscriptions, store.version) == ({"back", "filter"}, {"there"})
         store.replace("back", feeding("P", "Q"))
-        assert served(population, store.version) == ({"back", "filter", "there"}, set())
-    population.close()
+        assert served(subscriptions, store.version) == ({"back", "filter", "there"}, set())
+    subscriptions.close()
 
 
 def test_a_pipeline_that_begins_at_a_version_serves_whom_one_that_runs_does(tmp_path: Path) -> None:
@@ -57,8 +57,8 @@ def test_a_pipeline_that_begins_at_a_version_serves_whom_one_that_runs_does(tmp_
                 else:
                     read, fed = rng.sample("PQRS", 2)
                     store.add(id, feeding(read, fed))
-                running = running or StoredPopulation(location, Limits(), joining=True)
-                begun = StoredPopulation(location, Limits(), joining=True)
+                running = running or StoreSubscriptions(location, Limits(), joining=True)
+                begun = StoreSubscriptions(location, Limits(), joining=True)
                 assert served(running, store.version) == served(begun, store.version)
                 circles += bool(begun.left_out)
                 begun.close()

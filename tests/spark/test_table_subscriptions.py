@@ -18,9 +18,9 @@ from sapwood.relational import Plan, RelationalMatcher
 from sapwood.relational.storage import table_snapshot
 from sapwood.relational.storage.table_snapshot import SUBSCRIPTION, snapshot_tables
 from sapwood.spark.distribution.pipeline_subscriptions import (
-    FixedPopulation,
-    StoredPopulation,
-    Subscribed,
+    FileSubscriptions,
+    StoreSubscriptions,
+    SubscriptionProvider,
     is_not_filter,
 )
 from sapwood.spark.pipeline.config import ConfigError, PipelineConfig, parse_config
@@ -55,12 +55,12 @@ class Carrier:
 def population(given: PipelineConfig) -> Iterator[TableSubscriptions]:
     """The subscriptions of a pipeline, as it has them."""
     limits = given.matcher_limits()
-    others: Subscribed
+    others: SubscriptionProvider
     if given.subscriptions.store is not None:
-        others = StoredPopulation(given.subscriptions.store, limits, serves=is_not_filter)
+        others = StoreSubscriptions(given.subscriptions.store, limits, serves=is_not_filter)
     else:
         assert given.subscriptions.file is not None
-        others = FixedPopulation(given.subscriptions.file, {}, limits, is_not_filter)
+        others = FileSubscriptions(given.subscriptions.file, {}, limits, is_not_filter)
     tabled = open_table_subscriptions(others, given)
     try:
         yield tabled
@@ -86,16 +86,16 @@ def test_filters_are_in_tables_and_others_are_not(tmp_path: Path) -> None:
         store.replace("turns", "for $b in //b return <b/>")
         second = store.replace("made", "//c")
     with population(given) as subscribed:
-        assert not subscribed.edition(Carrier(), first).empty
+        assert not subscribed.snapshot(Carrier(), first).empty
         assert len(subscribed) == 3
     assert ids_in(given) == {"filter", "turns"}
     with population(given) as subscribed:
-        subscribed.edition(Carrier(), second)
+        subscribed.snapshot(Carrier(), second)
         assert len(subscribed) == 3
         with SubscriptionStore(str(tmp_path / "subscriptions.db")) as store:
             last = store.remove("turns")
         assert subscribed.newest() == last
-        assert subscribed.edition(Carrier(), last).empty
+        assert subscribed.snapshot(Carrier(), last).empty
         assert len(subscribed) == 2
     assert ids_in(given) == {"filter", "made"}
 
@@ -112,16 +112,16 @@ def test_a_query_that_is_refused_is_left_out_as_long_as_it_is_there(
         database.execute("UPDATE sapwood_subscriptions SET query = '//b[' WHERE id = 'bad'")
     database.close()
     with population(given) as subscribed:
-        subscribed.edition(Carrier(), version)
+        subscribed.snapshot(Carrier(), version)
         assert list(subscribed.left_out) == ["bad"]
         assert len(subscribed) == 1
     assert "subscription bad is left out" in caplog.text
     with population(given) as subscribed:  # which does not look at it again
-        subscribed.edition(Carrier(), version)
+        subscribed.snapshot(Carrier(), version)
         assert list(subscribed.left_out) == ["bad"]
         with SubscriptionStore(str(file)) as store:
             version = store.replace("bad", "//c")
-        subscribed.edition(Carrier(), version)
+        subscribed.snapshot(Carrier(), version)
         assert not subscribed.left_out
         assert len(subscribed) == 2
 
@@ -135,7 +135,7 @@ def test_a_file_of_queries_is_read_again_only_if_it_has_changed(tmp_path: Path) 
     file.write_text("//a\n//b\nfor $a in //a return <b/>\n")
     with population(given) as subscribed:
         assert len(subscribed) == 3
-        assert not subscribed.edition(Carrier(), 0).empty
+        assert not subscribed.snapshot(Carrier(), 0).empty
     with RelationalMatcher(given.tables) as tables:
         tables.catalog.apply_changes(removed=["1"])
     with population(given) as subscribed:
@@ -162,7 +162,7 @@ def test_tables_that_are_somebody_elses_are_left_alone(tmp_path: Path) -> None:
     SubscriptionStore(str(tmp_path / "subscriptions.db")).close()
     given = parse_config(BASIC | table, folder=tmp_path)
     with population(given) as subscribed, pytest.raises(TablesError, match="come from no store"):
-        subscribed.edition(Carrier(), 0)
+        subscribed.snapshot(Carrier(), 0)
     assert ids_in(given) == {"mine"}
 
 

@@ -215,9 +215,9 @@ def collected() -> Iterator[None]:
 
 def answered(subscriptions: dict[str, str], bodies: Sequence[str]) -> list[list[dict[str, Any]]]:
     """The rows of each Arrow batch that a worker makes of one batch of messages."""
-    edition = SubscriptionSource(compiled(subscriptions)).issue(cast(SparkContext, Context()))
+    snapshot = SubscriptionSource(compiled(subscriptions)).issue(cast(SparkContext, Context()))
     batch = pa.RecordBatch.from_pydict({"n": list(range(len(bodies))), "body": list(bodies)})
-    return [part.to_pylist() for part in match_worker.MatchPartition(edition, "body", None)(iter([batch]))]
+    return [part.to_pylist() for part in match_worker.MatchPartition(snapshot, "body", None)(iter([batch]))]
 
 
 def test_batches_end_at_so_many_bytes(collected: None, monkeypatch: pytest.MonkeyPatch) -> None:

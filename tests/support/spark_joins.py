@@ -94,7 +94,7 @@ PUBLISHING = {
 """What goes on for up to four batches."""
 
 
-class Told(NamedTuple):
+class DeliveryRow(NamedTuple):
     """A delivery: messages in the order of the blocks, None for filters and transformations; a body only of
     queries that make one."""
 
@@ -106,7 +106,7 @@ class Told(NamedTuple):
     batch: int
 
     @property
-    def settled(self) -> Told:
+    def normalized(self) -> DeliveryRow:
         """As it is in every process, though what goes on takes a batch for each step on Spark."""
         messages = self.messages or ()
         if len(messages) < 3 and not any("(" in name for name in (self.message, *messages)):
@@ -114,7 +114,7 @@ class Told(NamedTuple):
         return self._replace(message=self.message if len(messages) < 2 else "", version=-1, batch=-1)
 
 
-def random_population(rng: Random, count: int) -> dict[str, str]:
+def random_subscriptions(rng: Random, count: int) -> dict[str, str]:
     """Queries over up to three blocks, each of some of them subscribed to twice, among filters and others."""
     found: dict[str, str] = {}
     while len(found) < count:
@@ -133,7 +133,7 @@ def random_population(rng: Random, count: int) -> dict[str, str]:
     return found | twice | others
 
 
-def goes_on(query: str) -> bool:
+def has_feedback(query: str) -> bool:
     """Whether there is more to do in the batches after that in which messages meet."""
     return is_join(query) and len(compile_join(query, NAMESPACES).blocks) > 2
 
@@ -228,10 +228,10 @@ class JoinedStreams:
         planned = (self.folder / "checkpoint/sapwood/planned").iterdir()
         return {int(p.name): json.loads(p.read_text())["version"] for p in planned if p.name.isdigit()}
 
-    def expected(self, unserved: Set[str]) -> tuple[Counter[Told], set[str]]:
+    def expected(self, unserved: Set[str]) -> tuple[Counter[DeliveryRow], set[str]]:
         """Every delivery, by a broker in this process, and the messages that are too late."""
         broker = Broker(NAMESPACES, lateness=1e12)
-        deliveries: Counter[Told] = Counter()
+        deliveries: Counter[DeliveryRow] = Counter()
         late: set[str] = set()
         latest = dict.fromkeys(STREAMS, -inf)
         before, versions = 0, self.versions()
@@ -248,24 +248,24 @@ class JoinedStreams:
                     read_as = "nobody's" if is_late else stream  # by filters, but no join
                     published = broker.publish(body.encode(), id, stream=read_as, time=ms / 1000)
                     if is_late:
-                        published += _alone(broker, stream, id, body)
+                        published += _single_block_deliveries(broker, stream, id, body)
                     for made in published:
-                        deliveries[_told(broker, made, version, batch).settled] += 1
+                        deliveries[_to_row(broker, made, version, batch).normalized] += 1
         return deliveries, late
 
-    def delivered(self, spark: SparkSession) -> Counter[Told]:
+    def delivered(self, spark: SparkSession) -> Counter[DeliveryRow]:
         rows = spark.read.parquet(str(self.folder / "deliveries"))
         marked = rows.selectExpr("marked <=> if(stream = 'T', concat(message_id, '!'), null) AS right")
         assert marked.distinct().collect() == [(True,)]
         return Counter(
-            Told(
+            DeliveryRow(
                 row["subscription"],
                 row["message_id"],
                 tuple(row["messages"]) if row["messages"] is not None else None,
                 canonical(row["body"]) if row["body"] is not None else None,
                 row["version"],
                 row["batch"],
-            ).settled
+            ).normalized
             for row in rows.collect()
         )
 
@@ -276,7 +276,7 @@ class JoinedStreams:
         for path in (self.folder / "rejects").rglob("*.json"):
             yield from map(json.loads, path.read_text().splitlines())
 
-    def assert_exact(self, spark: SparkSession, unserved: Set[str] = frozenset()) -> Counter[Told]:
+    def assert_exact(self, spark: SparkSession, unserved: Set[str] = frozenset()) -> Counter[DeliveryRow]:
         """All that was delivered is what a broker in this process delivers, but for some subscriptions."""
         deliveries, late = self.expected(unserved)
         found = self.delivered(spark)
@@ -295,7 +295,7 @@ def _change(broker: Broker, store: SubscriptionStore, since: int, until: int, un
     broker.subscribe_many(begun)
 
 
-def _alone(broker: Broker, stream: str, id: str, body: str) -> Iterator[Delivery]:
+def _single_block_deliveries(broker: Broker, stream: str, id: str, body: str) -> Iterator[Delivery]:
     """What single blocks get of a message, whatever its time; and others, of what these pass on."""
     distributed, data = DistributedBroker(broker), body.encode()
     _, alone = distributed.extract(distributed.find(Source(data)), stream)
@@ -305,11 +305,11 @@ def _alone(broker: Broker, stream: str, id: str, body: str) -> Iterator[Delivery
         yield from broker.publish(made.message.data, made.id, stream=made.stream, time=made.time)
 
 
-def _told(broker: Broker, made: Delivery, version: int, batch: int) -> Told:
+def _to_row(broker: Broker, made: Delivery, version: int, batch: int) -> DeliveryRow:
     id, message, body, meeting = made
     messages = tuple(map(str, meeting.messages)) if meeting is not None else None
     as_it_is = id in broker.filters or (is_join(broker.query(id)) and body == _source(made))
-    return Told(str(id), str(message), messages, None if as_it_is else canonical(body), version, batch)
+    return DeliveryRow(str(id), str(message), messages, None if as_it_is else canonical(body), version, batch)
 
 
 def _source(made: Delivery) -> bytes | None:

@@ -1,4 +1,4 @@
-"""The pipeline on Apache Spark: sources, matching, sinks, checkpoints."""
+"""Sapwood on Apache Spark: DataFrames, SQL and the streaming pipeline."""
 
 from sapwood.spark.dataframe_match import match
 from sapwood.spark.io.formats import read_messages

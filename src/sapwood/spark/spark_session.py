@@ -1,4 +1,4 @@
-"""A Spark session for Sapwood: Java is there, workers run this Python, and Spark's noise goes to a file."""
+"""A Spark session for Sapwood: checks Java, sets Python for workers, and sends Spark's log to a file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OLDEST_JAVA = 17
 
 
 class JavaError(SapwoodError):
-    """There is no Java that Spark runs on; says how to get one."""
+    """Raised when there is no Java that Spark runs on; says how to install one."""
 
 
 def session(
@@ -29,20 +29,20 @@ def session(
     config: Mapping[str, str] | None = None,
     log: str | Path | None = None,
 ) -> SparkSession:
-    """The running session, or a new one whose settings suit Sapwood.
+    """Return the running session, or a new one with settings for Sapwood.
 
-    With a `log`, all that Spark and its workers print goes to that file instead of the terminal.
+    With a `log`, the output of Spark and its workers goes to that file instead of the terminal.
     """
     check_java()
     settings = {"spark.ui.showConsoleProgress": "false", "spark.sql.session.timeZone": "UTC"}
     if master.startswith("local"):
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         settings |= {
-            "spark.driver.host": "127.0.0.1",  # on a laptop, the name of the machine often leads nowhere
+            "spark.driver.host": "127.0.0.1",  # on a laptop, the name of the machine often does not resolve
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.sql.shuffle.partitions": "4",
             "spark.ui.enabled": "false",
-            # what a page that nobody sees would show is kept for a thousand jobs by default
+            # by default, the UI retains a thousand jobs in memory, even if it is off
             "spark.ui.retainedJobs": "20",
             "spark.ui.retainedStages": "20",
             "spark.ui.retainedTasks": "200",
@@ -51,49 +51,49 @@ def session(
     builder = SparkSession.builder.master(master).appName(name)
     for key, value in (settings | dict(config or {})).items():
         builder = builder.config(key, value)
-    with _output_to(log):
+    with _redirect_output(log):
         return builder.getOrCreate()
 
 
 @contextmanager
-def _output_to(log: str | Path | None) -> Iterator[None]:
-    """What is started inside inherits the file as its standard output and error, and keeps it."""
+def _redirect_output(log: str | Path | None) -> Iterator[None]:
+    """Redirect standard output and error to the file, for processes that are started inside."""
     if log is None:
         yield
         return
     sys.stdout.flush()
     sys.stderr.flush()
     Path(log).parent.mkdir(parents=True, exist_ok=True)
-    ours = os.dup(1), os.dup(2)
+    saved = os.dup(1), os.dup(2)
     try:
         with Path(log).open("ab") as file:
             os.dup2(file.fileno(), 1)
             os.dup2(file.fileno(), 2)
         yield
     finally:
-        for number, saved in zip((1, 2), ours, strict=True):
-            os.dup2(saved, number)
-            os.close(saved)
+        for number, copy in zip((1, 2), saved, strict=True):
+            os.dup2(copy, number)
+            os.close(copy)
 
 
 def check_java() -> None:
-    """JavaError unless there is a Java that Spark runs on."""
-    java = _java()
+    """Raise JavaError unless there is a Java that Spark runs on."""
+    java = _find_java()
     if java is None:
         raise JavaError(f"Spark needs Java {OLDEST_JAVA} or newer, and there is none.\n{_INSTALL}")
     try:
-        answer = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60)
+        result = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60)
     except OSError as error:
         raise JavaError(
             f"Spark needs Java, and {java} cannot be run: {error.strerror}.\n{_INSTALL}"
         ) from None
-    found = re.search(r'version "(?:1\.)?(\d+)', answer.stderr + answer.stdout)
-    if answer.returncode or (found and int(found[1]) < OLDEST_JAVA):
+    found = re.search(r'version "(?:1\.)?(\d+)', result.stderr + result.stdout)
+    if result.returncode or (found and int(found[1]) < OLDEST_JAVA):
         version = found[1] if found else "unknown"
         raise JavaError(f"Spark needs Java {OLDEST_JAVA} or newer; {java} is version {version}.\n{_INSTALL}")
 
 
-def _java() -> str | None:
+def _find_java() -> str | None:
     home = os.environ.get("JAVA_HOME")
     if home:
         return str(Path(home) / "bin" / "java")

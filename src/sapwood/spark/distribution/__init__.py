@@ -1,1 +1,1 @@
-"""Snapshots of the index and how they reach the workers."""
+"""Snapshots of the compiled subscriptions, and matching in the workers."""

@@ -1,15 +1,16 @@
-"""How the subscriptions of a batch get into a plan that was made before them.
+"""Snapshots in a folder of the checkpoint, for a plan that was made before them.
 
-The plan of a stateful stream is made once, when the stream starts, and what it carries with it never changes.
-So its tasks look up the edition of their batch in a folder of the checkpoint, where the driver has put it
-before it lets the batch run:
+The plan of a stateful stream is made once, when the stream starts, and cannot refer to a broadcast of a later
+batch. So its tasks load the snapshot of their batch from the checkpoint, where the driver has written it
+before the batch runs:
 
-    posted/N       the edition of batch N; those of earlier batches are of no use any more
-    posted/base-…  the packed brokers that editions are based on
+    snapshots/N         the snapshot of batch N; that of the batch before is removed
+    snapshots/packed-…  the packed brokers that snapshots refer to
 """
 
 from __future__ import annotations
 
+import logging
 import pickle
 from dataclasses import dataclass
 from uuid import uuid4
@@ -17,10 +18,12 @@ from uuid import uuid4
 from sapwood.spark.distribution.index_snapshot import IndexSnapshot
 from sapwood.spark.io.storage import clear_folder, open_file, open_output, remove_file
 
+_log = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True, slots=True)
-class PostedBase:
-    """Bytes in a file."""
+class CheckpointFile:
+    """Bytes in a file of the checkpoint."""
 
     path: str
 
@@ -33,35 +36,36 @@ class PostedBase:
         remove_file(self.path)
 
 
-class Post:
-    """A folder that the driver and all workers reach."""
+class CheckpointTransport:
+    """A folder of the checkpoint that the driver and all workers reach."""
 
     def __init__(self, folder: str) -> None:
-        """Takes the folder over; what an earlier run has left in it is gone."""
+        """Empties the folder: snapshots of an earlier run are of no use to this one."""
         self.folder = folder
         clear_folder(folder)
         self._last: str | None = None
 
-    def broadcast(self, value: bytes) -> PostedBase:
-        """Lets workers get at bytes."""
-        base = PostedBase(f"{self.folder}/base-{uuid4().hex}")
-        with open_output(base.path) as file:
+    def broadcast(self, value: bytes) -> CheckpointFile:
+        """Write bytes to a file that workers can read."""
+        packed = CheckpointFile(f"{self.folder}/packed-{uuid4().hex}")
+        with open_output(packed.path) as file:
             file.write(value)
-        return base
+        return packed
 
-    def put(self, batch: int, edition: IndexSnapshot) -> None:
-        """Lets the tasks of a batch know their edition."""
+    def put(self, batch: int, snapshot: IndexSnapshot) -> None:
+        """Write the snapshot of a batch for its tasks, and remove that of the batch before."""
         path = f"{self.folder}/{batch}"
         with open_output(path) as file:
-            pickle.dump(edition, file, pickle.HIGHEST_PROTOCOL)
+            pickle.dump(snapshot, file, pickle.HIGHEST_PROTOCOL)
         if self._last is not None and self._last != path:
             remove_file(self._last)
         self._last = path
+        _log.debug("snapshot of version %d written for batch %d", snapshot.version, batch)
 
 
-def edition_of(folder: str, batch: str) -> IndexSnapshot:
-    """The edition of a batch, for its tasks."""
+def load_snapshot(folder: str, batch: str) -> IndexSnapshot:
+    """Load the snapshot of a batch, in a task."""
     with open_file(f"{folder}/{batch}") as file:
-        edition = pickle.load(file)
-    assert isinstance(edition, IndexSnapshot)
-    return edition
+        snapshot = pickle.load(file)
+    assert isinstance(snapshot, IndexSnapshot)
+    return snapshot

@@ -1,19 +1,21 @@
-"""Which subscriptions serve a batch, and how they get to the workers.
+"""Snapshots of the compiled subscriptions, and the deltas that bring a worker from one version to the next.
 
-A `SubscriptionSource` lives on the driver: the compiled broker and the version it stands at. What it
-issues is an `IndexSnapshot`, small enough to travel with every task:
+A `SubscriptionSource` lives on the driver: the compiled broker and its version. It issues an `IndexSnapshot`
+for each batch, small enough to travel with every task:
 
-    base      the packed broker of some version, broadcast: one file, fetched once by every executor; if a
-              stream's own plan needs it, which is made before the edition is, a file in the checkpoint
-    changes   what has changed since, version by version
+    packed    the packed broker of some version, broadcast: one file, fetched once by every executor; for a
+              stateful plan, which is made before the snapshot, a file in the checkpoint
+    deltas    the changes since then, version by version
 
-A Python worker unpacks the base once, and from then on only applies the changes it has not seen. When the
-changes have grown to a good part of the population, a new base is packed and the old one destroyed; the newer
-changes stay in the edition for a while, so that workers that are up to date never unpack again.
+A Python worker unpacks the broker once, and from then on only applies the deltas that it has not applied yet.
+When the deltas have grown to a tenth of the subscriptions, the broker is packed again and the old bytes are
+destroyed; the newer deltas stay in the snapshot until the next time, so that workers that are up to date
+never unpack again.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -23,12 +25,13 @@ from sapwood.broker import Broker
 from sapwood.broker.distributed import DistributedBroker
 from sapwood.engine.bulk_load import OnError
 
-_FEW = 2_000
-"""So many changes are always left to the workers to apply."""
+_log = logging.getLogger(__name__)
+_MIN_CHANGES_TO_PACK = 2_000
+"""Up to this many changes, workers apply deltas."""
 
 
-class Base(Protocol):
-    """Bytes that workers can get at."""
+class BroadcastBytes(Protocol):
+    """Bytes that workers can read."""
 
     @property
     def value(self) -> bytes: ...
@@ -36,15 +39,15 @@ class Base(Protocol):
     def destroy(self) -> None: ...
 
 
-class Carrier(Protocol):
+class SnapshotTransport(Protocol):
     """Takes bytes to the workers, as a SparkContext does."""
 
-    def broadcast(self, value: bytes) -> Base: ...
+    def broadcast(self, value: bytes) -> BroadcastBytes: ...
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotDelta:
-    """What a version changed: subscriptions removed, and those put in with a new query."""
+    """The changes of one version: subscriptions removed, and subscriptions put in with a new query."""
 
     version: int
     removed: tuple[str, ...] = ()
@@ -52,14 +55,14 @@ class SnapshotDelta:
     namespaces: Mapping[str, str] = field(default_factory=dict)
     """prefixes declared by then"""
     since: tuple[int, ...] = ()
-    """where joins are served: the version from which on each of those put in sees messages"""
+    """with joins: for each subscription put in, the version from which on it sees messages"""
 
     def __len__(self) -> int:
         return len(self.removed) + len(self.put)
 
     def apply(self, broker: Broker, on_error: OnError = lambda id, error: None) -> None:
-        """Brings a broker from the version before to this one. Of a query that the store holds and a broker
-        refuses, `on_error` is told; the others are served."""
+        """Bring a broker from the version before to this one. `on_error` is called for each query that the
+        broker refuses; the others are put in."""
         broker.declare(self.namespaces)
         for id in self.removed:
             if id in broker:
@@ -79,86 +82,102 @@ class SnapshotDelta:
 class IndexSnapshot:
     """The subscriptions of one version, for the workers."""
 
-    population: str
+    source: str
+    """the name of the `SubscriptionSource`"""
     version: int
-    base: Base
-    base_version: int
-    changes: tuple[SnapshotDelta, ...]
-    oldest: int
-    """the version from which the changes lead on"""
+    packed: BroadcastBytes
+    packed_version: int
+    deltas: tuple[SnapshotDelta, ...]
+    first_version: int
+    """the version to which the first of the deltas applies"""
     numeric: bool = False
-    """whether subscriptions are called by whole numbers, and so delivered; else by strings"""
+    """whether subscription ids are whole numbers, also in deliveries; else they are strings"""
     transforming: bool = False
-    """whether some of them are transformations, so that what they make is delivered, too"""
-    going_on: bool = False
-    """whether some of them are chains or publish, so that there is more to do in the next batch"""
+    """whether there are transformations, so that deliveries have bodies"""
+    has_feedback: bool = False
+    """whether there are chains or queries that publish, so that a batch may put rows into the next one"""
     empty: bool = False
-    """whether there are none"""
+    """whether there are no subscriptions"""
 
 
 @dataclass(slots=True)
 class SubscriptionSource:
-    """The driver's copy of the subscriptions."""
+    """The compiled subscriptions on the driver."""
 
     broker: Broker
     version: int = 0
     numeric: bool = False
     name: str = field(default_factory=lambda: uuid4().hex)
-    _changes: list[SnapshotDelta] = field(default_factory=list)
-    _oldest: int = field(init=False)
-    _base: Base | None = None
-    _base_version: int = 0
+    _deltas: list[SnapshotDelta] = field(default_factory=list)
+    _first_version: int = field(init=False)
+    _packed: BroadcastBytes | None = None
+    _packed_version: int = 0
 
     def __post_init__(self) -> None:
-        self._oldest = self.version
+        self._first_version = self.version
 
-    def advance(self, change: SnapshotDelta, on_error: OnError = lambda id, error: None) -> None:
-        """Goes on to a newer version, see `SnapshotDelta.apply`."""
-        if change.version <= self.version:
-            raise ValueError(f"version {change.version} does not follow version {self.version}")
-        change.apply(self.broker, on_error)
-        self.version = change.version
-        self._changes.append(change)
+    def advance(self, delta: SnapshotDelta, on_error: OnError = lambda id, error: None) -> None:
+        """Go on to a newer version, see `SnapshotDelta.apply`."""
+        if delta.version <= self.version:
+            raise ValueError(f"version {delta.version} does not follow version {self.version}")
+        delta.apply(self.broker, on_error)
+        _log.debug(
+            "delta from version %d to %d: %d subscriptions put, %d removed",
+            self.version,
+            delta.version,
+            len(delta.put),
+            len(delta.removed),
+        )
+        self.version = delta.version
+        self._deltas.append(delta)
 
-    def issue(self, context: Carrier) -> IndexSnapshot:
-        """The present edition; packs a new base if there is none, or the last one is far behind."""
-        if self._base is None or self._behind() > max(_FEW, len(self.broker) // 10):
-            self._pack(context)
-        assert self._base is not None
+    def issue(self, transport: SnapshotTransport) -> IndexSnapshot:
+        """Return the snapshot of the present version; packs the broker if it never was, or far behind."""
+        limit = max(_MIN_CHANGES_TO_PACK, len(self.broker) // 10)
+        if self._packed is None or self._count_changes() > limit:
+            self._pack(transport)
+        assert self._packed is not None
         return IndexSnapshot(
             self.name,
             self.version,
-            self._base,
-            self._base_version,
-            tuple(self._changes),
-            self._oldest,
+            self._packed,
+            self._packed_version,
+            tuple(self._deltas),
+            self._first_version,
             self.numeric,
             self.broker.transformations > 0,
             DistributedBroker(self.broker).has_feedback,
             len(self.broker) == 0,
         )
 
-    def _behind(self) -> int:
-        # a version that changed nothing here still takes room in every edition
-        return sum(1 + len(change) for change in self._since(self._base_version))
+    def _count_changes(self) -> int:
+        # a delta without changes still takes room in every snapshot
+        return sum(1 + len(delta) for delta in self._deltas_since(self._packed_version))
 
-    def _since(self, version: int) -> Iterable[SnapshotDelta]:
-        return (change for change in self._changes if change.version > version)
+    def _deltas_since(self, version: int) -> Iterable[SnapshotDelta]:
+        return (delta for delta in self._deltas if delta.version > version)
 
-    def _pack(self, context: Carrier) -> None:
-        previous, previous_version = self._base, self._base_version
-        self._base = context.broadcast(self.broker.pack())
-        self._base_version = self.version
+    def _pack(self, transport: SnapshotTransport) -> None:
+        previous, previous_version = self._packed, self._packed_version
+        data = self.broker.pack()
+        self._packed = transport.broadcast(data)
+        self._packed_version = self.version
         if previous is None:
-            self._changes, self._oldest = [], self.version
+            self._deltas, self._first_version = [], self.version
         else:
-            self._changes = list(self._since(previous_version))
-            self._oldest = previous_version
+            self._deltas = list(self._deltas_since(previous_version))
+            self._first_version = previous_version
             previous.destroy()
+        _log.info(
+            "snapshot of version %d written: %d subscriptions, %d bytes",
+            self.version,
+            len(self.broker),
+            len(data),
+        )
 
     def close(self) -> None:
-        """Frees what the executors keep of it."""
-        if self._base is not None:
-            self._base.destroy()
-            self._base = None
+        """Destroy the packed broker on the executors, and close the one on the driver."""
+        if self._packed is not None:
+            self._packed.destroy()
+            self._packed = None
         self.broker.close()

@@ -1,4 +1,4 @@
-"""What runs in Spark's Python workers: the matching of one partition, Arrow batch by Arrow batch."""
+"""The matching of one partition in a Python worker of Spark, Arrow batch by Arrow batch."""
 
 from __future__ import annotations
 
@@ -10,14 +10,24 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from sapwood.broker import Broker
 from sapwood.broker.delivery import PublishResult
 from sapwood.broker.distributed import DistributedBroker
+from sapwood.engine.index import IndexMatches
+from sapwood.engine.message.message_reader import Message
 from sapwood.errors import MessageError
 from sapwood.join.state.portable_state import EquatedVariables
 from sapwood.spark.distribution.index_snapshot import IndexSnapshot
+from sapwood.spark.distribution.match_result import (
+    BODIES,
+    COSTS,
+    ERROR,
+    FAILURES,
+    MatchResult,
+    Numbers,
+    Rejection,
+)
 
 MESSAGES_PER_BATCH = 1_000
 MATCHES_PER_BATCH = 200_000
@@ -25,50 +35,82 @@ MATCHES_PER_BATCH = 200_000
 BYTES_PER_BATCH = 64 * 1024 * 1024
 """They also end at so many bytes that transformations made."""
 BYTES_PER_MESSAGE = 128 * 1024 * 1024
-"""What is made of one message is one row, and with its usual memory Spark dies of rows twice as large."""
-
-ERROR = pa.struct(
-    [("reason", pa.string()), ("line", pa.int32()), ("column", pa.int32()), ("body", pa.binary())]
-)
-FAILURE = pa.struct([("subscription", pa.string()), ("kind", pa.string()), ("reason", pa.string())])
-COST = pa.struct([("subscription", pa.string()), ("seconds", pa.float64())])
+"""The bodies made of one message are one row, and with default memory Spark fails at rows twice as large."""
 
 
 class LiveBroker:
-    """A worker's broker, the version it stands at, and its ids as Arrow wants them."""
+    """The broker of a worker, its version, and the subscription ids by number as an Arrow array."""
 
-    def __init__(self, edition: IndexSnapshot) -> None:
-        self.broker = Broker.unpack(edition.base.value)
+    def __init__(self, snapshot: IndexSnapshot) -> None:
+        self.broker = Broker.unpack(snapshot.packed.value)
         self.distributed = DistributedBroker(self.broker)
-        self.version = edition.base_version
+        self.version = snapshot.packed_version
         gc.freeze()  # half a million objects that live as long as the worker: not to be looked through again
-        self._id_type = pa.int64() if edition.numeric else pa.string()
+        self._id_type = pa.int64() if snapshot.numeric else pa.string()
         self.ids: pa.Array = pa.nulls(0, self._id_type)
         self._partners: dict[bytes, EquatedVariables] | None = None
         self._list_ids()
 
-    def leads_to(self, edition: IndexSnapshot) -> bool:
-        """Whether the edition's changes lead on from here."""
-        return edition.oldest <= self.version <= edition.version
+    def can_advance_to(self, snapshot: IndexSnapshot) -> bool:
+        """Whether the deltas of the snapshot lead from this version to its own."""
+        return snapshot.first_version <= self.version <= snapshot.version
 
-    def advance(self, edition: IndexSnapshot) -> None:
-        changes = [change for change in edition.changes if self.version < change.version <= edition.version]
-        for change in changes:
-            change.apply(self.broker)
-        self.version = edition.version
-        if changes:
+    def advance(self, snapshot: IndexSnapshot) -> None:
+        """Apply the deltas of the snapshot that are newer than this version."""
+        deltas = [delta for delta in snapshot.deltas if self.version < delta.version <= snapshot.version]
+        for delta in deltas:
+            delta.apply(self.broker)
+        self.version = snapshot.version
+        if deltas:
             self._list_ids()
             self._partners = None
 
     @property
     def partners(self) -> dict[bytes, EquatedVariables]:
-        """What the variables of joins are equated with."""
+        """The variables that each variable of the joins is equated with."""
         if self._partners is None:
             self._partners = self.distributed.equated_variables()
         return self._partners
 
+    def match(self, source: bytes | str) -> MatchResult:
+        """Match a message with all filters and transformations."""
+        try:
+            return self._to_result(self.broker.answer_alone(source))
+        except MessageError as error:
+            return reject(error)
+
+    def match_found(self, message: Message, found: IndexMatches) -> MatchResult:
+        """The same for a message that the index has been searched for already."""
+        try:
+            return self._to_result(self.distributed.match(message, found))
+        except MessageError as error:
+            return reject(error)
+
+    def _to_result(self, answer: PublishResult) -> MatchResult:
+        size = sum(len(body) for _, body in answer.made)
+        if size > BYTES_PER_MESSAGE:
+            raise MessageError(f"transformations make more than {BYTES_PER_MESSAGE:,} bytes of it")
+        result = MatchResult(answer.matches.unordered)
+        if answer.made:
+            result.transformations = np.fromiter((n for n, _ in answer.made), np.int64, len(answer.made))
+            result.bodies = [body for _, body in answer.made]
+        if answer.problems or answer.matches.undecided:
+            result.failures = [
+                {
+                    "subscription": str(failure.subscription),
+                    "kind": failure.kind.value,
+                    "reason": failure.reason,
+                }
+                for failure in self.broker.failures(answer)
+            ]
+        return result
+
+    def take_costs(self) -> dict[str, float]:
+        """The seconds spent on each subscription that is evaluated on its own, since the last call."""
+        return {str(id): seconds for id, seconds in self.broker.take_costs().items()}
+
     def _list_ids(self) -> None:
-        """The id of every number, so that Arrow can take the ids of many numbers at once."""
+        """List the id of every number, so that Arrow can take the ids of many numbers at once."""
         ids, numbers = self.broker.numbered()
         positions = np.full(int(numbers.max()) + 1 if len(numbers) else 0, -1, np.int64)
         positions[numbers] = np.arange(len(ids))
@@ -76,19 +118,26 @@ class LiveBroker:
         self.ids = listed.take(pa.array(positions, mask=positions < 0))
 
 
-_KEPT = 2
-_live: OrderedDict[str, LiveBroker] = OrderedDict()
+def reject(error: MessageError) -> MatchResult:
+    """The result of a message that cannot be read."""
+    return MatchResult(rejection=Rejection(error.reason, error.line, error.column))
 
 
-def live_broker(edition: IndexSnapshot) -> LiveBroker:
-    """This worker's broker at the edition's version; unpacked only if it has none that leads there."""
-    live = _live.pop(edition.population, None)
-    if live is None or not live.leads_to(edition):
-        while len(_live) >= _KEPT:
-            _live.popitem(last=False)
-        live = LiveBroker(edition)
-    live.advance(edition)
-    _live[edition.population] = live
+_MOST_BROKERS = 2
+"""brokers in the memory of a worker process: those of the subscription sources that were used last"""
+_brokers: OrderedDict[str, LiveBroker] = OrderedDict()
+
+
+def load_broker(snapshot: IndexSnapshot) -> LiveBroker:
+    """Return this worker's broker at the version of the snapshot. It is unpacked only if the worker has none
+    that the deltas can bring there."""
+    live = _brokers.pop(snapshot.source, None)
+    if live is None or not live.can_advance_to(snapshot):
+        while len(_brokers) >= _MOST_BROKERS:
+            _brokers.popitem(last=False)
+        live = LiveBroker(snapshot)
+    live.advance(snapshot)
+    _brokers[snapshot.source] = live
     return live
 
 
@@ -96,132 +145,116 @@ def live_broker(edition: IndexSnapshot) -> LiveBroker:
 class MatchPartition:
     """A function for `mapInArrow`: messages in, one row out for each, with its subscriptions or its error.
 
-    If the edition has transformations, `bodies` has what each of the subscriptions makes, null for a filter.
-    `undecided` has the subscriptions that have no answer, and why; it is null if all have one.
+    If the snapshot has transformations, `bodies` has what each subscription makes, null for a filter.
+    `undecided` has the subscriptions that have no result, and why; it is null if all have one.
     """
 
-    edition: IndexSnapshot
+    snapshot: IndexSnapshot
     body: str
     problem: str | None
-    """a column that says why a message is to be rejected unread, if there is one"""
+    """a column with the reason why a message is rejected unread, if there is one"""
     profile: bool = False
+    matches: str | None = None
+    """a column with a `MatchResult` for messages that were matched before, null for others"""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        live = live_broker(self.edition)
+        live = load_broker(self.snapshot)
         for batch in batches:
             for start in range(0, batch.num_rows, MESSAGES_PER_BATCH):
-                yield from self._matched(live, batch.slice(start, MESSAGES_PER_BATCH))
+                yield from self._match(live, batch.slice(start, MESSAGES_PER_BATCH))
 
-    def _matched(self, live: LiveBroker, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        dropped = {self.body, self.problem}
-        kept = [name for name in batch.schema.names if name not in dropped]
-        problems = batch.column(self.problem) if self.problem else pa.nulls(batch.num_rows)
-        answers = self._no_answers(live)
+    def _match(self, live: LiveBroker, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        consumed = {self.body, self.problem, self.matches}
+        passed = [name for name in batch.schema.names if name not in consumed]
+        inputs = (self.body, self.problem, self.matches)
+        values = (iter_values(batch.column(name) if name else pa.nulls(batch.num_rows)) for name in inputs)
+        results = _ResultColumns(live, self.snapshot.transforming, self.profile)
         start = 0
-        for row, (body, problem) in enumerate(zip(few(batch.column(self.body)), few(problems), strict=True)):
-            answers.add(body, problem)
-            if answers.enough or row + 1 == batch.num_rows:
-                rows = batch.slice(start, row + 1 - start)
-                columns = [rows.column(name) for name in kept]
-                names, arrays = answers.columns()
-                yield pa.RecordBatch.from_arrays(columns + arrays, kept + names)
-                answers = self._no_answers(live)
-                start = row + 1
-
-    def _no_answers(self, live: LiveBroker) -> _Answers:
-        return _Answers(live, self.edition.transforming, self.profile)
+        for row, (body, problem, matches) in enumerate(zip(*values, strict=True), 1):
+            results.add(_match_row(live, body, problem, matches), body)
+            if results.full or row == batch.num_rows:
+                rows = batch.slice(start, row - start)
+                names, arrays = results.take()
+                yield pa.RecordBatch.from_arrays([*map(rows.column, passed), *arrays], passed + names)
+                start = row
 
 
-def few(column: pa.Array) -> Iterator[Any]:
-    """The values of a column, a few taken out at a time, since messages can be large."""
+def _match_row(
+    live: LiveBroker, body: bytes | str | None, problem: str | None, matches: bytes | None
+) -> MatchResult:
+    if problem is not None or body is None:
+        return MatchResult(rejection=Rejection(problem or "the message is null"))
+    return MatchResult.from_bytes(matches) if matches is not None else live.match(body)
+
+
+def iter_values(column: pa.Array) -> Iterator[Any]:
+    """Iterate over the values of a column, 32 in memory at a time, since messages can be large."""
     for start in range(0, len(column), 32):
         yield from column.slice(start, 32).to_pylist()
 
 
-class _Answers:
-    """The answers to successive messages, as columns in the making."""
+class _ResultColumns:
+    """A builder of Arrow columns from the results of successive messages."""
 
     def __init__(self, live: LiveBroker, transforming: bool, profile: bool) -> None:
         self._live = live
         self._transforming = transforming
         self._profile = profile
-        self._numbers: list[NDArray[np.int64]] = []  # of filters and of transformations, message by message
-        self._made: list[bytes] = []
+        self._clear()
+
+    def _clear(self) -> None:
+        self._numbers: list[Numbers] = []  # of filters and of transformations, message by message
+        self._bodies: list[bytes] = []
         self._errors: list[dict[str, Any] | None] = []
         self._failures: list[list[dict[str, str]] | None] = []
+        self._costs: dict[str, float] = {}
         self._matches = 0
         self._bytes = 0
 
     @property
-    def enough(self) -> bool:
-        """Whether they fill an Arrow batch."""
+    def full(self) -> bool:
+        """Whether the results fill an Arrow batch."""
         return self._matches >= MATCHES_PER_BATCH or self._bytes >= BYTES_PER_BATCH
 
-    def add(self, body: bytes | str | None, problem: str | None) -> None:
-        error = failures = None
-        filters = transformations = _NONE
-        if problem is not None or body is None:
-            error = _error(problem or "the message is null", None, None, body)
-        else:
-            try:
-                answer = self._live.broker.answer_alone(body)
-                if answer.made:
-                    transformations = self._keep(answer.made)
-                filters = answer.matches.unordered
-                failures = self._failed(answer)
-            except MessageError as refused:
-                error = _error(refused.reason, refused.line, refused.column, body)
-        self._numbers += filters, transformations
+    def add(self, result: MatchResult, body: bytes | str | None) -> None:
+        """Add the result of a message; its body becomes part of an error."""
+        error = None
+        if result.rejection is not None:
+            raw = body.encode("utf-8", "surrogatepass") if isinstance(body, str) else body
+            error = {**result.rejection._asdict(), "body": raw}
+        self._numbers += result.filters, result.transformations
+        self._bodies += result.bodies
         self._errors.append(error)
-        self._failures.append(failures)
-        self._matches += len(filters) + len(transformations)
+        self._failures.append(result.failures)
+        self._add_costs(result.costs)
+        self._matches += len(result.filters) + len(result.transformations)
+        self._bytes += sum(map(len, result.bodies))
 
-    def _failed(self, answer: PublishResult) -> list[dict[str, str]] | None:
-        if not answer.problems and not answer.matches.undecided:
-            return None
-        ids = self._live.broker.failures(answer)
-        return [{"subscription": str(f.subscription), "kind": f.kind.value, "reason": f.reason} for f in ids]
+    def _add_costs(self, costs: dict[str, float]) -> None:
+        for id, seconds in costs.items():
+            self._costs[id] = self._costs.get(id, 0.0) + seconds
 
-    def _keep(self, made: list[tuple[int, bytes]]) -> NDArray[np.int64]:
-        """Takes what was made of a message; the numbers of those who made it."""
-        size = sum(len(body) for _, body in made)
-        if size > BYTES_PER_MESSAGE:
-            raise MessageError(f"transformations make more than {BYTES_PER_MESSAGE:,} bytes of it")
-        self._bytes += size
-        self._made += [body for _, body in made]
-        return np.fromiter((number for number, _ in made), np.int64, len(made))
-
-    def columns(self) -> tuple[list[str], list[pa.Array]]:
+    def take(self) -> tuple[list[str], list[pa.Array]]:
+        """The names and arrays of all results since the last call."""
         lengths = np.fromiter(map(len, self._numbers), np.int64, len(self._numbers))
         offsets = np.zeros(len(self._errors) + 1, np.int32)
         np.cumsum(lengths[::2] + lengths[1::2], out=offsets[1:])
         offsets = pa.array(offsets)
         ids = self._live.ids.take(pa.array(np.concatenate(self._numbers)))
-        names, arrays = ["subscriptions"], [pa.ListArray.from_arrays(offsets, ids)]
+        columns = {"subscriptions": pa.ListArray.from_arrays(offsets, ids)}
         if self._transforming:
-            names.append("bodies")
-            arrays.append(pa.ListArray.from_arrays(offsets, self._bodies(lengths)))
-        names.append("error")
-        arrays.append(pa.array(self._errors, ERROR))
-        names.append("undecided")
-        arrays.append(pa.array(self._failures, pa.list_(FAILURE)))
+            columns["bodies"] = pa.ListArray.from_arrays(offsets, self._align_bodies(lengths))
+        columns["error"] = pa.array(self._errors, ERROR)
+        columns["undecided"] = pa.array(self._failures, FAILURES)
         if self._profile:
-            costs = self._live.broker.take_costs()
-            spent = [{"subscription": str(id), "seconds": seconds} for id, seconds in costs.items()]
-            names.append("costs")
-            arrays.append(pa.array([spent] + [None] * (len(self._errors) - 1), pa.list_(COST)))
-        return names, arrays
+            self._add_costs(self._live.take_costs())
+            costs = [{"subscription": id, "seconds": seconds} for id, seconds in self._costs.items()]
+            columns["costs"] = pa.array([costs] + [None] * (len(self._errors) - 1), COSTS)
+        self._clear()
+        return list(columns), list(columns.values())
 
-    def _bodies(self, lengths: NDArray[np.int64]) -> pa.Array:
-        """What was made, in its place among all subscriptions, with null for filters."""
+    def _align_bodies(self, lengths: Numbers) -> pa.Array:
+        """The bodies at the positions of their subscriptions, with null for filters."""
         is_made = np.repeat(np.arange(len(lengths)) % 2 > 0, lengths)
         which = np.cumsum(is_made) - 1
-        return pa.array(self._made, pa.string()).take(pa.array(which, mask=~is_made))
-
-
-_NONE: NDArray[np.int64] = np.empty(0, np.int64)
-
-
-def _error(reason: str, line: int | None, column: int | None, body: bytes | str | None) -> dict[str, Any]:
-    raw = body.encode("utf-8", "surrogatepass") if isinstance(body, str) else body
-    return {"reason": reason, "line": line, "column": column, "body": raw}
+        return pa.array(self._bodies, BODIES.value_type).take(pa.array(which, mask=~is_made))

@@ -9,77 +9,79 @@ from typing import Protocol
 from sapwood.broker import Broker
 from sapwood.engine import Limits
 from sapwood.errors import QueryError, StoreError
-from sapwood.input_files import LineError, read_queries
+from sapwood.input_files import LineError, NamedQuery, read_queries
 from sapwood.lang.languages import XPATH, XSCL, compile_text, detect_language
 from sapwood.spark.distribution.index_snapshot import (
-    Carrier,
     IndexSnapshot,
     SnapshotDelta,
+    SnapshotTransport,
     SubscriptionSource,
 )
-from sapwood.spark.distribution.stream_cycles import Begun, Circles
+from sapwood.spark.distribution.stream_cycles import StreamCycles, SubscriptionStart
 from sapwood.spark.pipeline.config import ConfigError
 from sapwood.store import SubscriptionStore
 
 _log = logging.getLogger(__name__)
 _NOT_JOINING = "it joins messages, and this pipeline does not: give it a table [joins] and a new checkpoint"
-_MOST_TOLD = 20
-"""Of queries in a file that are wrong."""
-_BEGINNING = 0
+_MOST_ERRORS = 20
+"""wrong queries of a file that an error lists"""
+_EMPTY_VERSION = 0
 """the version of a store that nothing was put into yet"""
 
 
-class Subscribed(Protocol):
-    """What a pipeline wants to know of its subscriptions."""
+class SubscriptionProvider(Protocol):
+    """The subscriptions that a pipeline serves, version by version."""
 
     @property
     def left_out(self) -> Mapping[str, str]:
-        """Those that cannot be served, and why."""
+        """The subscriptions that cannot be served, each with the reason."""
 
     def newest(self) -> int:
-        """The version that a new batch is to be served with."""
+        """The version for a new batch."""
 
-    def edition(self, context: Carrier, version: int) -> IndexSnapshot:
-        """The subscriptions of a version, which never goes back while a pipeline runs."""
+    def snapshot(self, transport: SnapshotTransport, version: int) -> IndexSnapshot:
+        """Return the subscriptions of a version, which is never older than in the call before."""
 
     @property
     def namespaces(self) -> Mapping[str, str]:
         """The prefixes that queries may use."""
 
     def subscribers(self, since: int, until: int) -> Iterable[tuple[str, str]]:
-        """The subscribers of subscriptions that are not what they were at version `since`, or -1 for all."""
+        """The subscribers of subscriptions that have changed since a version, or since -1, of all."""
 
     def __len__(self) -> int:
-        """How many there are in the last edition."""
+        """The number of subscriptions in the last snapshot."""
 
     def close(self) -> None: ...
 
 
-Serves = Callable[[str], bool]
-"""whether a query is served here, and not elsewhere"""
+QueryPredicate = Callable[[str], bool]
+"""whether a query is served here, and not by the relational engine"""
 
 
-def _any(query: str) -> bool:
+def _is_any(query: str) -> bool:
     return True
 
 
 def is_not_filter(query: str) -> bool:
-    """Whether a query makes something of messages, where filters are served elsewhere."""
+    """Whether a query is a transformation or a join, for pipelines that serve filters elsewhere."""
     return detect_language(query) != XPATH
 
 
-class StoredPopulation:
-    """The active subscriptions of a store. Those that cannot be served are left out, and the log says so."""
+class StoreSubscriptions:
+    """The active subscriptions of a store. Those that cannot be served are left out and logged."""
 
-    def __init__(self, location: str, limits: Limits, joining: bool = False, serves: Serves = _any) -> None:
+    def __init__(
+        self, location: str, limits: Limits, joining: bool = False, serves: QueryPredicate = _is_any
+    ) -> None:
         """`joining`: the pipeline can join messages."""
         self._store = SubscriptionStore(location, create=False)
         self._limits = limits
         self._joining = joining
         self._serves = serves
         self._declared: dict[str, str] = {}
-        self._population: SubscriptionSource | None = None
-        self._circles = Circles()
+        self._source: SubscriptionSource | None = None
+        self._cycles = StreamCycles()
         self.left_out: dict[str, str] = {}
 
     def newest(self) -> int:
@@ -92,26 +94,27 @@ class StoredPopulation:
     def subscribers(self, since: int, until: int) -> Iterable[tuple[str, str]]:
         return self._store.subscribers(since, until)
 
-    def edition(self, context: Carrier, version: int) -> IndexSnapshot:
-        if self._population is None:
-            self._population = self._compiled(version)
-        elif self._population.version < version:
-            self._population.advance(self._change(self._population, version), self._refuse)
-        return self._population.issue(context)
+    def snapshot(self, transport: SnapshotTransport, version: int) -> IndexSnapshot:
+        if self._source is None:
+            self._source = self._compile(version)
+        elif self._source.version < version:
+            self._source.advance(self._delta(self._source, version), self._refuse)
+        return self._source.issue(transport)
 
-    def _compiled(self, version: int) -> SubscriptionSource:
+    def _compile(self, version: int) -> SubscriptionSource:
         self._declared = self._store.namespaces
         broker = Broker(self._declared, self._limits)
         if self._joining:
-            begun, _ = self._begun(_BEGINNING, version, ())
-            put, since = _put(begun)
+            started, _ = self._started(_EMPTY_VERSION, version, ())
+            put, since = _split(started)
             SnapshotDelta(version, put=put, since=since).apply(broker, self._refuse)
-            return SubscriptionSource(broker, version)
-        broker.subscribe_many(self._servable(self._store.at(version)), self._refuse)
+        else:
+            broker.subscribe_many(self._servable(self._store.at(version)), self._refuse)
+        _log.info("version %d of the store compiled: %d subscriptions", version, len(broker))
         return SubscriptionSource(broker, version)
 
-    def _change(self, population: SubscriptionSource, until: int) -> SnapshotDelta:
-        since = population.version
+    def _delta(self, source: SubscriptionSource, until: int) -> SnapshotDelta:
+        since = source.version
         changes = self._store.changes(since, until)
         namespaces = self._store.namespaces
         new = {prefix: uri for prefix, uri in namespaces.items() if prefix not in self._declared}
@@ -120,28 +123,31 @@ class StoredPopulation:
             self.left_out.pop(id, None)
         out: list[str] = []
         if self._joining:
-            begun, out = self._begun(since, until, changes.removed)
-            put, firsts = _put(begun)
+            started, out = self._started(since, until, changes.removed)
+            put, firsts = _split(started)
         else:
             put, firsts = tuple(self._servable(changes.put)), ()
         # what is refused, or served elsewhere, may have been something else before
-        refused = {id for id, _ in changes.put if id in population.broker} - {id for id, _ in put}
+        refused = {id for id, _ in changes.put if id in source.broker} - {id for id, _ in put}
         return SnapshotDelta(until, (*changes.removed, *sorted(refused), *out), put, new, firsts)
 
-    def _begun(self, since: int, until: int, removed: Iterable[str]) -> tuple[list[Begun], list[str]]:
-        """What is to be put in, and what else is to be taken out."""
-        begun = [Begun(*each) for each in self._store.begun(since, until)]
-        free, out = self._circles.change(removed, begun, self._declared)
-        closing = self._circles.closing
-        for id in (*out, *(each.id for each in begun if each.id in closing)):
-            self._leave_out(id, closing[id], closing[id])
-        served = [*free, *(each for each in begun if each.id not in closing and self._serves(each.query))]
+    def _started(
+        self, since: int, until: int, removed: Iterable[str]
+    ) -> tuple[list[SubscriptionStart], list[str]]:
+        """The subscriptions to put in, and the ids of others to remove."""
+        started = [SubscriptionStart(*each) for each in self._store.begun(since, until)]
+        accepted, out = self._cycles.update(removed, started, self._declared)
+        refused = self._cycles.refused
+        for id in (*out, *(each.id for each in started if each.id in refused)):
+            self._leave_out(id, refused[id], refused[id])
+        new = (each for each in started if each.id not in refused and self._serves(each.query))
+        served = [*accepted, *new]
         for each in served:
             self.left_out.pop(each.id, None)
         return served, out
 
     def _servable(self, pairs: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
-        """Those that a pipeline without joins serves; the others are put on record."""
+        """Yield those that a pipeline without joins serves, and leave out the others."""
         for id, query in pairs:
             if detect_language(query) == XSCL:
                 self._leave_out(id, _NOT_JOINING, _NOT_JOINING)
@@ -153,40 +159,40 @@ class StoredPopulation:
     def _refuse(self, id: Hashable, error: ValueError) -> None:
         self._leave_out(str(id), error.reason if isinstance(error, QueryError) else str(error), str(error))
 
-    def _leave_out(self, id: str, reason: str, told: str) -> None:
+    def _leave_out(self, id: str, reason: str, text: str) -> None:
         if self.left_out.get(id) != reason:
             self.left_out[id] = reason
-            _log.error("subscription %s is left out: %s", id, told)
+            _log.error("subscription %s is left out: %s", id, text)
 
     def __len__(self) -> int:
-        return len(self._population.broker) if self._population is not None else 0
+        return len(self._source.broker) if self._source is not None else 0
 
     def close(self) -> None:
-        if self._population is not None:
-            self._population.close()
-            self._population = None
+        if self._source is not None:
+            self._source.close()
+            self._source = None
         self._store.close()
 
 
-def _put(begun: Iterable[Begun]) -> tuple[tuple[tuple[str, str], ...], tuple[int, ...]]:
-    """What is to be put in, and from which version on each sees messages."""
-    each = tuple(begun)
+def _split(started: Iterable[SubscriptionStart]) -> tuple[tuple[tuple[str, str], ...], tuple[int, ...]]:
+    """The ids and queries to put in, and the versions from which on they see messages."""
+    each = tuple(started)
     return tuple((id, query) for id, query, _ in each), tuple(since for _, _, since in each)
 
 
-class FixedPopulation:
-    """The queries of a file, all of which must be right; version 0 for ever."""
+class FileSubscriptions:
+    """The queries of a file, all of which must be right; their version is always 0."""
 
     def __init__(
         self,
         path: str,
         namespaces: Mapping[str, str],
         limits: Limits,
-        serves: Serves = _any,
+        serves: QueryPredicate = _is_any,
         broker: Broker | None = None,
     ) -> None:
         """`broker`: one that has them already, as `compile_file` makes it."""
-        self._population = SubscriptionSource(broker or compile_file(path, namespaces, limits, serves))
+        self._source = SubscriptionSource(broker or compile_file(path, namespaces, limits, serves))
         self._path = path
         self.namespaces = namespaces
         self.left_out: dict[str, str] = {}
@@ -198,33 +204,35 @@ class FixedPopulation:
         named = ((str(query.id), query.subscriber or "") for query in read_queries(self._path))
         return named if since < 0 else ()
 
-    def edition(self, context: Carrier, version: int) -> IndexSnapshot:
-        return self._population.issue(context)
+    def snapshot(self, transport: SnapshotTransport, version: int) -> IndexSnapshot:
+        return self._source.issue(transport)
 
     @property
     def joining(self) -> bool:
         """Whether there are queries that join messages."""
-        return self._population.broker.joins > 0
+        return self._source.broker.joins > 0
 
     def __len__(self) -> int:
-        return len(self._population.broker)
+        return len(self._source.broker)
 
     def close(self) -> None:
-        self._population.close()
+        self._source.close()
 
 
-def compile_file(path: str, namespaces: Mapping[str, str], limits: Limits, serves: Serves = _any) -> Broker:
-    """A broker with the queries of a file; SettingsError names the file and line of all that are wrong."""
+def compile_file(
+    path: str, namespaces: Mapping[str, str], limits: Limits, serves: QueryPredicate = _is_any
+) -> Broker:
+    """Compile the queries of a file; ConfigError names the file and the lines of the wrong ones."""
     lines: dict[str, int] = {}
     wrong: dict[int, str] = {}
 
     def refuse(id: Hashable, error: ValueError) -> None:
-        wrong[lines[str(id)]] = _in_a_line(error)
+        wrong[lines[str(id)]] = _in_one_line(error)
 
     def unreadable(error: LineError) -> None:
         wrong[error.line] = error.reason
 
-    def right() -> Iterator[tuple[str, str]]:
+    def readable() -> Iterator[tuple[str, str]]:
         for query in read_queries(path, unreadable):
             id = str(query.id)
             if id in lines:
@@ -232,42 +240,46 @@ def compile_file(path: str, namespaces: Mapping[str, str], limits: Limits, serve
                 continue
             lines[id] = query.line
             try:
-                if query.language not in (None, detect_language(query.text)):
-                    compile_text(query.text, namespaces, query.language)  # says why it is not
+                _check_language(query, namespaces)
             except (QueryError, StoreError) as error:
-                wrong[query.line] = _in_a_line(error)
+                wrong[query.line] = _in_one_line(error)
                 continue
             if serves(query.text):
                 yield id, query.text
 
     broker = Broker(namespaces, limits)
-    broker.subscribe_many(right(), refuse)
+    broker.subscribe_many(readable(), refuse)
     if wrong:
         broker.close()
-        told = [f"{path}:{line}: {wrong[line]}" for line in sorted(wrong)[:_MOST_TOLD]]
-        more = [f"and {len(wrong) - _MOST_TOLD:,} more"] if len(wrong) > _MOST_TOLD else []
+        listed = [f"{path}:{line}: {wrong[line]}" for line in sorted(wrong)[:_MOST_ERRORS]]
+        more = [f"and {len(wrong) - _MOST_ERRORS:,} more"] if len(wrong) > _MOST_ERRORS else []
         count = "a query" if len(wrong) == 1 else f"{len(wrong):,} queries"
-        text = "\n  ".join([f"subscriptions.file: {count} cannot be served:", *told, *more])
+        text = "\n  ".join([f"subscriptions.file: {count} cannot be served:", *listed, *more])
         raise ConfigError(text)
     return broker
 
 
-def _in_a_line(error: Exception) -> str:
+def _in_one_line(error: Exception) -> str:
     if not isinstance(error, QueryError):
         return " ".join(str(error).split())
     hint = f"; {error.hint}" if error.hint else ""
     return f"column {error.position + 1} of the query: {error.reason}{hint}"
 
 
-def queries_in(path: str, namespaces: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """The ids and queries of a file, each in the language that it claims to be in, if it does."""
+def iter_file_queries(path: str, namespaces: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Iterate over the ids and queries of a file, each in the language that the file gives it."""
     for query in read_queries(path):
-        if query.language not in (None, detect_language(query.text)):
-            compile_text(query.text, namespaces, query.language)  # says why it is not
+        _check_language(query, namespaces)
         yield str(query.id), query.text
 
 
-def joins_in_store(location: str) -> bool:
+def _check_language(query: NamedQuery, namespaces: Mapping[str, str]) -> None:
+    """Raise QueryError or StoreError for a query that is not in the language that the file gives it."""
+    if query.language not in (None, detect_language(query.text)):
+        compile_text(query.text, namespaces, query.language)  # says why it is not
+
+
+def store_has_joins(location: str) -> bool:
     """Whether there are active queries in a store that join messages."""
     with SubscriptionStore(location, create=False) as store:
         return any(True for _ in store.subscriptions(active=True, language=XSCL))

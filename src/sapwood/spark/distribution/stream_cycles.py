@@ -1,7 +1,8 @@
-"""Which queries are left out because streams would feed each other in a circle.
+"""The queries that are not served because streams would feed each other in a cycle.
 
-A broker refuses the query that closes a circle, whichever comes last. A pipeline may start at any version,
-and has to come to the same for each; so it decides by when queries have begun, which a store knows.
+A broker refuses the query that closes a cycle, whichever comes last. A pipeline may start at any version, and
+has to refuse the same queries at each; so the order is that in which they were subscribed, which the store
+knows.
 """
 
 from __future__ import annotations
@@ -15,56 +16,57 @@ from sapwood.lang.languages import compile_text
 from sapwood.lang.xscl.model import Join
 
 
-class Begun(NamedTuple):
-    """A subscription, and the version from which on it has been there."""
+class SubscriptionStart(NamedTuple):
+    """A subscription, and the version at which it started."""
 
     id: str
     query: str
     since: int
 
 
-class Circles:
-    """The queries that publish, and those of them that would close a circle."""
+class StreamCycles:
+    """The queries that publish, and those of them that would close a cycle."""
 
     def __init__(self) -> None:
-        self._publishing: dict[str, tuple[Begun, Join]] = {}
-        self.closing: dict[str, str] = {}
-        """by id, what is wrong"""
+        self._publishing: dict[str, tuple[SubscriptionStart, Join]] = {}
+        self.refused: dict[str, str] = {}
+        """by id, the cycle that a query would close"""
 
-    def change(
-        self, removed: Iterable[str], begun: Iterable[Begun], namespaces: Mapping[str, str]
-    ) -> tuple[list[Begun], list[str]]:
-        """Takes notice of subscriptions that are gone and of new ones. Of those that have been there before,
-        some may now be served that were not, and some not be served any more."""
-        before, kept = self.closing, dict(self._publishing)
+    def update(
+        self, removed: Iterable[str], started: Iterable[SubscriptionStart], namespaces: Mapping[str, str]
+    ) -> tuple[list[SubscriptionStart], list[str]]:
+        """Update the queries. Returns those of the earlier ones that were refused and no longer are, and
+        the ids of those that were not refused and now are."""
+        before, publishing = self.refused, dict(self._publishing)
         for id in removed:
-            kept.pop(id, None)
-        for each in begun:
-            kept.pop(each.id, None)
-            join = _publishing(each.query, namespaces)
+            publishing.pop(id, None)
+        for start in started:
+            publishing.pop(start.id, None)
+            join = _compile_publishing(start.query, namespaces)
             if join is not None:
-                kept[each.id] = each, join
-        if kept == self._publishing:
+                publishing[start.id] = start, join
+        if publishing == self._publishing:
             return [], []
-        old = {id for id in kept if kept[id] == self._publishing.get(id)}
-        self._publishing = kept
-        self.closing = self._closing()
-        free = [kept[id][0] for id in sorted(old) if id in before and id not in self.closing]
-        return free, sorted(id for id in old if id in self.closing and id not in before)
+        old = {id for id in publishing if publishing[id] == self._publishing.get(id)}
+        self._publishing = publishing
+        self.refused = self._find_refused()
+        accepted = [publishing[id][0] for id in sorted(old) if id in before and id not in self.refused]
+        return accepted, sorted(id for id in old if id in self.refused and id not in before)
 
-    def _closing(self) -> dict[str, str]:
-        streams, closing = StreamGraph(), {}
-        for begun, join in sorted(self._publishing.values(), key=lambda each: (each[0].since, each[0].id)):
+    def _find_refused(self) -> dict[str, str]:
+        streams, refused = StreamGraph(), {}
+        in_order = sorted(self._publishing.values(), key=lambda each: (each[0].since, each[0].id))
+        for start, join in in_order:
             cycle = streams.cycle(join.streams, join.publish)
             if cycle:
-                closing[begun.id] = describe_cycle(cycle)
+                refused[start.id] = describe_cycle(cycle)
             else:
                 streams.add(join.streams, join.publish, bool(join.links))
-        return closing
+        return refused
 
 
-def _publishing(query: str, namespaces: Mapping[str, str]) -> Join | None:
-    """The query, if it publishes; None also if it is not right, which its subscriber learns otherwise."""
+def _compile_publishing(query: str, namespaces: Mapping[str, str]) -> Join | None:
+    """Compile a query that publishes; None for others, and for wrong ones, which are reported elsewhere."""
     if "publish" not in query.lower():
         return None
     try:

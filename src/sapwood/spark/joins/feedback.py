@@ -1,20 +1,19 @@
-"""How what comes of a batch gets into the next one: the first messages of chains, and what queries publish.
+"""Feedback: what a batch puts into the next one, the first messages of chains and what queries publish.
 
-    batch N ── Meet ──► onward/N ──► one more source of the stream ── ReadOn ──► rows of batch N + 1
+    batch N ── EmitJoins ──► feedback/N ──► one more source of the stream ── ReadFeedback ──► batch N + 1
 
-A folder is written before its batch is on record, and written anew if the batch is served again. It goes when
-Spark has noted the batch that has read it. What is in it has not come too late, whatever the watermark is by
-then; and until all that comes of it is done, nothing is dropped that the first of it might have met.
+A folder is written before its batch is committed, and overwritten if the batch runs again. It is removed when
+Spark has committed the batch that has read it. Feedback is never late, whatever the watermark is by then; and
+until all that comes of it is joined, nothing is evicted that its first message might be joined with.
 """
 
 from __future__ import annotations
 
-import pickle
+import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
-from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -29,116 +28,91 @@ from sapwood.engine.message.message_reader import Message
 from sapwood.join.state.message_state import StoredMessage
 from sapwood.join.state.portable_state import PortableMessage
 from sapwood.spark.io.storage import list_names, open_file, remove_folder
-from sapwood.spark.joins.witness_extraction import (
+from sapwood.spark.joins.schema import (
     CHAIN,
     FOREVER,
-    HOLD,
-    ROWS,
-    Row,
-    Speaker,
-    as_arrow,
-    broker_of_batch,
-    packed,
-    unpacked,
+    RETAIN,
+    WITNESS_SCHEMA,
+    FeedbackRow,
+    MessageColumns,
+    WitnessRow,
+    deserialize_message,
+    serialize_message,
+    spark_schema,
+    to_arrow,
 )
+from sapwood.spark.joins.witness_extraction import WitnessExtractor, load_batch_broker
 
-ONWARD = pa.struct(
-    [
-        ("stream", pa.string()),
-        ("id", pa.string()),
-        ("query", pa.int32()),
-        ("piece", pa.int32()),
-        ("floor", pa.int64()),
-        ("record", pa.binary()),
-        ("row", pa.binary()),
-    ]
-)
-"""the type of a column with what goes on"""
-_FEW = 64
-"""rows that are read at a time, since messages can be large"""
+_log = logging.getLogger(__name__)
+_ROWS_PER_READ = 64
+"""since messages can be large"""
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
 
-class Going(NamedTuple):
-    """Something that goes on."""
-
-    stream: str | None
-    """that it is published to; None for a chain"""
-    id: str | None
-    query: int
-    piece: int
-    """its place among what the query publishes of the same messages"""
-    floor: int
-    """a watermark: of nothing that it comes of was before it. -1 for what was too late, and still is"""
-    record: bytes
-    row: bytes
-    """of a chain: the columns of its newest message"""
+def chain_feedback(message: PortableMessage, floor: int, columns: bytes) -> FeedbackRow:
+    """The feedback of the first messages of a chain."""
+    return FeedbackRow(None, None, -1, 0, floor, serialize_message(message), columns)
 
 
-def chained(kept: PortableMessage, floor: int, values: tuple[Any, ...]) -> Going:
-    """The first messages of a chain."""
-    return Going(None, None, -1, 0, floor, packed(kept), pickle.dumps((values, None, [])))
-
-
-def published(made: Published, piece: int, floor: int) -> Going:
-    """A message that a query publishes."""
+def published_feedback(made: Published, piece: int, floor: int) -> FeedbackRow:
+    """The feedback of a message that a query publishes."""
     message = made.message
     record = StoredMessage(made.id, made.stream, made.time, 0, message.data, message.encoding)
-    return Going(made.stream, made.id, made.query, piece, floor, packed(PortableMessage((record,), [])), b"")
+    data = serialize_message(PortableMessage((record,), []))
+    return FeedbackRow(made.stream, made.id, made.query, piece, floor, data, b"")
 
 
-class Onward:
-    """The folder of a pipeline."""
+class FeedbackFolder:
+    """The folder of a checkpoint with the feedback of its batches."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
 
-    def write(self, going: DataFrame, batch: int) -> None:
-        """Puts away what goes on from a batch, of which there must be something."""
-        alike = Window.partitionBy("stream", "id").orderBy("query", "piece")
-        chains = going.filter("stream IS NULL").withColumn("copy", F.lit(1))
-        others = going.filter("stream IS NOT NULL").withColumn("copy", F.row_number().over(alike))
+    def write(self, feedback: DataFrame, batch: int) -> None:
+        """Write the feedback of a batch, which must not be empty; messages of one id become copies."""
+        align_columns = Window.partitionBy("stream", "id").orderBy("query", "piece")
+        chains = feedback.filter("stream IS NULL").withColumn("copy", F.lit(1))
+        others = feedback.filter("stream IS NOT NULL").withColumn("copy", F.row_number().over(align_columns))
         rows = chains.unionByName(others).drop("query", "piece")
         rows.write.mode("overwrite").parquet(f"{self._folder}/{batch}")
+        _log.debug("feedback of batch %d written", batch)
 
     def remove(self, batch: int) -> None:
-        """Sees to it that nothing goes on from a batch, whatever was before a crash."""
+        """Remove the feedback of a batch, which may have been written before a crash."""
         remove_folder(f"{self._folder}/{batch}")
 
-    def open(
-        self, spark: SparkSession, posted: str, columns: tuple[str | None, ...], buckets: int
-    ) -> DataFrame:
-        """What goes on, as a stream of rows: see `joining` and `ReadOn`."""
-        spark.dataSource.register(_Batches)
-        files = spark.readStream.format(_Batches.name()).option("path", self._folder).load()
-        return files.mapInArrow(ReadOn(posted, columns, buckets), ROWS)
+    def open(self, spark: SparkSession, reader: ReadFeedback) -> DataFrame:
+        """Open the feedback as a stream of rows of `WITNESS_SCHEMA`."""
+        spark.dataSource.register(FeedbackSource)
+        files = spark.readStream.format(FeedbackSource.name()).option("path", self._folder).load()
+        return files.mapInArrow(reader, spark_schema(WITNESS_SCHEMA))
 
 
-# -- a source ----------------------------------------------------------------------------------------------
+# -- the source --------------------------------------------------------------------------------------------
 
 
-class _Batches(DataSource):
-    """The files of a folder, batch by batch."""
+class FeedbackSource(DataSource):
+    """A streaming source of Spark: the paths of the files in a feedback folder, batch by batch."""
 
     @classmethod
     def name(cls) -> str:
-        return "sapwood-onward"
+        return "sapwood-feedback"
 
     def schema(self) -> str:
         return "path STRING"
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        return _BatchReader(self.options["path"])
+        return _FeedbackStreamReader(self.options["path"])
 
 
-class _BatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class _FeedbackStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """An offset is the last batch of which all was read."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Fixes no last batch: what comes of the messages that are there now belongs to them."""
+        """Fixes no last batch: the feedback of the messages that are there now belongs to them."""
 
     def initialOffset(self) -> dict[str, int]:
         return {"batch": -1}
@@ -168,71 +142,79 @@ class _BatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 @dataclass(frozen=True, slots=True)
-class ReadOn:
-    """A function for `mapInArrow`: paths of files in, rows out."""
+class ReadFeedback:
+    """A function for `mapInArrow`: paths of files in, rows of `WITNESS_SCHEMA` out."""
 
-    posted: str
-    """where the editions are"""
-    columns: tuple[str | None, ...]
-    """of messages; None for those that a published message has no value for"""
+    snapshots: str
+    """the folder of the snapshots"""
+    names: tuple[str | None, ...]
+    """of the messages' columns; None for those that a published message has no value for"""
+    columns: list[pa.DataType]
+    """types of the messages' columns"""
     buckets: int
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        speaker = Speaker(broker_of_batch(self.posted), self.buckets)
+        extractor = WitnessExtractor(load_batch_broker(self.snapshots), self.buckets)
+        columns = MessageColumns(self.columns)
         floor = FOREVER
         for batch in batches:
             for path in batch.column(0).to_pylist():
-                for rows in self._read(path, speaker):
+                for feedback in self._read(path):
+                    rows: list[WitnessRow] = []
+                    for each in feedback.to_pylist():
+                        rows += self._extract(extractor, columns, **each)
                     floor = min([floor, *(row.floor for row in rows if row.floor >= 0)])
-                    yield as_arrow(rows)
+                    yield to_arrow(rows, WITNESS_SCHEMA)
         if floor < FOREVER:
-            yield as_arrow([Row(bucket, HOLD, floor=floor) for bucket in range(self.buckets)])
+            retained = [WitnessRow(bucket, RETAIN, floor=floor) for bucket in range(self.buckets)]
+            yield to_arrow(retained, WITNESS_SCHEMA)
 
-    def _read(self, path: str, speaker: Speaker) -> Iterator[list[Row]]:
+    def _read(self, path: str) -> Iterator[pa.RecordBatch]:
         with open_file(path) as file:
             try:
                 parquet = pq.ParquetFile(file)
             except pa.ArrowInvalid as error:
                 raise ValueError(
-                    f"{path}, which an earlier batch has left for this one, is damaged ({error}); what it "
-                    "held is lost, and its folder may be removed"
+                    f"{path}, the feedback of an earlier batch for this one, is damaged ({error}); its "
+                    "content is lost, and its folder may be removed"
                 ) from None
-            for going in parquet.iter_batches(_FEW):
-                rows: list[Row] = []
-                for each in going.to_pylist():
-                    rows += self._rows(speaker, **each)
-                yield rows
+            yield from parquet.iter_batches(_ROWS_PER_READ)
 
-    def _rows(
+    def _extract(
         self,
-        speaker: Speaker,
+        extractor: WitnessExtractor,
+        message_columns: MessageColumns,
         stream: str | None,
         id: str | None,
         copy: int,
         floor: int,
-        record: bytes,
-        row: bytes,
-    ) -> list[Row]:
-        kept = unpacked(record)
+        message: bytes,
+        columns: bytes,
+    ) -> list[WitnessRow]:
+        """The rows of one row of feedback."""
+        stored = deserialize_message(message)
         if stream is None:
-            return speaker.kept(CHAIN, _name_of_chain(kept), kept, row, floor)
+            return extractor.state_rows(CHAIN, _chain_name(stored), stored, columns, floor)
         assert id is not None
-        before = kept.records[0]
-        known = {"message_id": delivery_id(id, copy), "stream": stream, "published_at": _moment(before.time)}
-        values = tuple([known[name] if name is not None else None for name in self.columns])
-        message = Message(before.data)
-        message.encoding = before.encoding
-        rows, _ = speaker.message(stream, values, message, lambda evaluator: before.time, floor)
+        record = stored.records[0]
+        id = delivery_id(id, copy)
+        known = {"message_id": id, "stream": stream, "published_at": _to_datetime(record.time)}
+        values = [known[name] if name is not None else None for name in self.names]
+        published = Message(record.data)
+        published.encoding = record.encoding
+        own = message_columns.serialize_values(values)
+        rows, _ = extractor.extract_message(stream, id, own, published, lambda found: record.time, floor)
         return rows
 
 
-def _name_of_chain(kept: PortableMessage) -> bytes:
-    """What is never the name of a message: no stream's name begins like it."""
-    records = repr([(r.stream, r.id, r.time, r.visible_from) for r in kept.records])
-    return b"\1" + kept.chain + blake2b(records.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+def _chain_name(message: PortableMessage) -> bytes:
+    """A name that no message has: no stream's name begins like it."""
+    records = repr([(r.stream, r.id, r.time, r.visible_from) for r in message.records])
+    digest = blake2b(records.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+    return b"\1" + message.chain + digest
 
 
-def _moment(time: float) -> datetime | None:
+def _to_datetime(time: float) -> datetime | None:
     try:
         return _EPOCH + timedelta(seconds=time)
     except OverflowError:

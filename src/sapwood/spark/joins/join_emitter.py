@@ -1,18 +1,17 @@
-"""What runs in Spark's Python workers after messages were kept: what they make together, message by message.
+"""The last stage of a stream with joins: the messages of a batch, and the deliveries that joins emit.
 
-Rows are those of `keeping.OUT`: messages, and pairs of a newer message's name with an older message.
+Rows in are those of `JOIN_SCHEMA`: messages, and pairs of a newer message's name with an older message.
 """
 
 from __future__ import annotations
 
-import pickle
 from collections import Counter, OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import groupby
-from operator import itemgetter
-from typing import Any, NamedTuple
+from operator import attrgetter
+from typing import Any
 
 import pyarrow as pa
 
@@ -22,96 +21,102 @@ from sapwood.engine.failures import Failure
 from sapwood.join.results import Meetings
 from sapwood.join.state.portable_state import PortableMessage
 from sapwood.spark.distribution.index_snapshot import IndexSnapshot
-from sapwood.spark.distribution.match_worker import live_broker
+from sapwood.spark.distribution.match_worker import load_broker
 from sapwood.spark.io.delivery_columns import decode_text
-from sapwood.spark.joins.feedback import ONWARD, Going, chained, published
-from sapwood.spark.joins.join_state import LATE, PAIR
-from sapwood.spark.joins.witness_extraction import unpacked
+from sapwood.spark.joins.feedback import chain_feedback, published_feedback
+from sapwood.spark.joins.schema import (
+    DELIVERY_SCHEMA,
+    LATE,
+    PAIR,
+    FeedbackRow,
+    JoinRow,
+    MessageColumns,
+    deserialize_message,
+    deserialize_numbers,
+    from_arrow,
+)
 
 _ROWS, _BYTES = 2_000, 32 << 20
 """of an Arrow batch"""
-_ROOM = 32 << 20
-"""bytes that older messages may take which are kept ready, since most meet several newer ones"""
-_OF_KEPT, _OF_TESTIMONY = 700, 280
-"""bytes that each of them takes, about"""
-_COLUMNS = ["kind", "name", "older", "record", "row", "watermark"]
+_CACHE_BYTES = 32 << 20
+"""size of the cache of older messages, most of which are joined with several newer ones"""
+_MESSAGE_BYTES, _WITNESS_BYTES = 700, 280
+"""memory that a message and each of its witnesses take beside the message's bytes, about"""
 
 
-class _Row(NamedTuple):
-    kind: str
-    name: bytes
-    older: bytes
-    record: bytes
-    row: bytes
-    watermark: int
+class _RowBuilder:
+    """A builder of Arrow batches: the columns of a message, and further ones of given types."""
 
+    def __init__(self, columns: MessageColumns, types: Sequence[pa.DataType]) -> None:
+        self._columns = columns
+        self._types = list(types)
+        self._clear()
 
-def _rows(batches: Iterator[pa.RecordBatch]) -> Iterator[_Row]:
-    for batch in batches:
-        for start in range(0, batch.num_rows, 64):  # messages can be large
-            some = batch.slice(start, 64)
-            yield from map(_Row, *(some.column(name).to_pylist() for name in _COLUMNS))
-
-
-class _Columns:
-    """Rows in the making, in columns of given types."""
-
-    def __init__(self, types: list[pa.DataType]) -> None:
-        self._types = types
-        self._values: list[list[Any]] = [[] for _ in types]
+    def _clear(self) -> None:
+        self._messages: list[bytes] = []
+        self._positions: list[int] = []
+        self._values: list[list[Any]] = [[] for _ in self._types]
         self._bytes = 0
 
     def __len__(self) -> int:
-        return len(self._values[0])
+        return len(self._positions)
 
-    def add(self, values: tuple[Any, ...], size: int) -> None:
+    def add(self, columns: bytes, values: tuple[Any, ...], size: int) -> None:
+        """Add a row; rows of one message follow each other, and share its columns."""
+        if not self._messages or self._messages[-1] is not columns:
+            self._messages.append(columns)
+            self._bytes += len(columns)
+        self._positions.append(len(self._messages) - 1)
         for column, value in zip(self._values, values, strict=True):
             column.append(value)
         self._bytes += size
 
     @property
-    def enough(self) -> bool:
+    def full(self) -> bool:
         return len(self) >= _ROWS or self._bytes >= _BYTES
 
     def take(self) -> pa.RecordBatch:
-        """All that was added, which is then gone."""
-        arrays = [pa.array(values, type) for values, type in zip(self._values, self._types, strict=True)]
-        self._values = [[] for _ in self._types]
-        self._bytes = 0
+        """All rows since the last call."""
+        messages = self._columns.deserialize(self._messages)
+        if len(self._messages) < len(self):
+            messages = messages.take(pa.array(self._positions, pa.int32()))
+        values = zip(self._values, self._types, strict=True)
+        arrays = [*messages.columns, *(pa.array(column, type) for column, type in values)]
+        self._clear()
         return pa.RecordBatch.from_arrays(arrays, [f"_{number}" for number in range(len(arrays))])
 
 
 @dataclass(frozen=True, slots=True)
-class Restore:
-    """A function for `mapInArrow`: rows of messages in; out, their columns, the body, the problem that they
-    have, and why they are too late for joins, both null if not so."""
+class RestoreMessages:
+    """A function for `mapInArrow`: rows of messages in; out, their columns, the body, the problem, the reason
+    why they are late for joins and the filters and transformations that they match; null for none."""
 
-    types: list[pa.DataType]
-    """of the columns but these"""
+    columns: list[pa.DataType]
+    """types of the messages' columns"""
     text: bool
     """whether bodies are strings"""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         body = pa.string() if self.text else pa.binary()
-        columns = _Columns([*self.types, body, pa.string(), pa.string()])
-        for row in _rows(batches):
-            values, problem, _ = pickle.loads(row.row)
-            late = why_late(row.watermark) if row.kind == LATE else None
-            columns.add((*values, self._body(row.record), problem, late), len(row.record))
-            if columns.enough:
-                yield columns.take()
-        if len(columns):
-            yield columns.take()
+        builder = _RowBuilder(MessageColumns(self.columns), [body, pa.string(), pa.string(), pa.binary()])
+        for row in from_arrow(batches, JoinRow):
+            lateness = explain_lateness(row.watermark) if row.kind == LATE else None
+            values = self._body(row.message), row.problem, lateness, row.matches or None
+            builder.add(row.columns, values, len(row.message) + len(row.matches))
+            if builder.full:
+                yield builder.take()
+        if len(builder):
+            yield builder.take()
 
-    def _body(self, record: bytes) -> bytes | str | None:
-        if not record:
+    def _body(self, message: bytes) -> bytes | str | None:
+        if not message:
             return None
-        data = unpacked(record).records[0].data
+        data = deserialize_message(message).records[0].data
         return data.decode("utf-8", "surrogatepass") if self.text else data
 
 
-def why_late(watermark: int) -> str:
-    """The same for all messages of a batch, so that they can be counted."""
+def explain_lateness(watermark: int) -> str:
+    """The reason why a message is late: the same for all messages of a batch, so that they can be counted."""
     at = datetime.fromtimestamp(watermark / 1000, UTC).isoformat(timespec="milliseconds")
     return (
         f"too late for joins: it happened before {at}, the watermark of its batch;"
@@ -119,98 +124,96 @@ def why_late(watermark: int) -> str:
     )
 
 
-class _Older:
-    """Older messages; those that were asked for last are ready."""
+class _OlderMessages:
+    """A cache of older messages, bounded by bytes; those that were used least recently are evicted."""
 
     def __init__(self) -> None:
-        self._ready: OrderedDict[bytes, tuple[PortableMessage, int]] = OrderedDict()
+        self._cache: OrderedDict[bytes, tuple[PortableMessage, int]] = OrderedDict()
         self._bytes = 0
 
-    def get(self, row: _Row) -> PortableMessage:
-        known = self._ready.get(row.older)
+    def get(self, row: JoinRow) -> PortableMessage:
+        """The older message of a pair."""
+        known = self._cache.get(row.older)
         if known is not None:
-            self._ready.move_to_end(row.older)
+            self._cache.move_to_end(row.older)
             return known[0]
-        kept = unpacked(row.record)
-        size = _OF_KEPT + len(row.record) + _OF_TESTIMONY * sum(map(len, kept.ways))
-        self._ready[row.older] = kept, size
+        message = deserialize_message(row.message)
+        size = _MESSAGE_BYTES + len(row.message) + _WITNESS_BYTES * sum(map(len, message.ways))
+        self._cache[row.older] = message, size
         self._bytes += size
-        while self._bytes > _ROOM and len(self._ready) > 1:
-            self._bytes -= self._ready.popitem(last=False)[1][1]
-        return kept
+        while self._bytes > _CACHE_BYTES and len(self._cache) > 1:
+            self._bytes -= self._cache.popitem(last=False)[1][1]
+        return message
 
 
 @dataclass(frozen=True, slots=True)
-class Meet:
-    """A function for `mapInArrow`: rows in the order of their names; out, a row for each delivery of a join:
-    the columns of the newer message, the subscription, the body and the messages that met. A join that fails
-    has a row with the subscription, and why in a further column. What goes on to the next batch has a row
-    with null for all these, and itself in the last column."""
+class EmitJoins:
+    """A function for `mapInArrow`: rows sorted by name in; out, rows with the columns of the newer message
+    and of `DELIVERY_SCHEMA`: a delivery of a join, the failure of one, or feedback for the next batch."""
 
-    edition: IndexSnapshot
-    types: list[pa.DataType]
-    """of the message's columns"""
+    snapshot: IndexSnapshot
+    columns: list[pa.DataType]
+    """types of the messages' columns"""
     body: bool = False
-    """whether a query that makes nothing of its own gets the message itself"""
+    """whether a query without a template delivers the message itself"""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        broker = live_broker(self.edition).distributed
-        columns = _Columns(
-            [*self.types, pa.string(), pa.string(), pa.list_(pa.string()), pa.string(), ONWARD]
-        )
-        for row, values, meetings in _meetings(_rows(batches), broker):
-            failures: list[Failure] = []
-            for delivery in broker.deliveries(meetings, failures):
-                columns.add((*values, *_delivered(delivery, self.body), None, None), len(delivery.body))
-                if columns.enough:
-                    yield columns.take()
-            for going in _going_on(row, values, meetings, broker) if self.edition.going_on else ():
-                columns.add((*values, None, None, None, None, going._asdict()), len(going.record))
-                if columns.enough:
-                    yield columns.take()
-            for failure in (*failures, *broker.chain_failures(meetings)):
-                reason = f"{failure.kind}: {failure.reason}"
-                columns.add((*values, str(failure.subscription), None, None, reason, None), len(reason))
-        if len(columns):
-            yield columns.take()
+        broker = load_broker(self.snapshot).distributed
+        builder = _RowBuilder(MessageColumns(self.columns), DELIVERY_SCHEMA.types)
+        for row, meetings in _join(from_arrow(batches, JoinRow), broker):
+            for values, size in self._emit(row, meetings, broker):
+                builder.add(row.columns, values, size)
+                if builder.full:
+                    yield builder.take()
+        if len(builder):
+            yield builder.take()
+
+    def _emit(
+        self, row: JoinRow, meetings: Meetings, broker: DistributedBroker
+    ) -> Iterator[tuple[tuple[Any, ...], int]]:
+        """Yield the rows that a message makes, without its columns, each with its size."""
+        failures: list[Failure] = []
+        for delivery in broker.deliveries(meetings, failures):
+            yield (*_delivery_values(delivery, self.body), None, None), len(delivery.body)
+        for feedback in _feedback(row, meetings, broker) if self.snapshot.has_feedback else ():
+            yield (None, None, None, None, feedback._asdict()), len(feedback.message)
+        for failure in (*failures, *broker.chain_failures(meetings)):
+            reason = f"{failure.kind}: {failure.reason}"
+            yield (str(failure.subscription), None, None, reason, None), len(reason)
 
 
-def _meetings(
-    rows: Iterator[_Row], broker: DistributedBroker
-) -> Iterator[tuple[_Row, tuple[Any, ...], Meetings]]:
-    """What each message, or what a chain has brought together, meets; with its row and columns."""
-    older = _Older()
-    for _, group in groupby(rows, key=itemgetter(1)):
-        together = list(group)
-        earlier = [older.get(row) for row in together if row.kind == PAIR]
-        for row in together:
+def _join(rows: Iterator[JoinRow], broker: DistributedBroker) -> Iterator[tuple[JoinRow, Meetings]]:
+    """Join each message, or the first messages of a chain, with the older messages of its pairs."""
+    cache = _OlderMessages()
+    for _, group in groupby(rows, key=attrgetter("name")):
+        of_message = list(group)
+        older = [cache.get(row) for row in of_message if row.kind == PAIR]
+        for row in of_message:
             if row.kind == PAIR:
                 continue
-            values, _, alone = pickle.loads(row.row)
-            now = unpacked(row.record) if alone or earlier else None
-            if now is not None and alone:
-                yield row, values, broker.match_single_blocks(alone, now.records[0])
-            if now is not None and earlier and row.kind != LATE:  # those meet single blocks only
-                yield row, values, broker.join(now, earlier)
+            single_blocks = deserialize_numbers(row.single_blocks)
+            newer = deserialize_message(row.message) if single_blocks or older else None
+            if newer is not None and single_blocks:
+                yield row, broker.match_single_blocks(single_blocks, newer.records[0])
+            if newer is not None and older and row.kind != LATE:  # which single blocks only match
+                yield row, broker.join(newer, older)
 
 
-def _going_on(
-    row: _Row, values: tuple[Any, ...], meetings: Meetings, broker: DistributedBroker
-) -> Iterator[Going]:
+def _feedback(row: JoinRow, meetings: Meetings, broker: DistributedBroker) -> Iterator[FeedbackRow]:
     pieces: Counter[int] = Counter()
     for made in broker.published(meetings):
         pieces[made.query] += 1
         in_time = made.time * 1000 >= row.watermark  # what is made of late messages is late, too
-        yield published(made, pieces[made.query], row.watermark if in_time else -1)
-    for kept in broker.partial_matches(meetings):
-        yield chained(kept, row.watermark, values)
+        yield published_feedback(made, pieces[made.query], row.watermark if in_time else -1)
+    for message in broker.partial_matches(meetings):
+        yield chain_feedback(message, row.watermark, row.columns)
 
 
-def _delivered(delivery: Delivery, itself: bool) -> tuple[str, str | None, list[Any]]:
-    """Subscription, body and messages. A query that makes nothing of its own gets the message as it is, like
-    a filter, so it has no body here, unless the message itself is wanted."""
+def _delivery_values(delivery: Delivery, with_message: bool) -> tuple[str, str | None, list[Any]]:
+    """Subscription, body and messages. A query without a template delivers the message as it is, like a
+    filter, so it has no body here, unless the message itself is wanted."""
     meeting = delivery.meeting
     assert meeting is not None
     made = meeting.entry.join.template is not None
-    body = delivery.body.decode() if made else decode_text(delivery.body) if itself else None
+    body = delivery.body.decode() if made else decode_text(delivery.body) if with_message else None
     return str(delivery.subscription), body, list(meeting.messages)

@@ -1,12 +1,12 @@
-"""What runs in Spark's Python workers to keep messages from batch to batch: two stateful operators.
+"""The state of joins: two stateful operators that run in Spark's Python workers.
 
-    Strings   value → the messages that have it      brings pairs of an older and a newer message together
-    Bodies    message → all of it                    adds to each pair the older message
+    ValueStateProcessor     value → the messages that have it      finds pairs of an older and a newer message
+    MessageStateProcessor   message → its body and witnesses       adds the older message to each pair
 
-Their keys are buckets, not values, because Spark takes its time for each key; values and messages are keys of
-maps within. What no message can reach any more is dropped when the watermark has passed it, by slots of time;
-while something goes on that came of an earlier batch, by the watermark of that batch.
-A value that very many messages have is kept in chunks, so that another message adds to the last one only.
+Their grouping keys are buckets, not values, because Spark takes its time for each key; values and messages
+are keys of maps within. What no message can be joined with any more is evicted when the watermark has passed
+it, by slots of time; while feedback of an earlier batch is yet to be joined, by the watermark of that batch.
+A value that very many messages have is stored in chunks, so that another message rewrites the last one only.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from __future__ import annotations
 import pickle
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -27,315 +26,337 @@ from pyspark.sql.streaming.stateful_processor import (
 )
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StructField, StructType
 
-from sapwood.spark.joins.witness_extraction import CHAIN, FOREVER, HOLD, KEY, TAKEN, TICK, VALUE, bucket_of
-
-PAIR, LATE = "pair", "late"
-PARTS = (
-    "bucket INT, kind STRING, name BINARY, newer BINARY, t BIGINT, until BIGINT,"
-    " record BINARY, row BINARY, watermark BIGINT, et TIMESTAMP"
+from sapwood.spark.joins.schema import (
+    CHAIN,
+    EVENT_TIME,
+    FOREVER,
+    JOINABLE,
+    KEY_LENGTH,
+    LATE,
+    PAIR,
+    RETAIN,
+    VALUE,
+    CandidateRow,
+    JoinRow,
+    WitnessRow,
+    from_frames,
+    to_frames,
 )
-OUT = "kind STRING, name BINARY, older BINARY, record BINARY, row BINARY, watermark BIGINT"
+from sapwood.spark.joins.witness_extraction import bucket_of
 
-_PARTS = ["bucket", "kind", "name", "newer", "t", "until", "record", "row", "watermark"]
-_OUT = ["kind", "name", "older", "record", "row", "watermark"]
-_PLACE = StructType([StructField("key", BinaryType()), StructField("chunk", IntegerType())])
-_SLOT = StructType([StructField("slot", LongType()), StructField("batch", LongType())])
+STATE_FORMAT = 2
+"""The format of the state and of the feedback in a checkpoint. Raise it with any change of the names and
+types below, of what is pickled into them, of `schema.serialize_message` or of `bucket_of`."""
+ENTRIES = "entries"
+"""the state variable with what is stored by value, or by message"""
+_EVICTIONS = "evictions"
+_ENTRY_KEY = StructType([StructField("key", BinaryType()), StructField("chunk", IntegerType())])
+_SLOT_KEY = StructType([StructField("slot", LongType()), StructField("batch", LongType())])
 _BLOB = StructType([StructField("blob", BinaryType())])
-_HELD = (-1, 0)
-"""a slot for none: there is something to be dropped, though its timer is gone"""
+_DEFERRED = (-1, 0)
+"""the key of no slot: there is something to evict, though its timer has expired"""
 _SLOT_LENGTH = 60_000
-"""milliseconds: what is of no use any more is dropped so much later at most"""
-_CHUNK = 128
-"""messages with one value that are kept together"""
-_ROWS, _BYTES = 2_000, 16 << 20
-"""of a frame that is passed on"""
+"""milliseconds: the longest time by which an eviction comes later than it might"""
+_CHUNK_LENGTH = 128
+"""messages with one value that are stored together"""
 
 
-class _Keeping(StatefulProcessor):
-    """A map of keys for each bucket, and by slots of time the keys of which something may be dropped."""
+class _BucketState(StatefulProcessor):
+    """A map of entries for each bucket, and by slots of time the keys of entries to evict."""
 
     def __init__(self, buckets: int) -> None:
         self.buckets = buckets
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._handle = handle
-        self._kept = handle.getMapState("kept", _PLACE, _BLOB)
-        self._due = handle.getMapState("due", _SLOT, _BLOB)
-        self._swept: set[Any] = set()
+        self._entries = handle.getMapState(ENTRIES, _ENTRY_KEY, _BLOB)
+        self._evictions = handle.getMapState(_EVICTIONS, _SLOT_KEY, _BLOB)
+        self._evicted: set[Any] = set()
         self._floor = FOREVER
 
     def close(self) -> None:
         pass
 
     def get(self, key: bytes, chunk: int = 0) -> bytes | None:
-        found = self._kept.getValue((key, chunk))
+        found = self._entries.getValue((key, chunk))
         return bytes(found[0]) if found is not None else None
 
     def put(self, key: bytes, blob: bytes, chunk: int = 0) -> None:
-        self._kept.updateValue((key, chunk), (blob,))
+        self._entries.updateValue((key, chunk), (blob,))
 
-    def drop(self, key: bytes, chunk: int = 0) -> None:
-        self._kept.removeKey((key, chunk))
+    def remove(self, key: bytes, chunk: int = 0) -> None:
+        self._entries.removeKey((key, chunk))
 
-    def hold(self, floor: int) -> None:
-        """In this batch, drops nothing that is of use from this time on."""
+    def retain_from(self, floor: int) -> None:
+        """In this batch, evict nothing that is of use from this time on."""
         self._floor = min(self._floor, floor)
 
-    def remember(self, used: Iterable[tuple[int, bytes]], timers: TimerValues) -> None:
-        """Of keys, when something may be dropped: once the watermark is past these times."""
+    def schedule_evictions(self, used: Iterable[tuple[int, bytes]], timers: TimerValues) -> None:
+        """Schedule the eviction of keys for when the watermark is past these times."""
         slots: dict[int, set[bytes]] = {}
         for until, key in used:
             if until < FOREVER:
                 slots.setdefault(until // _SLOT_LENGTH + 1, set()).add(key)
-        batch = timers.getCurrentProcessingTimeInMs()  # that of the batch, also if it is served again
+        batch = timers.getCurrentProcessingTimeInMs()  # that of the batch, also if it runs again
         for slot, keys in slots.items():
-            self._due.updateValue((slot, batch), (pickle.dumps(sorted(keys)),))
+            self._evictions.updateValue((slot, batch), (pickle.dumps(sorted(keys)),))
             self._handle.registerTimer(slot * _SLOT_LENGTH)
 
     def handleExpiredTimer(
         self, key: Any, timerValues: TimerValues, expiredTimerInfo: ExpiredTimerInfo
     ) -> Iterator[pd.DataFrame]:
-        if key not in self._swept:  # once for all timers of a batch
-            self._sweep(key, timerValues)
+        if key not in self._evicted:  # once for all timers of a batch
+            self._evict_expired(key, timerValues)
         return iter(())
 
-    def sweep_again(self, key: Any, timers: TimerValues) -> None:
-        """After the rows of a batch: drops what had to be held in one before."""
-        if self._due.getValue(_HELD) is not None:
-            self._due.removeKey(_HELD)
-            self._sweep(key, timers)
+    def evict_deferred(self, key: Any, timers: TimerValues) -> None:
+        """After the rows of a batch: evict what an earlier batch had to retain."""
+        if self._evictions.getValue(_DEFERRED) is not None:
+            self._evictions.removeKey(_DEFERRED)
+            self._evict_expired(key, timers)
 
-    def _sweep(self, key: Any, timers: TimerValues) -> None:
-        self._swept.add(key)
+    def _evict_expired(self, key: Any, timers: TimerValues) -> None:
+        self._evicted.add(key)
         now = timers.getCurrentWatermarkInMs()
         watermark = min(now, self._floor)
-        places = [tuple(place) for place in self._due.keys()]  # noqa: SIM118
-        past = [place for place in places if place != _HELD and place[0] * _SLOT_LENGTH <= now]
-        for place in past:
-            if place[0] * _SLOT_LENGTH > watermark:
-                self._due.updateValue(_HELD, (b"",))
+        slots = [tuple(slot) for slot in self._evictions.keys()]  # noqa: SIM118
+        for slot in [slot for slot in slots if slot != _DEFERRED and slot[0] * _SLOT_LENGTH <= now]:
+            if slot[0] * _SLOT_LENGTH > watermark:
+                self._evictions.updateValue(_DEFERRED, (b"",))
                 continue
-            found = self._due.getValue(place)
+            found = self._evictions.getValue(slot)
             for used in pickle.loads(bytes(found[0])) if found is not None else ():
-                self.expire(used, watermark)
-            self._due.removeKey(place)
+                self.evict(used, watermark)
+            self._evictions.removeKey(slot)
 
     @abstractmethod
-    def expire(self, key: bytes, watermark: int) -> None:
-        """Drops what is of no use after the watermark."""
+    def evict(self, key: bytes, watermark: int) -> None:
+        """Remove what is of no use after the watermark."""
 
 
 # -- values ------------------------------------------------------------------------------------------------
 
 
-class Entry(NamedTuple):
+class ValueEntry(NamedTuple):
     """A message that has a value."""
 
-    t: int
+    time: int
     name: bytes
     until: int
-    own: bytes
+    variables: bytes
 
 
-class _Chunk(NamedTuple):
-    """What is known of a chunk without reading it."""
+class _ChunkRange(NamedTuple):
+    """The number of a chunk and the times in it, so that it need not be read to be ruled out."""
 
     number: int
     first: int
-    """the least time in it"""
     until: int
 
 
-class _Held(NamedTuple):
+class _ValueEntries(NamedTuple):
     """The messages that have a value: the last ones, and the chunks of those before."""
 
-    last: list[Entry]
-    chunks: list[_Chunk]
-    following: int
+    last: list[ValueEntry]
+    chunks: list[_ChunkRange]
+    next_chunk: int
 
     @classmethod
-    def read(cls, blob: bytes | None) -> _Held:
+    def from_bytes(cls, blob: bytes | None) -> _ValueEntries:
         if blob is None:
             return cls([], [], 1)
-        last, chunks, following = pickle.loads(blob)
-        return cls([Entry(*each) for each in last], [_Chunk(*each) for each in chunks], following)
+        last, chunks, next_chunk = pickle.loads(blob)
+        return cls([ValueEntry(*each) for each in last], [_ChunkRange(*each) for each in chunks], next_chunk)
 
-    def written(self) -> bytes:
+    def to_bytes(self) -> bytes:
         last, chunks = [tuple(each) for each in self.last], [tuple(each) for each in self.chunks]
-        return pickle.dumps((last, chunks, self.following), pickle.HIGHEST_PROTOCOL)
+        return pickle.dumps((last, chunks, self.next_chunk), pickle.HIGHEST_PROTOCOL)
 
 
-@lru_cache(100_000)
-def _equated(own: bytes, partners: bytes) -> bool:
-    """Whether one of the variables is among the partners."""
-    known = {partners[i : i + KEY] for i in range(0, len(partners), KEY)}
-    return any(own[i : i + KEY] in known for i in range(0, len(own), KEY))
+_NewEntries = dict[bytes, list[tuple[ValueEntry, bytes]]]
+"""by value, the entries of a batch with the partners of their variables"""
 
 
-def _reach(one: Entry, other: Entry) -> bool:
+class _EquatedVariables:
+    """A cache, for one batch, of which variables are equated: most entries have the same ones."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[bytes, bytes], bool] = {}
+
+    def intersect(self, variables: bytes, partners: bytes) -> bool:
+        """Whether one of the variables is among the partners."""
+        known = self._known.get((variables, partners))
+        if known is None:
+            others = set(_split_keys(partners))
+            known = self._known[variables, partners] = not others.isdisjoint(_split_keys(variables))
+        return known
+
+
+def _split_keys(keys: bytes) -> Iterator[bytes]:
+    return (keys[i : i + KEY_LENGTH] for i in range(0, len(keys), KEY_LENGTH))
+
+
+def _within_window(one: ValueEntry, other: ValueEntry) -> bool:
     """Whether the later of two messages is within the window of the earlier."""
-    return other.t <= one.until if one.t <= other.t else one.t <= other.until
+    return other.time <= one.until if one.time <= other.time else one.time <= other.until
 
 
-class Strings(_Keeping):
-    """Rows of `joining` in; messages out, those that are too late marked so, and pairs of names."""
+class ValueStateProcessor(_BucketState):
+    """Rows of extraction in; messages out, of which late ones are marked, and pairs of names."""
 
     def handleInputRows(
         self, key: Any, rows: Iterator[pd.DataFrame], timerValues: TimerValues
     ) -> Iterator[pd.DataFrame]:
         watermark = timerValues.getCurrentWatermarkInMs()
-        values: dict[bytes, list[tuple[Entry, bytes]]] = {}
-        passed = self._sorted_out(rows, watermark, values)
-        yield from _frames(passed, _PARTS, event_time=True)
-        yield from _frames(self._pairs(values), _PARTS, event_time=True)
+        values: _NewEntries = {}
+        messages = self._messages(from_frames(rows, WitnessRow), watermark, values)
+        yield from to_frames(messages, CandidateRow)
+        yield from to_frames(self._pairs(values), CandidateRow)
         used = ((entry.until, value) for value, new in values.items() for entry, _ in new)
-        self.remember(used, timerValues)
-        self.sweep_again(key, timerValues)
+        self.schedule_evictions(used, timerValues)
+        self.evict_deferred(key, timerValues)
 
-    def _sorted_out(
-        self, frames: Iterator[pd.DataFrame], watermark: int, values: dict[bytes, list[tuple[Entry, bytes]]]
-    ) -> Iterator[tuple[Any, ...]]:
-        """The messages; values are put where they belong."""
-        names = ["bucket", "kind", "name", "value", "t", "until", "own", "partners", "record", "row", "floor"]
-        for bucket, kind, name, value, t, until, own, partners, record, row, floor in _tuples(frames, names):
-            late = floor < 0 and watermark > 0 and t < watermark
+    def _messages(
+        self, rows: Iterator[WitnessRow], watermark: int, values: _NewEntries
+    ) -> Iterator[CandidateRow]:
+        """Yield the messages, and collect the values."""
+        for row in rows:
+            kind, floor = row.kind, row.floor
+            late = floor < 0 and watermark > 0 and row.time < watermark
             if kind == VALUE:
                 if not late:
-                    values.setdefault(value, []).append((Entry(t, name, until, own), partners))
-            elif kind == HOLD:
-                self.hold(floor)
-                yield bucket, kind, name, b"", t, until, record, row, floor
-            elif kind != TICK:
-                kind = LATE if late and kind == TAKEN else kind
-                since = floor if floor >= 0 else max(watermark, 0)
-                yield bucket, kind, name, b"", t, until, record, row, since
+                    entry = ValueEntry(row.time, row.name, row.until, row.variables)
+                    values.setdefault(row.value, []).append((entry, row.partners))
+            elif kind == RETAIN:
+                self.retain_from(floor)
+                yield CandidateRow(row.bucket, kind, row.name, watermark=floor)
+            elif kind != EVENT_TIME:
+                yield CandidateRow(
+                    row.bucket,
+                    LATE if late and kind == JOINABLE else kind,
+                    row.name,
+                    b"",
+                    row.until,
+                    row.message,
+                    row.columns,
+                    row.problem,
+                    row.single_blocks,
+                    row.matches,
+                    floor if floor >= 0 else max(watermark, 0),
+                )
 
-    def _pairs(self, values: dict[bytes, list[tuple[Entry, bytes]]]) -> Iterator[tuple[Any, ...]]:
-        """Pairs of an older and a newer message, each once."""
-        told: set[tuple[bytes, bytes]] = set()
+    def _pairs(self, values: _NewEntries) -> Iterator[CandidateRow]:
+        """Yield the pairs of an older and a newer message, each once, and store the new entries."""
+        seen: set[tuple[bytes, bytes]] = set()
+        equated = _EquatedVariables()
         for value, new in values.items():
             new.sort()
-            held = _Held.read(self.get(value))
-            before: dict[bytes, list[Entry]] = {}  # by the variables, since most do not fit together
-            for older in (*self._within(value, held, new), *held.last):
-                before.setdefault(older.own, []).append(older)
+            stored = _ValueEntries.from_bytes(self.get(value))
+            before: dict[bytes, list[ValueEntry]] = {}  # by the variables, since most are not equated
+            for older in (*self._read_chunks(value, stored, new), *stored.last):
+                before.setdefault(older.variables, []).append(older)
             for entry, partners in new:
-                fitting = (some for own, some in before.items() if _equated(own, partners))
-                for older in chain.from_iterable(fitting):
+                candidates = (some for own, some in before.items() if equated.intersect(own, partners))
+                for older in chain.from_iterable(candidates):
                     pair = older.name, entry.name
-                    if _reach(older, entry) and older.name != entry.name and pair not in told:
-                        told.add(pair)
+                    if _within_window(older, entry) and older.name != entry.name and pair not in seen:
+                        seen.add(pair)
                         bucket = bucket_of(older.name, self.buckets)
-                        yield bucket, PAIR, older.name, entry.name, older.t, -1, b"", b"", 0
-                before.setdefault(entry.own, []).append(entry)
-            self._keep(value, held, [entry for entry, _ in new])
+                        yield CandidateRow(bucket, PAIR, older.name, entry.name)
+                before.setdefault(entry.variables, []).append(entry)
+            self._store(value, stored, [entry for entry, _ in new])
 
-    def _within(self, value: bytes, held: _Held, new: list[tuple[Entry, bytes]]) -> Iterator[Entry]:
-        """Of what is in chunks, that which new messages may reach."""
-        first, until = new[0][0].t, max(entry.until for entry, _ in new)
-        for chunk in held.chunks:
+    def _read_chunks(
+        self, value: bytes, stored: _ValueEntries, new: list[tuple[ValueEntry, bytes]]
+    ) -> Iterator[ValueEntry]:
+        """Yield the entries of the chunks in whose range of time new entries are."""
+        first, until = new[0][0].time, max(entry.until for entry, _ in new)
+        for chunk in stored.chunks:
             if chunk.first <= until and first <= chunk.until:
                 blob = self.get(value, chunk.number)
-                yield from (Entry(*each) for each in pickle.loads(blob or pickle.dumps([])))
+                yield from (ValueEntry(*each) for each in pickle.loads(blob or pickle.dumps([])))
 
-    def _keep(self, value: bytes, held: _Held, new: list[Entry]) -> None:
-        last, chunks, following = [*held.last, *new], list(held.chunks), held.following
-        while len(last) >= _CHUNK:
-            full, last = last[:_CHUNK], last[_CHUNK:]
-            self.put(value, pickle.dumps([tuple(each) for each in full]), following)
-            chunks.append(_Chunk(following, min(e.t for e in full), max(e.until for e in full)))
-            following += 1
-        self.put(value, _Held(last, chunks, following).written())
+    def _store(self, value: bytes, stored: _ValueEntries, new: list[ValueEntry]) -> None:
+        last, chunks, number = [*stored.last, *new], list(stored.chunks), stored.next_chunk
+        while len(last) >= _CHUNK_LENGTH:
+            full, last = last[:_CHUNK_LENGTH], last[_CHUNK_LENGTH:]
+            self.put(value, pickle.dumps([tuple(each) for each in full]), number)
+            chunks.append(_ChunkRange(number, min(e.time for e in full), max(e.until for e in full)))
+            number += 1
+        self.put(value, _ValueEntries(last, chunks, number).to_bytes())
 
-    def expire(self, key: bytes, watermark: int) -> None:
+    def evict(self, key: bytes, watermark: int) -> None:
         blob = self.get(key)
         if blob is None:
             return
-        held = _Held.read(blob)
-        last = [entry for entry in held.last if entry.until >= watermark]
-        chunks = [chunk for chunk in held.chunks if chunk.until >= watermark]
-        for chunk in held.chunks:
+        stored = _ValueEntries.from_bytes(blob)
+        last = [entry for entry in stored.last if entry.until >= watermark]
+        chunks = [chunk for chunk in stored.chunks if chunk.until >= watermark]
+        for chunk in stored.chunks:
             if chunk.until < watermark:
-                self.drop(key, chunk.number)
+                self.remove(key, chunk.number)
         if not last and not chunks:
-            self.drop(key)
-        elif len(last) < len(held.last) or len(chunks) < len(held.chunks):
-            self.put(key, _Held(last, chunks, held.following).written())
+            self.remove(key)
+        elif len(last) < len(stored.last) or len(chunks) < len(stored.chunks):
+            self.put(key, _ValueEntries(last, chunks, stored.next_chunk).to_bytes())
 
 
 # -- messages ----------------------------------------------------------------------------------------------
 
 
-class Bodies(_Keeping):
+class MessageStateProcessor(_BucketState):
     """Messages and pairs of names in; messages out, and pairs with the older message."""
 
     def handleInputRows(
         self, key: Any, rows: Iterator[pd.DataFrame], timerValues: TimerValues
     ) -> Iterator[pd.DataFrame]:
         pairs: dict[bytes, set[bytes]] = {}
-        kept: list[tuple[int, bytes]] = []
-        yield from _frames(self._messages(rows, pairs, kept), _OUT)
-        self.remember(kept, timerValues)
-        yield from _frames(self._pairs(pairs), _OUT)
-        self.sweep_again(key, timerValues)
+        stored: list[tuple[int, bytes]] = []
+        messages = self._messages(from_frames(rows, CandidateRow), pairs, stored)
+        yield from to_frames(messages, JoinRow)
+        self.schedule_evictions(stored, timerValues)
+        yield from to_frames(self._pairs(pairs), JoinRow)
+        self.evict_deferred(key, timerValues)
 
     def _messages(
-        self, frames: Iterator[pd.DataFrame], pairs: dict[bytes, set[bytes]], kept: list[tuple[int, bytes]]
-    ) -> Iterator[tuple[Any, ...]]:
-        """The messages, which are kept; pairs are put together."""
-        names = ["kind", "name", "newer", "until", "record", "row", "watermark"]
-        for kind, name, newer, until, record, row, watermark in _tuples(frames, names):
+        self,
+        rows: Iterator[CandidateRow],
+        pairs: dict[bytes, set[bytes]],
+        stored: list[tuple[int, bytes]],
+    ) -> Iterator[JoinRow]:
+        """Yield the messages, store those that joins read, and collect the pairs."""
+        for row in rows:
+            kind, name = row.kind, row.name
             if kind == PAIR:
-                pairs.setdefault(name, set()).add(newer)
+                pairs.setdefault(name, set()).add(row.newer)
                 continue
-            if kind == HOLD:
-                self.hold(watermark)
+            if kind == RETAIN:
+                self.retain_from(row.watermark)
                 continue
-            yield kind, name, b"", record, row, watermark
-            if kind in (TAKEN, CHAIN) and until >= 0:
-                self.put(name, pickle.dumps((until, record)))
-                kept.append((until, name))
+            yield JoinRow(
+                kind,
+                name,
+                b"",
+                row.message,
+                row.columns,
+                row.problem,
+                row.single_blocks,
+                row.matches,
+                row.watermark,
+            )
+            if kind in (JOINABLE, CHAIN) and row.until >= 0:
+                self.put(name, pickle.dumps((row.until, row.message)))
+                stored.append((row.until, name))
 
-    def _pairs(self, pairs: dict[bytes, set[bytes]]) -> Iterator[tuple[Any, ...]]:
+    def _pairs(self, pairs: dict[bytes, set[bytes]]) -> Iterator[JoinRow]:
         for name, newer in sorted(pairs.items()):
             blob = self.get(name)
             if blob is not None:
-                record = pickle.loads(blob)[1]
+                message = pickle.loads(blob)[1]
                 for each in sorted(newer):
-                    yield PAIR, each, name, record, b"", 0
+                    yield JoinRow(PAIR, each, name, message)
 
-    def expire(self, key: bytes, watermark: int) -> None:
+    def evict(self, key: bytes, watermark: int) -> None:
         blob = self.get(key)
         if blob is not None and pickle.loads(blob)[0] < watermark:
-            self.drop(key)
-
-
-# -- frames ------------------------------------------------------------------------------------------------
-
-
-def _tuples(frames: Iterator[pd.DataFrame], names: list[str]) -> Iterator[tuple[Any, ...]]:
-    for frame in frames:
-        yield from zip(*(frame[name].tolist() for name in names), strict=True)
-
-
-def _frames(
-    rows: Iterable[tuple[Any, ...]], names: list[str], event_time: bool = False
-) -> Iterator[pd.DataFrame]:
-    """Rows as frames of bounded size."""
-    pending: list[tuple[Any, ...]] = []
-    size, record = 0, names.index("record")
-    for row in rows:
-        pending.append(row)
-        size += len(row[record])
-        if len(pending) >= _ROWS or size >= _BYTES:
-            yield _frame(pending, names, event_time)
-            pending, size = [], 0
-    if pending:
-        yield _frame(pending, names, event_time)
-
-
-def _frame(rows: list[tuple[Any, ...]], names: list[str], event_time: bool) -> pd.DataFrame:
-    frame = pd.DataFrame(rows, columns=names)
-    if event_time:
-        frame["et"] = pd.Series([pd.NaT] * len(rows), dtype="datetime64[ns]")
-    return frame
+            self.remove(key)

@@ -1,28 +1,21 @@
-"""What runs in Spark's Python workers before messages are kept: reading what they have to say to joins.
+"""The first stage of a stream with joins: parses and matches messages, once, and extracts their witnesses.
 
-One row in is a message; rows out are of these kinds:
+A message becomes one row of kind PLAIN or JOINABLE, with all that the later stages need of it, and a row of
+kind VALUE for each distinct value that some query may find in another message. See `schema` for all kinds.
 
-    PLAIN    a message that joins have nothing to do with
-    TAKEN    one that they take, unless it is too late
-    CHAIN    messages that a chain has brought together in the batch before: see `onward`
-    VALUE    one for each distinct value that some query may find in another message
-    TICK     one for each Arrow batch, the only one with an event time: what moves the watermark
-    HOLD     for each bucket, if something comes of earlier batches: from when on all is still of use
-
-The subscriptions are those of the batch (see `posting`). Values travel as digests: two that differ and have
-the same one bring together messages that then do not meet.
+The subscriptions are those of the batch (see `checkpoint_transport`). Values travel as digests: two that
+differ and have the same one make a pair of messages that no query then joins.
 """
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import blake2b
 from itertools import chain
 from math import ceil, floor, inf
-from typing import Any, NamedTuple
+from typing import Any
 from zlib import crc32
 
 import pyarrow as pa
@@ -30,257 +23,244 @@ from pyspark import TaskContext
 
 from sapwood.engine.index import IndexMatches
 from sapwood.engine.message.message_reader import Message
+from sapwood.engine.pattern_evaluator import PatternEvaluator
 from sapwood.errors import MessageError
 from sapwood.join.state.event_time import TimePath, to_seconds
 from sapwood.join.state.message_state import StoredMessage
-from sapwood.join.state.portable_state import EquatedVariables, PortableMessage, PortableValue
-from sapwood.spark.distribution.checkpoint_transport import edition_of
-from sapwood.spark.distribution.match_worker import LiveBroker, few, live_broker
+from sapwood.join.state.portable_state import EquatedVariables, PortableMessage
+from sapwood.spark.distribution.checkpoint_transport import load_snapshot
+from sapwood.spark.distribution.match_result import MatchResult
+from sapwood.spark.distribution.match_worker import LiveBroker, iter_values, load_broker, reject
+from sapwood.spark.joins.schema import (
+    EVENT_TIME,
+    FOREVER,
+    JOINABLE,
+    PLAIN,
+    VALUE,
+    WITNESS_SCHEMA,
+    MessageColumns,
+    WitnessRow,
+    serialize_message,
+    serialize_numbers,
+    to_arrow,
+)
 
-PLAIN, TAKEN, CHAIN, VALUE, TICK, HOLD = "plain", "taken", "chain", "value", "tick", "hold"
-FOREVER = 1 << 62
-"""milliseconds: for values that some query waits for without end"""
-KEY = 8
-"""bytes of a variable's key"""
-_DIGEST = 16
+_DIGEST_LENGTH = 16
 _LATEST = 250_000_000_000
 """seconds: Spark's times end about the year 9999"""
-_MESSAGES = 500
-"""of so many at a time, rows are made"""
-
-ROWS = (
-    "bucket INT, kind STRING, name BINARY, value BINARY, t BIGINT, until BIGINT,"
-    " own BINARY, partners BINARY, record BINARY, row BINARY, floor BIGINT, et TIMESTAMP"
-)
-_ARROW = pa.schema(
-    [
-        ("bucket", pa.int32()),
-        ("kind", pa.string()),
-        ("name", pa.binary()),
-        ("value", pa.binary()),
-        ("t", pa.int64()),
-        ("until", pa.int64()),
-        ("own", pa.binary()),
-        ("partners", pa.binary()),
-        ("record", pa.binary()),
-        ("row", pa.binary()),
-        ("floor", pa.int64()),
-        ("et", pa.timestamp("us", "UTC")),
-    ]
-)
-
-
-class Row(NamedTuple):
-    """A row out; times in milliseconds since the epoch."""
-
-    bucket: int
-    kind: str
-    name: bytes = b""
-    """of a message: its stream and its id"""
-    value: bytes = b""
-    t: int = 0
-    until: int = -1
-    """the last time of a message that it may meet; of a message without values, none"""
-    own: bytes = b""
-    """the variables that have the value"""
-    partners: bytes = b""
-    """the variables that these are equated with"""
-    record: bytes = b""
-    """the message, see `packed`"""
-    row: bytes = b""
-    """its other columns, see `Read`"""
-    floor: int = -1
-    """of what comes of earlier batches: the watermark of the first of them, and so it is not too late"""
-    et: int | None = None
+_MESSAGES_PER_BATCH, _BYTES_PER_BATCH = 500, 32 << 20
+"""An Arrow batch of rows ends at so many messages, or so many bytes of them and of what was made of them."""
 
 
 def bucket_of(key: bytes, buckets: int) -> int:
-    """The part of the state that keeps a key; never to be changed, or a checkpoint is of no use."""
+    """The bucket of the state that a key belongs to; part of the state's format."""
     return crc32(key) % buckets
 
 
-def packed(kept: PortableMessage) -> bytes:
-    """Messages and what they have to say, as bytes."""
-    records = [(r.id, r.stream, r.time, r.visible_from, r.data, r.encoding) for r in kept.records]
-    ways = [[tuple(each) for each in way] for way in kept.ways]
-    return pickle.dumps((records, ways, kept.chain), pickle.HIGHEST_PROTOCOL)
-
-
-def unpacked(data: bytes) -> PortableMessage:
-    """What was packed."""
-    records, ways, chain = pickle.loads(data)
-    said = [[PortableValue(*each) for each in way] for way in ways]
-    return PortableMessage(tuple([StoredMessage(*each) for each in records]), said, chain)
-
-
-def as_arrow(rows: list[Row]) -> pa.RecordBatch:
-    columns = zip(*rows, strict=True)
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, _ARROW, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=_ARROW)
-
-
-def broker_of_batch(folder: str) -> LiveBroker:
-    """The broker of the batch that this task belongs to."""
+def load_batch_broker(folder: str) -> LiveBroker:
+    """Return the broker of the batch that this task belongs to."""
     context = TaskContext.get()
     assert context is not None
     batch = context.getLocalProperty("streaming.sql.batchId")
     assert batch is not None
-    return live_broker(edition_of(folder, batch))
+    return load_broker(load_snapshot(folder, batch))
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
-    """A function for `mapInArrow`: messages of one stream in, rows out.
+class ExtractWitnesses:
+    """A function for `mapInArrow`: messages of one stream in, rows of `WITNESS_SCHEMA` out.
 
-    The last columns of a message are its body, a problem that it has, if any, and when it happened, unless
-    it says so itself. All others, the first of which is its id, travel in `row`, with the problem and the
-    single blocks that it meets.
+    The last columns of a message are its body, the problem of it, if any, and its event time, unless that is
+    in the message. All others, the first of which is its id, pass unchanged.
     """
 
-    posted: str
-    """where the editions are"""
+    snapshots: str
+    """the folder of the snapshots"""
     stream: str
     time: str | None
-    """the path at which messages say when they happened"""
+    """the path to the event time in a message"""
+    columns: list[pa.DataType]
+    """the types of the columns that pass"""
     buckets: int
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        live = broker_of_batch(self.posted)
+        live = load_batch_broker(self.snapshots)
         path = TimePath(self.time, live.distributed.namespaces) if self.time is not None else None
-        reader = _Reader(live, self.stream, path, self.buckets)
+        extraction = _StreamExtraction(
+            WitnessExtractor(live, self.buckets), self.stream, path, MessageColumns(self.columns)
+        )
         for messages in batches:
-            for start in range(0, messages.num_rows, _MESSAGES):
-                yield as_arrow(list(reader.rows(messages.slice(start, _MESSAGES))))
+            for start in range(0, messages.num_rows, _MESSAGES_PER_BATCH):
+                yield from extraction.extract(messages.slice(start, _MESSAGES_PER_BATCH))
 
 
-class _Reader:
-    """Reads the messages of one task."""
+class _StreamExtraction:
+    """The extraction of the messages of one stream in one task."""
 
-    def __init__(self, live: LiveBroker, stream: str, path: TimePath | None, buckets: int) -> None:
-        self._speaker = Speaker(live, buckets)
+    def __init__(
+        self, extractor: WitnessExtractor, stream: str, path: TimePath | None, columns: MessageColumns
+    ) -> None:
+        self._extractor = extractor
         self._stream = stream
         self._path = path
-        self._broker = live.distributed
+        self._columns = columns
 
-    def rows(self, messages: pa.RecordBatch) -> Iterator[Row]:
+    def extract(self, messages: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         *others, bodies, problems, times = messages.columns
-        values = zip(*(column.to_pylist() for column in others), strict=True)
-        latest = -inf
-        for each in zip(values, few(bodies), problems.to_pylist(), times.to_pylist(), strict=True):
-            rows, time = self._message(*each)
+        serialized = self._columns.serialize(others)
+        ids = others[0].to_pylist()
+        rows: list[WitnessRow] = []
+        latest, size = -inf, 0
+        for each in zip(
+            ids, serialized, iter_values(bodies), problems.to_pylist(), times.to_pylist(), strict=True
+        ):
+            found, time = self._extract_message(*each)
+            rows += found
+            size += len(found[0].message) + len(found[0].matches)
             if time is not None:
                 latest = max(latest, time)
-            yield from rows
+            if size >= _BYTES_PER_BATCH:
+                yield to_arrow(rows, WITNESS_SCHEMA)
+                rows, size = [], 0
         if latest > -inf:
-            yield Row(0, TICK, et=floor(latest * 1_000_000))
+            rows.append(WitnessRow(0, EVENT_TIME, event_time=floor(latest * 1_000_000)))
+        if rows:
+            yield to_arrow(rows, WITNESS_SCHEMA)
 
-    def _message(
-        self, values: tuple[Any, ...], body: bytes | str | None, problem: str | None, given: datetime | None
-    ) -> tuple[list[Row], float | None]:
-        """The rows of a message, and when it happened."""
+    def _extract_message(
+        self, id: Any, columns: bytes, body: bytes | str | None, problem: str | None, given: datetime | None
+    ) -> tuple[list[WitnessRow], float | None]:
+        """The rows of a message, and its event time."""
         message = Message(body) if body is not None else None
         if message is None or problem is not None:
-            return [self._speaker.plain(self._stream, values, message, problem)], None
-        return self._speaker.message(
-            self._stream, values, message, lambda found: self._when(message, found, given)
+            return [self._extractor.plain_row(self._stream, id, columns, message, problem)], None
+        return self._extractor.extract_message(
+            self._stream, id, columns, message, lambda found: self._event_time(message, found, given)
         )
 
-    def _when(self, message: Message, found: IndexMatches, given: datetime | None) -> float:
+    def _event_time(self, message: Message, found: IndexMatches, given: datetime | None) -> float:
         if self._path is None:
             if given is None:
-                raise MessageError("it does not say when it happened: published_at is null")
+                raise MessageError("it has no event time: published_at is null")
             return to_seconds(given)
-        time = self._path.read(self._broker.evaluator(message, found))
+        time = self._path.read(self._extractor.evaluator(message, found))
         if abs(time) > _LATEST:
-            raise MessageError(f"it says that it happened beyond the year 9999: {time:g}")
+            raise MessageError(f"its event time is beyond the year 9999: {time:g}")
         return time
 
 
-class Speaker:
-    """Makes the rows of messages, and of what chains have brought together."""
+class WitnessExtractor:
+    """Makes the rows of messages, and of the first messages of chains."""
 
     def __init__(self, live: LiveBroker, buckets: int) -> None:
         self._live = live
         self._buckets = buckets
         self._broker = live.distributed
 
-    def message(
+    def evaluator(self, message: Message, found: IndexMatches) -> PatternEvaluator:
+        """Return an evaluator of paths in a message."""
+        return self._broker.evaluator(message, found)
+
+    def extract_message(
         self,
         stream: str,
-        values: tuple[Any, ...],
+        id: Any,
+        columns: bytes,
         message: Message,
-        when: Callable[[IndexMatches], float],
-        held: int = -1,
-    ) -> tuple[list[Row], float | None]:
-        """The rows of a message, and when it happened."""
+        event_time: Callable[[IndexMatches], float],
+        floor_time: int = -1,
+    ) -> tuple[list[WitnessRow], float | None]:
+        """Parse and match a message: its rows, and its event time."""
         try:
             found = self._broker.find(message)
-            time = when(found)
-            if not self._broker.is_read(stream):
-                return [self.plain(stream, values, message, None)], time
-            testimony, alone = self._broker.extract(found, stream)
+            time = event_time(found)
+            is_read = self._broker.is_read(stream)
+            witnesses, single_blocks = self._broker.extract(found, stream) if is_read else ([], [])
         except MessageError as error:
-            # of a message that is refused, whoever serves the others says why and where
-            told = error.reason if error.line is None else None
-            return [self.plain(stream, values, message, told)], None
-        record = StoredMessage(values[0], stream, time, self._live.version, message.data, message.encoding)
-        row = pickle.dumps((values, None, alone))
-        return self.kept(
-            TAKEN, _name(stream, values[0]), PortableMessage((record,), [testimony]), row, held
-        ), time
-
-    def plain(
-        self, stream: str, values: tuple[Any, ...], message: Message | None, problem: str | None
-    ) -> Row:
-        """The row of a message that joins have nothing to do with."""
-        name, record = _name(stream, values[0]), b""
-        if message is not None:
-            record = packed(
-                PortableMessage((StoredMessage(values[0], "", 0.0, 0, message.data, message.encoding),), [])
-            )
-        row = pickle.dumps((values, problem, []))
-        return Row(bucket_of(name, self._buckets), PLAIN, name, record=record, row=row)
-
-    def kept(self, kind: str, name: bytes, kept: PortableMessage, row: bytes, held: int) -> list[Row]:
-        """The rows of what is to be kept: itself, and the values that may be found in other messages."""
-        spoken = self._spoken(name, kept, held)
-        # what no query joins with others does not come too late
-        t = (
-            floor(kept.time * 1000)
-            if kept.chain or self._broker.is_joined(kept.records[0].stream)
-            else FOREVER
+            if error.line is None:  # for all who match it later, with tables too
+                return [self.plain_row(stream, id, columns, message, error.reason)], None
+            return [self.plain_row(stream, id, columns, message, None, reject(error))], None
+        matches = self._live.match_found(message, found)
+        if self._broker.has_costs:
+            matches.costs = self._live.take_costs()
+        if not is_read:
+            return [self.plain_row(stream, id, columns, message, None, matches)], time
+        record = StoredMessage(id, stream, time, self._live.version, message.data, message.encoding)
+        itself, *values = self.state_rows(
+            JOINABLE, _name(stream, id), PortableMessage((record,), [witnesses]), columns, floor_time
         )
-        until = max((row.until for row in spoken), default=-1)
-        bucket = bucket_of(name, self._buckets)
-        itself = Row(bucket, kind, name, t=t, until=until, record=packed(kept), row=row, floor=held)
-        return [itself, *spoken]
+        itself = itself._replace(single_blocks=serialize_numbers(single_blocks), matches=matches.to_bytes())
+        return [itself, *values], time
 
-    def _spoken(self, name: bytes, kept: PortableMessage, held: int) -> list[Row]:
+    def plain_row(
+        self,
+        stream: str,
+        id: Any,
+        columns: bytes,
+        message: Message | None,
+        problem: str | None,
+        matches: MatchResult | None = None,
+    ) -> WitnessRow:
+        """The row of a message that no join reads."""
+        name, data = _name(stream, id), b""
+        if message is not None:
+            record = StoredMessage(id, "", 0.0, 0, message.data, message.encoding)
+            data = serialize_message(PortableMessage((record,), []))
+        return WitnessRow(
+            bucket_of(name, self._buckets),
+            PLAIN,
+            name,
+            message=data,
+            columns=columns,
+            problem=problem,
+            matches=matches.to_bytes() if matches is not None else b"",
+        )
+
+    def state_rows(
+        self, kind: str, name: bytes, message: PortableMessage, columns: bytes, floor_time: int
+    ) -> list[WitnessRow]:
+        """The rows of what is to be stored: the message itself, and the values that others may have."""
+        values = self._value_rows(name, message, floor_time)
+        # a message that no query joins with others is never late
+        is_joined = message.chain or self._broker.is_joined(message.records[0].stream)
+        itself = WitnessRow(
+            bucket_of(name, self._buckets),
+            kind,
+            name,
+            time=floor(message.time * 1000) if is_joined else FOREVER,
+            until=max((row.until for row in values), default=-1),
+            message=serialize_message(message),
+            columns=columns,
+            floor=floor_time,
+        )
+        return [itself, *values]
+
+    def _value_rows(self, name: bytes, message: PortableMessage, floor_time: int) -> list[WitnessRow]:
         by_value: dict[str, dict[bytes, EquatedVariables]] = {}
         partners = self._live.partners
-        for variable, value, _ in chain.from_iterable(kept.ways):
-            found = partners.get(variable)
-            if found is not None:
-                by_value.setdefault(value, {})[variable] = found
+        for variable, value, _ in chain.from_iterable(message.ways):
+            equated = partners.get(variable)
+            if equated is not None:
+                by_value.setdefault(value, {})[variable] = equated
         rows = []
         for value, variables in by_value.items():
-            key = blake2b(value.encode("utf-8", "surrogatepass"), digest_size=_DIGEST).digest()
-            others = frozenset().union(*(found.variables for found in variables.values()))
-            wait = max(found.wait for found in variables.values())
-            row = Row(
+            key = blake2b(value.encode("utf-8", "surrogatepass"), digest_size=_DIGEST_LENGTH).digest()
+            others = frozenset().union(*(equated.variables for equated in variables.values()))
+            wait = max(equated.wait for equated in variables.values())
+            row = WitnessRow(
                 bucket_of(key, self._buckets),
                 VALUE,
                 name,
                 key,
-                floor(kept.time * 1000),
-                FOREVER if wait == inf else ceil((kept.time + wait) * 1000),
+                floor(message.time * 1000),
+                FOREVER if wait == inf else ceil((message.time + wait) * 1000),
                 b"".join(sorted(variables)),
                 b"".join(sorted(others)),
-                floor=held,
+                floor=floor_time,
             )
             rows.append(row)
         return rows
 
 
-def _name(stream: str, id: str) -> bytes:
+def _name(stream: str, id: Any) -> bytes:
     return f"{stream}\0{id}".encode("utf-8", "surrogatepass")

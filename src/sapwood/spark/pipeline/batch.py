@@ -22,7 +22,7 @@ from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 
-from sapwood.spark.dataframe_match import ANSWERS, BODIES, Shape, column, match_edition, pairs
+from sapwood.spark.dataframe_match import BODIES, RESULT_COLUMNS, Shape, column, match_snapshot, to_pairs
 from sapwood.spark.distribution.index_snapshot import IndexSnapshot
 from sapwood.spark.io.delivery_columns import TEXT, SubscriberColumn, add_text, fill_bodies
 from sapwood.spark.io.sinks import Sink
@@ -117,13 +117,13 @@ class JoinOutput:
 
 MatchFunction = Callable[[DataFrame, IndexSnapshot], AbstractContextManager[DataFrame]]
 """Matches messages with a snapshot. Until the context ends, the rows can be read; they have the columns of
-`match_edition` with `profile`."""
+`match_snapshot` with `profile`."""
 
 
 @contextmanager
 def match_with_broker(messages: DataFrame, snapshot: IndexSnapshot) -> Iterator[DataFrame]:
     """Match messages with a broker on each worker, which holds all subscriptions."""
-    yield match_edition(messages, snapshot, profile=True)
+    yield match_snapshot(messages, snapshot, profile=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,10 +227,12 @@ class BatchProcessor:
         counter = _RowCounter(matched, counts, self.deliveries.may_skip)
         accepted = counter.rows.filter("error is null").drop("error", "undecided", "costs")
         if joined is None:
-            rows = self._complete(pairs(accepted)) if self.shape == "pairs" else _select_delivered(accepted)
+            rows = (
+                self._complete(to_pairs(accepted)) if self.shape == "pairs" else _select_delivered(accepted)
+            )
             self.deliveries.write(rows, batch)
             return counter.result()
-        single = pairs(accepted.drop(LATENESS)).withColumn("messages", F.lit(None).cast("array<string>"))
+        single = to_pairs(accepted.drop(LATENESS)).withColumn("messages", F.lit(None).cast("array<string>"))
         join_counts = [
             F.count_if(F.col(FAILURE).isNull()).alias("deliveries"),
             F.count(FAILURE).alias("failures"),
@@ -248,7 +250,7 @@ class BatchProcessor:
         return total
 
     def _complete(self, deliveries: DataFrame) -> DataFrame:
-        """Add the subscriber, and where it is configured the message itself."""
+        """Add the subscriber, and where it is stateful_session the message itself."""
         return self.subscribers.add_to(fill_bodies(deliveries) if self.body else deliveries)
 
 
@@ -300,7 +302,7 @@ def _select_rejects(matched: DataFrame) -> DataFrame:
 
 def _message_columns(matched: DataFrame) -> list[Column]:
     """Return the columns of the message, without those that matching added."""
-    return [column(name) for name in matched.columns if name not in (*ANSWERS, LATENESS, TEXT)]
+    return [column(name) for name in matched.columns if name not in (*RESULT_COLUMNS, LATENESS, TEXT)]
 
 
 def _select_failures(matched: DataFrame, joined: JoinOutput | None) -> DataFrame:

@@ -30,7 +30,7 @@ _MATCHED_FILES = 64
 _REMEDIES = {
     "planned": "remove it, and the batch uses the current subscriptions",
     "done": "remove it; if it belongs to the last batch, that one is repeated and overwrites its own files",
-    "state": 'write {"buckets": N} into it, with the joins.buckets that the pipeline started with',
+    "state": 'write {"format": 2, "buckets": N} into it, with the joins.buckets of its first run',
     "matched": "remove it; the report may then list subscriptions as never matched that have",
 }
 

@@ -10,13 +10,13 @@ import logging
 
 from sapwood.broker import Broker
 from sapwood.spark.distribution.pipeline_subscriptions import (
-    FixedPopulation,
-    StoredPopulation,
-    Subscribed,
+    FileSubscriptions,
+    StoreSubscriptions,
+    SubscriptionProvider,
     is_not_filter,
-    joins_in_store,
+    store_has_joins,
 )
-from sapwood.spark.joins.join_plan import check_protobuf
+from sapwood.spark.joins.join_plan import check_protobuf, check_state, state_settings
 from sapwood.spark.pipeline.batch import MatchFunction, match_with_broker
 from sapwood.spark.pipeline.batch_log import BatchLog
 from sapwood.spark.pipeline.config import ConfigError, JoinConfig, PipelineConfig, RelationalConfig
@@ -27,7 +27,7 @@ _NEW_CHECKPOINT = "configure a new checkpoint, with which it starts from the beg
 
 def open_subscriptions(
     config: PipelineConfig, batch_log: BatchLog, compiled: Broker | None = None
-) -> tuple[Subscribed, JoinConfig | None]:
+) -> tuple[SubscriptionProvider, JoinConfig | None]:
     """Open the subscriptions, and return them with the configuration of joins, or None without joins.
 
     `compiled` has the queries of a file, if they were compiled before. ConfigError is raised if the joins do
@@ -37,13 +37,13 @@ def open_subscriptions(
     given = config.subscriptions
     in_tables = config.engine == "relational"
     serves = {"serves": is_not_filter} if in_tables else {}
-    subscriptions: Subscribed
+    subscriptions: SubscriptionProvider
     if given.store is not None:
-        joins = _configure_joins(config, batch_log, joins_in_store(given.store), fixed=False)
-        subscriptions = StoredPopulation(given.store, limits, joins is not None, **serves)
+        joins = _configure_joins(config, batch_log, store_has_joins(given.store), fixed=False)
+        subscriptions = StoreSubscriptions(given.store, limits, joins is not None, **serves)
     else:
         assert given.file is not None
-        subscriptions = fixed = FixedPopulation(
+        subscriptions = fixed = FileSubscriptions(
             given.file, given.namespaces, limits, broker=None if in_tables else compiled, **serves
         )
         joins = _configure_joins(config, batch_log, fixed.joining, fixed=True)
@@ -60,7 +60,7 @@ def open_subscriptions(
     return subscriptions, joins
 
 
-def select_matcher(config: PipelineConfig, subscriptions: Subscribed, folder: str) -> MatchFunction:
+def select_matcher(config: PipelineConfig, subscriptions: SubscriptionProvider, folder: str) -> MatchFunction:
     """Return the function that matches micro-batches; `folder` is for its temporary files."""
     if config.engine != "relational":
         return match_with_broker
@@ -89,12 +89,8 @@ def _configure_joins(
         raise ConfigError(f"some subscriptions join messages. {problem}")
     check_protobuf()
     joins = config.joins or JoinConfig()
-    layout = {"buckets": joins.buckets}
     if recorded is None:
-        batch_log.commit_join_layout(layout)
-    elif recorded != layout:
-        raise ConfigError(
-            f"joins.buckets: the pipeline started with {recorded['buckets']}, which cannot change; "
-            f"{_NEW_CHECKPOINT}"
-        )
+        batch_log.commit_join_layout(state_settings(joins))
+    else:
+        check_state(recorded, joins, config.run.checkpoint)
     return joins

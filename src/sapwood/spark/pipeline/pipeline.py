@@ -28,13 +28,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from sapwood.broker import Broker
-from sapwood.spark.distribution.checkpoint_transport import Post
+from sapwood.spark.distribution.checkpoint_transport import CheckpointTransport
 from sapwood.spark.io.sinks import Sink
 from sapwood.spark.io.source import Source, Sources
 from sapwood.spark.io.storage import local_path, qualify_path
 from sapwood.spark.io.unread_files import find_skipped_files, find_unread_in_stream, find_unread_in_table
-from sapwood.spark.joins.feedback import Onward
-from sapwood.spark.joins.join_plan import JoiningStream, check_times, configured, rows_kept
+from sapwood.spark.joins.feedback import FeedbackFolder
+from sapwood.spark.joins.join_plan import JoinStream, check_times, count_state_rows, stateful_session
 from sapwood.spark.monitoring.delivery_counts import MatchedSubscriptions
 from sapwood.spark.pipeline.batch import BatchProcessor, Outcome
 from sapwood.spark.pipeline.batch_log import BatchLog
@@ -54,7 +54,7 @@ class Stopped(Exception):
 
 
 class Pipeline:
-    """A pipeline as it is configured; `run` returns when it is finished or stopped."""
+    """A pipeline as it is stateful_session; `run` returns when it is finished or stopped."""
 
     def __init__(
         self,
@@ -87,12 +87,16 @@ class Pipeline:
         )
         self._subscriber_version = -1
         """the version up to which the names of subscribers are known"""
-        self._joining: JoiningStream | None = None
+        self._joining: JoinStream | None = None
         if joins is not None:
             check_times(config.sources, self._subscriptions.namespaces)
-            self._post = Post(f"{own}/posted")
-            self._joining = JoiningStream(
-                self._source, joins, self._post.folder, Onward(f"{own}/onward"), config.deliveries.body
+            self._post = CheckpointTransport(f"{own}/snapshots")
+            self._joining = JoinStream(
+                self._source,
+                joins,
+                self._post.folder,
+                FeedbackFolder(f"{own}/feedback"),
+                config.deliveries.body,
             )
         self._query: StreamingQuery | None = None
         self._processing = Lock()
@@ -192,7 +196,7 @@ class Pipeline:
         writer = writer.option("checkpointLocation", checkpoint).trigger(**timing)
         session: AbstractContextManager[None] = nullcontext()
         if joining is not None:
-            session = configured(self._spark, joining.settings, self._config.spark)
+            session = stateful_session(self._spark, joining.settings, self._config.spark)
         with session:
             self._query = writer.foreachBatch(self._process_guarded).start()
         return self._query
@@ -245,17 +249,17 @@ class Pipeline:
 
     def _process_single(self, batch: DataFrame, number: int, version: int) -> Outcome:
         """Match the messages of a batch, each on its own."""
-        snapshot = self._subscriptions.edition(self._spark.sparkContext, version)
+        snapshot = self._subscriptions.snapshot(self._spark.sparkContext, version)
         messages = self._add_unread(self._source.messages(batch), batch)
         return self._processor.process(messages, snapshot, len(self._subscriptions), number)
 
     def _process_with_joins(self, batch: DataFrame, number: int, version: int) -> Outcome:
         """Match the messages of a batch, and join them with those in the state."""
         assert self._joining is not None
-        snapshot = self._subscriptions.edition(self._post, version)
+        snapshot = self._subscriptions.snapshot(self._post, version)
         self._post.put(number, snapshot)
-        kept = rows_kept(self._query)
-        with self._joining.serving(batch, snapshot, number) as (messages, joined):
+        kept = count_state_rows(self._query)
+        with self._joining.join_batch(batch, snapshot, number) as (messages, joined):
             messages = self._add_unread(messages, batch)
             outcome = self._processor.process(messages, snapshot, len(self._subscriptions), number, joined)
         return replace(outcome, kept=kept)
@@ -276,7 +280,7 @@ class Pipeline:
     def _update_join_state(self, batch: DataFrame, number: int) -> None:
         """Run the plan of a batch that is committed, for the state that it updates."""
         version = self._batch_log.plan(number, {"version": self._subscriptions.newest()})["version"]
-        self._post.put(number, self._subscriptions.edition(self._post, version))
+        self._post.put(number, self._subscriptions.snapshot(self._post, version))
         batch.write.format("noop").mode("overwrite").save()
 
 

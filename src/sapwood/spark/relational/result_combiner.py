@@ -8,7 +8,16 @@ from pyspark.sql import Column, DataFrame, GroupedData
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, StringType
 
-from sapwood.spark.dataframe_match import BODIES, COSTS, ERROR, PROBLEM, UNDECIDED, column, match_edition
+from sapwood.spark.dataframe_match import (
+    BODIES,
+    COSTS,
+    ERROR,
+    MATCHES,
+    PROBLEM,
+    UNDECIDED,
+    column,
+    match_snapshot,
+)
 from sapwood.spark.distribution.index_snapshot import IndexSnapshot
 
 MESSAGE_NUMBER = "_sapwood_number"
@@ -39,15 +48,15 @@ class BackendResult:
 def combine_results(numbered: DataFrame, result: BackendResult, snapshot: IndexSnapshot | None) -> DataFrame:
     """Match messages with a snapshot of a broker, and add the result of a backend.
 
-    The columns are those of `match_edition`.
+    The columns are those of `match_snapshot`.
     """
     if snapshot is None or snapshot.empty:
         nulls = {"subscriptions": _NO_IDS, "error": ERROR, "undecided": UNDECIDED, "costs": COSTS}
-        matched = numbered.drop("body", PROBLEM).withColumns(
+        matched = numbered.drop("body", PROBLEM, MATCHES).withColumns(
             {name: F.lit(None).cast(kind) for name, kind in nulls.items()}
         )
     else:
-        matched = match_edition(numbered, snapshot, profile=True)
+        matched = match_snapshot(numbered, snapshot, profile=True)
     ids = F.collect_list("subscription").alias(_MATCHED)
     joined = matched.join(_by_message(result.pairs).agg(ids), MESSAGE_NUMBER, "left")
     error = F.col("error")

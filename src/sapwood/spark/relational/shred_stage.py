@@ -20,7 +20,7 @@ from sapwood.engine.message.message_reader import Message
 from sapwood.relational.paths.linear_path import TagPath
 from sapwood.relational.paths.tag_tree import FrozenTagTree
 from sapwood.relational.shredder import Shredder
-from sapwood.spark.distribution.match_worker import few
+from sapwood.spark.distribution.match_worker import iter_values
 from sapwood.spark.distribution.worker_cache import WORKER_CACHE
 from sapwood.spark.relational.row_schemas import SHREDDED_ROW
 
@@ -88,7 +88,7 @@ def _shred_chunk(shredder: Shredder, chunk: pa.RecordBatch) -> Iterator[pa.Recor
     messages: list[Message] = []
     rows: list[int] = []
     rejected: dict[int, _Rejection] = {}
-    for row, (body, problem) in enumerate(zip(few(bodies), few(problems), strict=True)):
+    for row, (body, problem) in enumerate(zip(iter_values(bodies), iter_values(problems), strict=True)):
         if problem is not None or body is None:
             rejected[row] = _Rejection(problem or "the message is null")
         else:

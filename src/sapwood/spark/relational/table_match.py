@@ -26,7 +26,7 @@ from sapwood.spark.dataframe_match import (
     check_messages,
     check_shape,
     column,
-    pairs,
+    to_pairs,
     with_problem,
 )
 from sapwood.spark.distribution.index_snapshot import IndexSnapshot
@@ -77,7 +77,7 @@ def match_relational(
         matching = RelationalMatching(matcher, on, folder)
         stack.callback(matching.close)
         matched = stack.enter_context(matching(with_problem(messages))).drop("costs").localCheckpoint()
-    return pairs(matched) if shape == "pairs" else matched
+    return to_pairs(matched) if shape == "pairs" else matched
 
 
 class RelationalMatching:
@@ -99,7 +99,7 @@ class RelationalMatching:
     def __call__(self, messages: DataFrame, snapshot: IndexSnapshot | None = None) -> Iterator[DataFrame]:
         """Match messages with the subscriptions of the tables and of a broker's snapshot.
 
-        There is one row for each message, with the columns of `match_edition`; valid inside the context only.
+        There is one row for each message, with the columns of `match_snapshot`; valid in the context only.
         """
         check_messages(messages)
         spark = messages.sparkSession

@@ -18,8 +18,12 @@ from sapwood.errors import QueryError, TablesError
 from sapwood.relational import RelationalMatcher
 from sapwood.relational.relational_matcher import CHUNK
 from sapwood.relational.storage.store_sync import UnsupportedLanguage, clear_tables, synchronize
-from sapwood.spark.distribution.index_snapshot import Carrier, IndexSnapshot
-from sapwood.spark.distribution.pipeline_subscriptions import Subscribed, is_not_filter, queries_in
+from sapwood.spark.distribution.index_snapshot import IndexSnapshot, SnapshotTransport
+from sapwood.spark.distribution.pipeline_subscriptions import (
+    SubscriptionProvider,
+    is_not_filter,
+    iter_file_queries,
+)
 from sapwood.spark.pipeline.config import PipelineConfig, RelationalConfig
 from sapwood.spark.relational.table_match import Backend, RelationalMatching
 from sapwood.store import SubscriptionStore
@@ -42,7 +46,9 @@ class _FilterSource(Protocol):
 class TableSubscriptions:
     """The subscriptions of a pipeline, its filters in tables and the others in a broker."""
 
-    def __init__(self, others: Subscribed, filters: _FilterSource, matcher: RelationalMatcher) -> None:
+    def __init__(
+        self, others: SubscriptionProvider, filters: _FilterSource, matcher: RelationalMatcher
+    ) -> None:
         self._others = others
         self._filters = filters
         self._matcher = matcher
@@ -62,10 +68,10 @@ class TableSubscriptions:
     def subscribers(self, since: int, until: int) -> Iterable[tuple[str, str]]:
         return self._others.subscribers(since, until)
 
-    def edition(self, context: Carrier, version: int) -> IndexSnapshot:
+    def snapshot(self, context: SnapshotTransport, version: int) -> IndexSnapshot:
         """Return the broker's snapshot of a version, after synchronizing the tables with it."""
         self._filters.synchronize(version)
-        return self._others.edition(context, version)
+        return self._others.snapshot(context, version)
 
     def __len__(self) -> int:
         return len(self._others) + len(self._matcher)
@@ -85,7 +91,7 @@ class TableSubscriptions:
         del self._filters, self._matching, self._matcher
 
 
-def open_table_subscriptions(others: Subscribed, settings: PipelineConfig) -> TableSubscriptions:
+def open_table_subscriptions(others: SubscriptionProvider, settings: PipelineConfig) -> TableSubscriptions:
     """Open the tables of a pipeline, and return its subscriptions."""
     config = settings.relational or RelationalConfig()
     settings.tables.parent.mkdir(parents=True, exist_ok=True)
@@ -176,7 +182,7 @@ class _FileFilters:
         _log.info("loading the filters of %s into %s", path, database.path)
         clear_tables(self._matcher, entries)
         self._matcher.declare(namespaces)
-        filters = (pair for pair in queries_in(path, namespaces) if not is_not_filter(pair[1]))
+        filters = (pair for pair in iter_file_queries(path, namespaces) if not is_not_filter(pair[1]))
         while chunk := list(islice(filters, CHUNK)):
             self._matcher.catalog.apply_changes(put=chunk, replace=False)
         with database.write_transaction():
