@@ -86,7 +86,7 @@ def import_file(
     store: SubscriptionStore, file: str, replace: bool, subscriber: str | None, declared: dict[str, str]
 ) -> None:
     """Imports what can be imported and tells the rest; ends the command with 1 if there was any."""
-    from sapwood.store.bulk_import import describe_existing  # here, because other commands need no database
+    from sapwood.store.bulk_import import existing_id_error  # here, because other commands need no database
 
     refusals = _Refusals()
     replacements = _Replacements()
@@ -105,7 +105,7 @@ def import_file(
             yield row
 
     def refused(row: NewSubscription, error: SapwoodError) -> None:
-        taken = str(error) == str(describe_existing(row.id))
+        taken = str(error) == str(existing_id_error(row.id))
         reason = f"{error}; --upsert replaces it" if taken else str(error)
         refusals.add(queries[id(row)].line, queries[id(row)].place, reason)
 
