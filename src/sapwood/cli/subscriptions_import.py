@@ -87,7 +87,7 @@ def import_file(
     store: SubscriptionStore, file: str, replace: bool, subscriber: str | None, declared: dict[str, str]
 ) -> None:
     """Import all valid lines and report the others; exit with 1 if there were any."""
-    from sapwood.store.bulk_import import describe_existing  # here, because other commands need no database
+    from sapwood.store.bulk_import import existing_id_error  # here, because other commands need no database
 
     refusals = _Refusals()
     replacements = _Replacements()
@@ -106,7 +106,7 @@ def import_file(
             yield row
 
     def refused(row: NewSubscription, error: SapwoodError) -> None:
-        taken = str(error) == str(describe_existing(row.id))
+        taken = str(error) == str(existing_id_error(row.id))
         reason = f"{error}; --upsert replaces it" if taken else str(error)
         refusals.add(queries[id(row)].line, queries[id(row)].place, reason)
 

@@ -1,4 +1,4 @@
-"""XML names in queries: regular expressions that find them, and XML's own table that judges them.
+"""XML names in queries: regular expressions that find them, and the character table that validates them.
 
 The characters of names are those of XML 1.0, fifth edition (productions 4 and 4a, without the colon).
 Python's `\\w` is no substitute: it lacks combining marks and has superscript digits. A class with all ranges
@@ -17,11 +17,11 @@ _BEYOND_ASCII = r"[^\x00-\x7f]"
 NAME = rf"(?![0-9.\-])(?:[{_ASCII}]+|{_BEYOND_ASCII}+)++"
 """a name without a prefix, or what looks like one"""
 ASCII_NAME = r"[A-Za-z_][A-Za-z0-9_.\-]*"
-"""a name that needs no further look"""
+"""a name that needs no validation"""
 NAME_ENDS = rf"(?![{_ASCII}]|{_BEYOND_ASCII})"
-"""that what stands before is not going on as a name"""
+"""an assertion that a name ends here"""
 NO_NAME_BEFORE = rf"(?<![{_ASCII}])(?<!{_BEYOND_ASCII})"
-"""that what follows is not the rest of a name"""
+"""an assertion that no name character precedes"""
 
 _START_RANGES = (
     ("\xc0", "\xd6"), ("\xd8", "\xf6"), ("\xf8", "\u02ff"), ("\u0370", "\u037d"), ("\u037f", "\u1fff"),
@@ -32,21 +32,21 @@ _FURTHER_RANGES = (("\xb7", "\xb7"), ("\u0300", "\u036f"), ("\u203f", "\u2040"))
 
 
 def name_length(text: str) -> int:
-    """How many characters at the start of a text that matches `NAME` make a name; 0 if it is none at all."""
+    """Return the length of the XML name at the start of a text that matches `NAME`; 0 if there is none."""
     if text.isascii():
         return len(text)
     if not text[0].isascii() and not _within(text[0], _START_RANGES):
         return 0
-    for place, character in enumerate(text):
+    for i, character in enumerate(text):
         if not (
             character.isascii() or _within(character, _START_RANGES) or _within(character, _FURTHER_RANGES)
         ):
-            return place
+            return i
     return len(text)
 
 
 def qualified_name_length(text: str) -> int:
-    """The same for a name that may have a prefix."""
+    """Return the length of the name, which may have a prefix, at the start of a text."""
     prefix, colon, local = text.partition(":")
     length = name_length(prefix)
     if not colon or length < len(prefix):
@@ -56,5 +56,5 @@ def qualified_name_length(text: str) -> int:
 
 
 def _within(character: str, ranges: tuple[tuple[str, str], ...]) -> bool:
-    place = bisect_right(ranges, (character, "\U0010ffff"))
-    return place > 0 and character <= ranges[place - 1][1]
+    i = bisect_right(ranges, (character, "\U0010ffff"))
+    return i > 0 and character <= ranges[i - 1][1]

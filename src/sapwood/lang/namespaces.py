@@ -17,7 +17,7 @@ Namespaces = Mapping[str, str] | Literal["any"]
 
 
 def to_prefixes(namespaces: Namespaces | None) -> dict[str, str]:
-    """The mapping that namespaces stand for."""
+    """Convert namespaces into a mapping from prefix to URI."""
     if namespaces is None:
         return {}
     if isinstance(namespaces, str):
@@ -28,7 +28,7 @@ def to_prefixes(namespaces: Namespaces | None) -> dict[str, str]:
 
 
 def declare(known: dict[str, str], further: Namespaces, queries: int = 0) -> None:
-    """Adds prefixes to those known, all or, with a ValueError that says why, none.
+    """Add prefixes to the known ones, or raise ValueError and add none.
 
     Where there are queries already, names without a prefix keep their meaning.
     """
@@ -47,10 +47,10 @@ def declare(known: dict[str, str], further: Namespaces, queries: int = 0) -> Non
 
 
 def match_in_any(namespaces: Mapping[str, str]) -> bool:
-    """Whether names without a prefix match in any namespace."""
+    """Return whether names without a prefix match in any namespace."""
     return ANY_PREFIX in namespaces
 
 
 def exact_prefixes(namespaces: Mapping[str, str]) -> dict[str, str]:
-    """The prefixes that stand for one namespace, as other XPath processors take them."""
+    """Return the prefixes that stand for one namespace, as other XPath processors take them."""
     return {prefix: uri for prefix, uri in namespaces.items() if prefix != ANY_PREFIX}

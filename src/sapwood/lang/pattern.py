@@ -34,7 +34,7 @@ from sapwood.lang.namespaces import exact_prefixes
 T = TypeVar("T", bound="Interned")
 TEXT = "text()"
 ANY_NAMESPACE = "\0"
-"""what stands for the URI where a local name is wanted in any namespace: no URI contains it"""
+"""the URI of name tests that pass a local name in any namespace; no URI contains this character"""
 
 
 class Axis(Enum):
@@ -47,7 +47,7 @@ _INTERNING = RLock()
 
 
 class Interned:
-    """Construction returns the one object with these parts."""
+    """Base of hash-consed objects: construction returns the one object with these parts."""
 
     __slots__ = ("__weakref__",)
     _fields: ClassVar[tuple[str, ...]] = ()  # the parts, in the order of the constructor
@@ -57,10 +57,10 @@ class Interned:
     def _intern(cls: type[T], *parts: object) -> T:
         key = (cls, *parts)
         found: T | None = Interned._table.get(key)
-        return found if found is not None else cls._made(key, parts)
+        return found if found is not None else cls._create(key, parts)
 
     @classmethod
-    def _made(cls: type[T], key: tuple[object, ...], parts: tuple[object, ...]) -> T:
+    def _create(cls: type[T], key: tuple[object, ...], parts: tuple[object, ...]) -> T:
         made = object.__new__(cls)
         for name, part in zip(cls._fields, parts, strict=True):
             object.__setattr__(made, name, part)
@@ -99,13 +99,13 @@ class Test(Interned):
 
 
 class Condition(Interned):
-    """What may stand in a predicate."""
+    """A condition on a node, as in a predicate."""
 
     __slots__ = ()
 
     @property
     def positional(self) -> bool:
-        """Whether the answer depends on where the node stands among its candidates."""
+        """Whether the condition depends on the position of the node among its candidates."""
         return False
 
 
@@ -245,7 +245,7 @@ class Not(Condition):
 
 @lru_cache(maxsize=2_048)
 def plain_step(axis: Axis, test: str) -> Step:
-    """A step without conditions. The few that most queries are made of are kept at hand."""
+    """Return a step without conditions, cached: most queries are made of few of them."""
     return Step(axis, test)
 
 
@@ -255,7 +255,7 @@ FALSE = Or(())
 
 
 def all_of(items: Iterable[Condition]) -> Condition:
-    """Their conjunction in canonical form."""
+    """Return the conjunction of conditions in canonical form."""
     flat: dict[Condition, None] = {}
     for item in items:
         if item is FALSE:
@@ -265,7 +265,7 @@ def all_of(items: Iterable[Condition]) -> Condition:
 
 
 def any_of(items: Iterable[Condition]) -> Condition:
-    """Their disjunction in canonical form."""
+    """Return the disjunction of conditions in canonical form."""
     flat: dict[Condition, None] = {}
     for item in items:
         if item is TRUE:
@@ -283,7 +283,7 @@ def negation(item: Condition) -> Condition:
 
 
 def canonical_predicates(conditions: Iterable[Condition]) -> tuple[Condition, ...]:
-    """Successive predicates in canonical form: neighbours that ignore positions are one conjunction."""
+    """Merge successive predicates into canonical form: neighbours without positions are one conjunction."""
     merged: list[Condition] = []
     for positional, neighbours in groupby(conditions, lambda condition: condition.positional):
         if positional:
@@ -295,7 +295,7 @@ def canonical_predicates(conditions: Iterable[Condition]) -> tuple[Condition, ..
 
 
 def add_condition(path: Path, condition: Condition) -> Path:
-    """The path, its nodes meeting a further condition."""
+    """Return the path with a further condition on the nodes that it reaches."""
     if condition is TRUE or not path.steps:
         return path
     last = path.steps[-1]
@@ -305,7 +305,7 @@ def add_condition(path: Path, condition: Condition) -> Path:
 
 
 def canonical_text(part: object) -> str:
-    """A text that no other pattern has; for a path of bare names, the path as people write it."""
+    """Return a text that no other pattern has; for a path of bare names, the path as written."""
     if isinstance(part, Path):
         return "".join(map(canonical_text, part.steps))
     if isinstance(part, Step):
@@ -323,8 +323,10 @@ _PREFIXES: ContextVar[Mapping[str, str]] = ContextVar("prefixes", default=Mappin
 
 @contextmanager
 def use_prefixes(namespaces: Mapping[str, str]) -> Iterator[None]:
-    """In this block, names of these namespaces are written with their prefixes; for people only, since
-    patterns are told apart and put in order by how they are written."""
+    """Format names of these namespaces with their prefixes inside the block.
+
+    For output only: the canonical order of patterns depends on their text.
+    """
     prefixes: dict[str, str] = {}
     for prefix, uri in exact_prefixes(namespaces).items():
         prefixes.setdefault(uri, prefix)
@@ -336,12 +338,12 @@ def use_prefixes(namespaces: Mapping[str, str]) -> Iterator[None]:
 
 
 def to_clark_name(name: str) -> str:
-    """A reader's name as programs write it, `{uri}local`."""
+    """Convert a name of the message reader into Clark notation, `{uri}local`."""
     return "{" + name.replace(ANY_NAMESPACE, "*") if "}" in name else name
 
 
 def format_name(name: str) -> str:
-    """A reader's name as people write it: with a prefix, if one is known for its namespace."""
+    """Format a name of the message reader with a prefix, if one is known for its namespace."""
     uri, brace, local = name.rpartition("}")
     prefix = "*" if uri == ANY_NAMESPACE else _PREFIXES.get().get(uri) if brace else None
     return f"{prefix}:{local}" if prefix is not None else to_clark_name(name)
@@ -354,7 +356,7 @@ def format_constant(value: str | float) -> str:
 
 
 def selects_at_most_one(path: Path) -> bool:
-    """Whether a path reaches at most one node from its context, so that `first` says nothing."""
+    """Return whether a path reaches at most one node from its context, so that `first` has no effect."""
     if not path.steps:
         return True
     only = path.steps[0]
@@ -362,12 +364,12 @@ def selects_at_most_one(path: Path) -> bool:
 
 
 def is_wildcard(test: str) -> bool:
-    """Whether a name test passes more than one name."""
+    """Return whether a name test passes more than one name."""
     return test.endswith("*") or test.startswith(ANY_NAMESPACE)
 
 
 def format_relative_path(path: Path) -> str:
-    """A path as written inside a predicate."""
+    """Format a path as it is written inside a predicate."""
     text = str(path)
     if not text:
         return "."

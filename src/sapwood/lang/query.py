@@ -1,4 +1,4 @@
-"""A query, compiled: the pattern that engines index, and what is left for an XPath processor to decide."""
+"""Compiled XPath filters: the tree pattern that engines index, and the parts that lxml has to evaluate."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _PLAIN_STEP = re.compile(rf"(//?)(\*|{ASCII_NAME})")
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What a subscription asks.
+    """A compiled filter.
 
-    A message matches only if `condition` holds of its document node; if the query is `exact`, that is also
-    enough. `paths` are the patterns whose nodes an exact node-set query selects.
+    A message matches only if `condition` holds of its document node; if the query is `exact`, that is
+    sufficient, too. `paths` are the patterns whose nodes an exact node-set query selects.
     """
 
     text: str
@@ -38,9 +38,9 @@ class Query:
     reasons: tuple[Reason, ...] = ()
     namespaces: Mapping[str, str] = field(default_factory=dict)
     rooted: str = ""
-    """the text for lxml, if it has to decide: all paths absolute"""
+    """the text for lxml with all paths absolute, if the query is not exact"""
     plain: bool = False
-    """whether the text is the one way to write its path"""
+    """whether the text is the canonical form of its path"""
 
     @property
     def exact(self) -> bool:
@@ -48,7 +48,7 @@ class Query:
 
     @property
     def key(self) -> str:
-        """Equal for queries that select the same by construction."""
+        """A key that is equal for queries with the same meaning, as far as their patterns show."""
         if self.plain:
             return self.text
         if not self.exact:
@@ -62,7 +62,7 @@ class Query:
 
 
 def compile_query(text: str, namespaces: Mapping[str, str] | None = None) -> Query:
-    """The query in the algebra; QueryError says where and why it is not XPath 1.0."""
+    """Compile an XPath 1.0 filter; raises QueryError, which says where and why a text is none."""
     namespaces = namespaces or {}
     if _PLAIN.fullmatch(text):
         return _plain_query(text, match_in_any(namespaces))

@@ -15,13 +15,13 @@ _SPACE = re.compile(r"\s*")
 _WORD = re.compile(WORD)
 
 
-def space(text: str, at: int) -> int:
+def skip_space(text: str, at: int) -> int:
     """Return the position after white space."""
     found = _SPACE.match(text, at)
     return found.end() if found else at
 
 
-def found_instead(text: str, at: int) -> str:
+def describe_found(text: str, at: int) -> str:
     """Describe the word at a position, for an error that expects something else there."""
     word = _WORD.match(text, at)
     found = word.group() if word else text[at : at + 1]

@@ -10,7 +10,7 @@ from sapwood.errors import SapwoodError, StoreError
 from sapwood.lang.languages import QueryChecker, detect_language
 from sapwood.store import history
 from sapwood.store.database import Database
-from sapwood.store.history import StoreChange, changing
+from sapwood.store.history import StoreChange, begin_change
 from sapwood.store.subscription import ImportReport, NewSubscription, Subscription
 from sapwood.store.text_checks import check_id, check_text
 
@@ -33,7 +33,7 @@ class _Outcome:
     """rows by their index in the chunk, and why"""
 
 
-class Import:
+class BulkImport:
     """An import under way."""
 
     def __init__(
@@ -50,8 +50,8 @@ class Import:
         self._on_replaced = on_replaced
         self._on_checked = on_checked
         with database.reading() as connection:
-            self._queries = QueryChecker(history.declared(connection))
-            self._version = history.state(connection).version
+            self._queries = QueryChecker(history.read_namespaces(connection))
+            self._version = history.read_state(connection).version
         self._added = self._replaced = self._unchanged = self._refused = 0
 
     def run(
@@ -71,7 +71,7 @@ class Import:
         outcome = _Outcome()
         # Checking takes longest, so it is done before others are made to wait.
         good = [i for i, row in enumerate(rows) if self._is_good(i, row, outcome)]
-        with changing(self._database) as change:
+        with begin_change(self._database) as change:
             self._enter(change, rows, good, outcome)
         self._version = change.version
         self._added += outcome.added
@@ -105,18 +105,18 @@ class Import:
     def _enter(
         self, change: StoreChange, rows: list[NewSubscription], good: list[int], outcome: _Outcome
     ) -> None:
-        found = history.current(change.connection, {rows[i].id for i in good})
+        found = history.find_current(change.connection, {rows[i].id for i in good})
         now: dict[str, Subscription] = {}
         for i in good:
             row = rows[i]
             old = now.get(row.id) or found.get(row.id)
             if old is None:
-                now[row.id] = brand_new(row, change)
+                now[row.id] = new_subscription(row, change)
                 outcome.added += 1
             elif not self._replace:
-                self._refuse(i, row, describe_existing(row.id), outcome)
+                self._refuse(i, row, existing_id_error(row.id), outcome)
             else:
-                new = renewed(old, row, change)
+                new = updated_subscription(old, row, change)
                 if new.same(old):
                     outcome.unchanged += 1
                 else:
@@ -138,7 +138,7 @@ def check_row(row: NewSubscription) -> None:
         raise StoreError(f"'active' is True or False, not {row.active!r}")
 
 
-def brand_new(row: NewSubscription, change: StoreChange) -> Subscription:
+def new_subscription(row: NewSubscription, change: StoreChange) -> Subscription:
     """A subscription that begins with this change."""
     return Subscription(
         row.id,
@@ -151,7 +151,7 @@ def brand_new(row: NewSubscription, change: StoreChange) -> Subscription:
     )
 
 
-def renewed(old: Subscription, row: NewSubscription, change: StoreChange) -> Subscription:
+def updated_subscription(old: Subscription, row: NewSubscription, change: StoreChange) -> Subscription:
     """The subscription as the row wants it, from this change on; what the row leaves open stays."""
     return replace(
         old,
@@ -163,6 +163,6 @@ def renewed(old: Subscription, row: NewSubscription, change: StoreChange) -> Sub
     )
 
 
-def describe_existing(id: str) -> StoreError:
+def existing_id_error(id: str) -> StoreError:
     """What is said of an id that is taken."""
     return StoreError(f"there is a subscription {id!r} already")

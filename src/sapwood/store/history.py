@@ -46,7 +46,7 @@ class StoreState:
     places: int
 
 
-def state(connection: Connection, lock: bool = False) -> StoreState:
+def read_state(connection: Connection, lock: bool = False) -> StoreState:
     """The store's state; once it is locked, nobody else changes anything until the transaction ends."""
     columns = store_schema.state.c
     query = select(columns.version, columns.oldest, columns.places)
@@ -57,23 +57,23 @@ def state(connection: Connection, lock: bool = False) -> StoreState:
 # -- reading -----------------------------------------------------------------------------------------------
 
 
-def require(connection: Connection, *versions: int) -> None:
+def require_versions(connection: Connection, *versions: int) -> None:
     """Raises StoreError unless all these versions can be read."""
-    known = state(connection)
+    known = read_state(connection)
     for version in versions:
         if version > known.version:
-            raise _not_yet(version, known)
+            raise _future_version_error(version, known)
         if version < 0:
             raise StoreError(f"there is no version {version}; versions count from 0")
         if version < known.oldest:
             raise StoreError(f"version {version} was pruned; the oldest that is kept is {known.oldest}")
 
 
-def _not_yet(version: int, known: StoreState) -> StoreError:
+def _future_version_error(version: int, known: StoreState) -> StoreError:
     return StoreError(f"there is no version {version} yet; the store is at version {known.version}")
 
 
-def population(
+def iter_current(
     connection: Connection, subscriber: str | None, active: bool | None, language: str | None = None
 ) -> Iterator[Subscription]:
     """The current subscriptions, in the order added."""
@@ -89,7 +89,7 @@ def population(
             yield Subscription(*row)
 
 
-def active_at(connection: Connection, version: int) -> Iterator[tuple[str, str]]:
+def iter_active(connection: Connection, version: int) -> Iterator[tuple[str, str]]:
     """Ids and queries that were active at a version, in the order added."""
     query = select(_rows.id, _rows.query).where(_valid(version), _rows.active).order_by(_rows.place)
     with connection.execute(query, execution_options=_STREAMED) as rows:
@@ -97,7 +97,7 @@ def active_at(connection: Connection, version: int) -> Iterator[tuple[str, str]]
             yield row[0], row[1]
 
 
-def placed(
+def iter_active_with_places(
     connection: Connection, version: int, after: int = 0, since: int | None = None
 ) -> Iterator[tuple[int, str, str]]:
     """Places, ids and queries that were active at a version, in the order added: those behind a place, and
@@ -111,7 +111,7 @@ def placed(
             yield row[0], row[1], row[2]
 
 
-def subscribers(connection: Connection, since: int, until: int) -> Iterator[tuple[str, str]]:
+def iter_subscribers(connection: Connection, since: int, until: int) -> Iterator[tuple[str, str]]:
     """Ids and subscribers that were active at `until`, and are so since a version after `since`."""
     wanted = and_(_valid(until), _rows.active, _rows.since > since)
     query = select(_rows.id, _rows.subscriber).where(wanted)
@@ -120,7 +120,7 @@ def subscribers(connection: Connection, since: int, until: int) -> Iterator[tupl
             yield row[0], row[1]
 
 
-def mark(connection: Connection, version: int) -> str:
+def digest(connection: Connection, version: int) -> str:
     """A digest of the first and last subscriptions of a version."""
     query = select(_rows.place, _rows.id, _rows.query).where(_valid(version), _rows.active).limit(_MARKED)
     ends = [connection.execute(query.order_by(order)).all() for order in (_rows.place, _rows.place.desc())]
@@ -132,7 +132,7 @@ def _valid(version: int) -> ColumnElement[bool]:
     return and_(_rows.since <= version, or_(store_schema.current, _rows.until > version))
 
 
-def changes(connection: Connection, since: int, until: int) -> Changes:
+def net_changes(connection: Connection, since: int, until: int) -> Changes:
     """The net effect of the versions after `since` up to `until`.
 
     Only rows that ended in between can have been valid before and not after, and only rows that began in
@@ -147,7 +147,7 @@ def changes(connection: Connection, since: int, until: int) -> Changes:
     return Changes(removed, put)
 
 
-def begun(connection: Connection, since: int, until: int) -> Iterator[tuple[str, str, int]]:
+def iter_begun(connection: Connection, since: int, until: int) -> Iterator[tuple[str, str, int]]:
     """Of the subscriptions that are active at `until`, those that have not been there, active and with
     the same query, ever since `since`: id, query, and the version from which on they have."""
     valid = and_(_rows.since > since, _rows.since <= until, or_(store_schema.current, _rows.until > until))
@@ -169,7 +169,7 @@ def _queries(connection: Connection, valid: ColumnElement[bool]) -> dict[str, st
     return {row[0]: row[1] for row in connection.execute(query)}
 
 
-def count(connection: Connection) -> int:
+def count_current(connection: Connection) -> int:
     """How many current subscriptions there are."""
     return (
         connection.scalar(select(sql.count()).select_from(store_schema.history).where(store_schema.current))
@@ -177,14 +177,14 @@ def count(connection: Connection) -> int:
     )
 
 
-def declared(connection: Connection) -> dict[str, str]:
+def read_namespaces(connection: Connection) -> dict[str, str]:
     """The namespaces by prefix."""
     columns = store_schema.namespaces.c
     rows = connection.execute(select(columns.prefix, columns.uri).order_by(columns.prefix))
     return {row[0]: row[1] for row in rows}
 
 
-def current(connection: Connection, ids: Iterable[str]) -> dict[str, Subscription]:
+def find_current(connection: Connection, ids: Iterable[str]) -> dict[str, Subscription]:
     """Those of the ids that are subscribed, with their subscriptions."""
     found = (
         Subscription(*row)
@@ -202,7 +202,7 @@ class StoreChange:
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
-        self.before = state(connection, lock=True)
+        self.before = read_state(connection, lock=True)
         self._made = False
         self._places = self.before.places
 
@@ -250,7 +250,7 @@ class StoreChange:
 
 
 @contextmanager
-def changing(database: Database) -> Iterator[StoreChange]:
+def begin_change(database: Database) -> Iterator[StoreChange]:
     """A change that is committed at the end of the block; all others wait until then."""
     with database.writing() as connection:
         change = StoreChange(connection)
@@ -260,11 +260,11 @@ def changing(database: Database) -> Iterator[StoreChange]:
 
 def prune(connection: Connection, version: int) -> int:
     """Forgets what only versions before this one need; how many rows that were."""
-    known = state(connection, lock=True)
+    known = read_state(connection, lock=True)
     if version <= known.oldest:
         return 0
     if version > known.version:
-        raise _not_yet(version, known)
+        raise _future_version_error(version, known)
     dropped = connection.execute(delete(store_schema.history).where(_rows.until <= version)).rowcount
     connection.execute(update(store_schema.state).values(oldest=version))
     return dropped

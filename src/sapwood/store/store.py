@@ -13,18 +13,18 @@ from sapwood.lang.languages import compile_text
 from sapwood.lang.namespaces import Namespaces, declare, to_prefixes
 from sapwood.store import history
 from sapwood.store.bulk_import import (
-    Import,
+    BulkImport,
     OnChecked,
     OnError,
     OnProgress,
     OnReplaced,
-    brand_new,
     check_row,
-    describe_existing,
-    renewed,
+    existing_id_error,
+    new_subscription,
+    updated_subscription,
 )
 from sapwood.store.database import Database
-from sapwood.store.history import StoreChange, changing
+from sapwood.store.history import StoreChange, begin_change
 from sapwood.store.subscription import Changes, ImportReport, NewSubscription, Subscription
 from sapwood.store.text_checks import check_namespaces, check_text, could_be_id
 
@@ -70,24 +70,24 @@ class SubscriptionStore:
     def version(self) -> int:
         """0 in a new store; each transaction that changes anything makes the next one."""
         with self._database.reading() as connection:
-            return history.state(connection).version
+            return history.read_state(connection).version
 
     @property
     def oldest(self) -> int:
         """The oldest version that can still be read."""
         with self._database.reading() as connection:
-            return history.state(connection).oldest
+            return history.read_state(connection).oldest
 
     @property
     def namespaces(self) -> dict[str, str]:
         """The prefixes that queries may use, and what they stand for."""
         with self._database.reading() as connection:
-            return history.declared(connection)
+            return history.read_namespaces(connection)
 
     def __len__(self) -> int:
         """How many subscriptions there are now, active or not."""
         with self._database.reading() as connection:
-            return history.count(connection)
+            return history.count_current(connection)
 
     def __contains__(self, id: object) -> bool:
         return isinstance(id, str) and self.get(id) is not None
@@ -99,7 +99,7 @@ class SubscriptionStore:
     def get(self, id: str) -> Subscription | None:
         """The subscription as it is now, or None."""
         with self._database.reading() as connection:
-            return _found(connection, [id]).get(id)
+            return _find_current(connection, [id]).get(id)
 
     def subscriptions(
         self, subscriber: str | None = None, active: bool | None = None, language: str | None = None
@@ -112,7 +112,7 @@ class SubscriptionStore:
         if subscriber is not None:
             check_text(subscriber, "a subscriber")
         with self._database.reading() as connection:
-            yield from history.population(connection, subscriber, active, language)
+            yield from history.iter_current(connection, subscriber, active, language)
 
     # -- changes ---------------------------------------------------------------------------------------
 
@@ -124,11 +124,11 @@ class SubscriptionStore:
         """
         further = to_prefixes(namespaces)
         check_namespaces(further)
-        with changing(self._database) as change:
-            known = history.declared(change.connection)
+        with begin_change(self._database) as change:
+            known = history.read_namespaces(change.connection)
             before = dict(known)
             try:
-                declare(known, further, history.count(change.connection))
+                declare(known, further, history.count_current(change.connection))
             except ValueError as error:
                 raise StoreError(str(error)) from None
             change.declare({prefix: uri for prefix, uri in known.items() if prefix not in before})
@@ -146,8 +146,8 @@ class SubscriptionStore:
 
         def add(change: StoreChange, old: Subscription | None) -> Subscription:
             if old is not None:
-                raise describe_existing(id)
-            return brand_new(row, change)
+                raise existing_id_error(id)
+            return new_subscription(row, change)
 
         return self._change(id, add)
 
@@ -164,7 +164,9 @@ class SubscriptionStore:
         A subscriber or activity of None stays as it is. What changes nothing makes no version.
         """
         row = self._checked(NewSubscription(id, query, subscriber, language, active))
-        return self._change(id, lambda change, old: renewed(_there(id, old), row, change))
+        return self._change(
+            id, lambda change, old: updated_subscription(_require_found(id, old), row, change)
+        )
 
     def activate(self, id: str) -> int:
         """The subscription takes part in matching from the version that is returned."""
@@ -176,9 +178,9 @@ class SubscriptionStore:
 
     def remove(self, *ids: str) -> int:
         """Ends subscriptions, all of them or, if one is not there, none; the version that lacks them."""
-        with changing(self._database) as change:
-            found = _found(change.connection, ids)
-            change.end([_there(id, found.get(id)) for id in dict.fromkeys(ids)])
+        with begin_change(self._database) as change:
+            found = _find_current(change.connection, ids)
+            change.end([_require_found(id, found.get(id)) for id in dict.fromkeys(ids)])
         return change.version
 
     def import_many(
@@ -201,7 +203,7 @@ class SubscriptionStore:
         """
         if chunk < 1:
             raise ValueError(f"chunk must be at least 1, not {chunk!r}")
-        return Import(self._database, replace, on_error, on_replaced, on_checked).run(
+        return BulkImport(self._database, replace, on_error, on_replaced, on_checked).run(
             rows, chunk, on_progress
         )
 
@@ -210,7 +212,7 @@ class SubscriptionStore:
     def at(self, version: int) -> Iterator[tuple[str, str]]:
         """Ids and queries of the subscriptions that were active at a version, in the order added."""
         with self._database.reading() as connection:
-            history.require(connection, version)  # at once, not when the first is read
+            history.require_versions(connection, version)  # at once, not when the first is read
         return self._at(version)
 
     def changes(self, since: int, until: int) -> Changes:
@@ -221,8 +223,8 @@ class SubscriptionStore:
         if since > until:
             raise StoreError(f"changes lead from a version to a later one, not from {since} to {until}")
         with self._database.reading() as connection:
-            history.require(connection, since, until)
-            return history.changes(connection, since, until)
+            history.require_versions(connection, since, until)
+            return history.net_changes(connection, since, until)
 
     def begun(self, since: int, until: int) -> list[tuple[str, str, int]]:
         """Of the active subscriptions of version `until`, those that were not there, or not just so, all the
@@ -232,15 +234,15 @@ class SubscriptionStore:
         away, is not known to have been there.
         """
         with self._database.reading() as connection:
-            history.require(connection, until)
-            return list(history.begun(connection, since, until))
+            history.require_versions(connection, until)
+            return list(history.iter_begun(connection, since, until))
 
     def subscribers(self, since: int, until: int) -> Iterator[tuple[str, str]]:
         """Ids and subscribers of the active subscriptions of version `until` that were not just so at version
         `since`; of all of them, if that is -1."""
         with self._database.reading() as connection:
-            history.require(connection, until)
-            yield from history.subscribers(connection, since, until)
+            history.require_versions(connection, until)
+            yield from history.iter_subscribers(connection, since, until)
 
     def placed(
         self, version: int, after: int = 0, since: int | None = None
@@ -249,15 +251,15 @@ class SubscriptionStore:
         interrupted can go on; with `since`, only those that were not just so, in the same place, at that
         earlier version."""
         with self._database.reading() as connection:
-            history.require(connection, version)
+            history.require_versions(connection, version)
         return self._placed(version, after, since)
 
     def mark(self, version: int) -> str:
         """What tells a version from the same version of another store, most likely: a digest of its first
         and last subscriptions, which stays the same as long as the version can be read."""
         with self._database.reading() as connection:
-            history.require(connection, version)
-            return history.mark(connection, version)
+            history.require_versions(connection, version)
+            return history.digest(connection, version)
 
     def prune(self, version: int) -> int:
         """Forgets what only versions before this one need; how many former states were dropped."""
@@ -268,13 +270,13 @@ class SubscriptionStore:
 
     def _at(self, version: int) -> Iterator[tuple[str, str]]:
         with self._database.reading() as connection:
-            history.require(connection, version)  # it may have been pruned meanwhile
-            yield from history.active_at(connection, version)
+            history.require_versions(connection, version)  # it may have been pruned meanwhile
+            yield from history.iter_active(connection, version)
 
     def _placed(self, version: int, after: int, since: int | None) -> Iterator[tuple[int, str, str]]:
         with self._database.reading() as connection:
-            history.require(connection, version)
-            yield from history.placed(connection, version, after, since)
+            history.require_versions(connection, version)
+            yield from history.iter_active_with_places(connection, version, after, since)
 
     def _checked(self, row: NewSubscription) -> NewSubscription:
         check_row(row)
@@ -283,14 +285,14 @@ class SubscriptionStore:
 
     def _switch(self, id: str, active: bool) -> int:
         def switch(change: StoreChange, old: Subscription | None) -> Subscription:
-            return replace(_there(id, old), active=active, since=change.next_version)
+            return replace(_require_found(id, old), active=active, since=change.next_version)
 
         return self._change(id, switch)
 
     def _change(self, id: str, become: Callable[[StoreChange, Subscription | None], Subscription]) -> int:
         """One subscription becomes another; the version that has it so."""
-        with changing(self._database) as change:
-            old = _found(change.connection, [id]).get(id)
+        with begin_change(self._database) as change:
+            old = _find_current(change.connection, [id]).get(id)
             new = become(change, old)
             if old is None:
                 change.put([new])
@@ -300,11 +302,11 @@ class SubscriptionStore:
         return change.version
 
 
-def _found(connection: Connection, ids: Iterable[str]) -> dict[str, Subscription]:
-    return history.current(connection, filter(could_be_id, ids))
+def _find_current(connection: Connection, ids: Iterable[str]) -> dict[str, Subscription]:
+    return history.find_current(connection, filter(could_be_id, ids))
 
 
-def _there(id: str, found: Subscription | None) -> Subscription:
+def _require_found(id: str, found: Subscription | None) -> Subscription:
     if found is None:
         raise StoreError(f"there is no subscription {id!r}")
     return found

@@ -15,7 +15,7 @@ from sapwood.errors import QueryError
 from sapwood.lang.fwr.expressions import Enclosed
 from sapwood.lang.fwr.model import DOCUMENT, BoundVariable, JointCondition, TemplateHole, Transformation
 from sapwood.lang.fwr.parser import Flwor, Prefixes, is_document, parse_flwor
-from sapwood.lang.fwr.template import HoleCompiler, from_context, spoken_of
+from sapwood.lang.fwr.template import HoleCompiler, origins_of, relative_to
 from sapwood.lang.languages import is_join, is_transformation
 from sapwood.lang.pattern import TEXT, Condition, Has, add_condition, all_of, any_of
 from sapwood.lang.query import Query
@@ -52,7 +52,7 @@ class _Compiler(HoleCompiler):
         for conjunct in ast.flatten_chain(flwor.where.expr, "and") if flwor.where else ():
             self._place(conjunct, kept, joints)
         variables = [self._variable(number, kept.get(number, [])) for number in range(len(flwor.bindings))]
-        needed = [_reached(DOCUMENT, variables)]
+        needed = [_bindings_exist(DOCUMENT, variables)]
         needed += [j.condition for j in joints if j.condition is not None and j.origin == DOCUMENT]
         template = tuple(part for piece in flwor.result for part in self.part(piece))
         made = Transformation(
@@ -74,16 +74,16 @@ class _Compiler(HoleCompiler):
         self, conjunct: ast.Expr, kept: dict[int, list[ast.Expr]], joints: list[JointCondition]
     ) -> None:
         """Gives a conjunct to the variable it speaks of, or makes it a joint condition."""
-        names = spoken_of(conjunct)
+        names = origins_of(conjunct)
         if len(names) == 1:
             name = next(iter(names))
             if name is not None:
-                kept.setdefault(self.numbers[name], []).append(from_context(conjunct, name))
+                kept.setdefault(self.numbers[name], []).append(relative_to(conjunct, name))
                 return
         joints.append(self._joint(conjunct))
 
     def _joint(self, expr: ast.Expr) -> JointCondition:
-        names = spoken_of(expr)
+        names = origins_of(expr)
         match expr:
             case ast.Binary(op="and" | "or" as op) if len(names) > 1:
                 items = tuple(self._joint(part) for part in ast.flatten_chain(expr, op))
@@ -97,7 +97,7 @@ class _Compiler(HoleCompiler):
             return JointCondition("and")
         name = next(iter(names), None)
         translator = Translator(at_document=name is None)
-        translated = translator.boolean(from_context(expr, name) if name is not None else expr)
+        translated = translator.boolean(relative_to(expr, name) if name is not None else expr)
         self.reasons += translator.reasons
         return JointCondition("holds", (), DOCUMENT if name is None else self.numbers[name], translated)
 
@@ -144,12 +144,12 @@ class _Compiler(HoleCompiler):
         )
 
 
-def _reached(origin: int, variables: list[BoundVariable]) -> Condition:
+def _bindings_exist(origin: int, variables: list[BoundVariable]) -> Condition:
     """That all variables that start from one have a binding, and so have those that start from them."""
     needed: list[Condition] = []
     for number, variable in enumerate(variables):
         if variable.origin == origin:
-            inner = _reached(number, variables)
+            inner = _bindings_exist(number, variables)
             needed.append(any_of([Has(add_condition(path, inner)) for path in variable.paths]))
     return all_of(needed)
 

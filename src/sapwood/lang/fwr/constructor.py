@@ -175,7 +175,7 @@ class ConstructorReader(Generic[Hole]):
             return
         uri = self._declared.get(prefix)
         if uri is None:
-            hint = error_hints.undeclared(prefix, self._declared, f'add xmlns:{prefix}="…", or ')
+            hint = error_hints.hint_undeclared(prefix, self._declared, f'add xmlns:{prefix}="…", or ')
             raise self._error(f"the prefix {prefix!r} is not declared", place, hint)
         tag.namespaces[prefix] = uri
         self._parts.append(f' xmlns:{prefix}="{escape_attribute(uri)}"')

@@ -27,7 +27,7 @@ from sapwood.lang.literals.escaping import NO_XML
 from sapwood.lang.names import NAME
 from sapwood.lang.xpath import ast, error_hints
 from sapwood.lang.xpath.absolute_paths import by_local_name, is_in_any
-from sapwood.lang.xpath.lexer import is_name_test, tokens_from, unknown
+from sapwood.lang.xpath.lexer import is_name_test, tokens_from, unknown_character
 
 _KEYWORD = re.compile(rf"\s*({NAME})(?!:)")
 _VARIABLE = re.compile(rf"\s*\$({NAME})")
@@ -283,8 +283,8 @@ class _Parser(ExpressionReader):
         if hint is not None:
             hint = f"XPath 2.0's {keyword!r} is written {hint} in XPath 1.0"
         if not keyword and self._text[at] not in "<>{}),:":
-            hint = unknown(self._text, at).hint
-        hint = hint or error_hints.misplaced(self._text, at)
+            hint = unknown_character(self._text, at).hint
+        hint = hint or error_hints.hint_misplaced(self._text, at)
         if found == ",":
             hint = "put one expression in each pair of braces, inside an element"
         return self._error(f"expected {wanted}, but found {found!r}", at, hint)

@@ -23,18 +23,18 @@ class HoleCompiler:
 
     def paths(self, expr: ast.Expr, conditions: list[ast.Expr]) -> tuple[int, tuple[Path, ...]]:
         """Where a node-set starts, and the paths to it; its nodes must meet the conditions."""
-        names = spoken_of(expr)
+        names = origins_of(expr)
         if len(names) != 1:
             self.reasons.append(Reason(expr.start, expr.end, "paths from several variables"))
             return DOCUMENT, (EMPTY,)
         name = next(iter(names))
         origin = DOCUMENT if name is None else self.numbers[name]
-        plain = _plain(expr) if not conditions else None
+        plain = _plain_path(expr) if not conditions else None
         if plain is not None:
             return origin, (plain,)
-        relative = from_context(expr, name) if name is not None else expr
+        relative = relative_to(expr, name) if name is not None else expr
         if conditions:
-            relative = ast.Filtered(relative, (conjunction(conditions),), start=expr.start, end=expr.end)
+            relative = ast.Filtered(relative, (conjoin(conditions),), start=expr.start, end=expr.end)
         translator = Translator(at_document=name is None)
         nodes = translator.nodes(relative)
         self.reasons += translator.reasons
@@ -69,7 +69,7 @@ class HoleCompiler:
         return TemplateHole(kind, part.standing, origin, paths, part.default_namespace, part.taken)
 
 
-def spoken_of(expr: ast.Expr) -> set[str | None]:
+def origins_of(expr: ast.Expr) -> set[str | None]:
     """The variables that an expression's paths start from, and None if one starts at the document."""
     names: set[str | None] = set()
     parts = [expr]
@@ -84,7 +84,7 @@ def spoken_of(expr: ast.Expr) -> set[str | None]:
     return names
 
 
-def from_context(expr: ast.Expr, name: str) -> ast.Expr:
+def relative_to(expr: ast.Expr, name: str) -> ast.Expr:
     """The expression with the variable as its context node; inside predicates the context is another."""
     match expr:
         case ast.Variable(name=known) if known == name:
@@ -93,29 +93,29 @@ def from_context(expr: ast.Expr, name: str) -> ast.Expr:
         case ast.LocationPath(base=ast.Variable(name=known)) if known == name:
             return replace(expr, base=None)
         case ast.LocationPath(base=ast.Expr() as base) | ast.Filtered(base=base):
-            return replace(expr, base=from_context(base, name))
+            return replace(expr, base=relative_to(base, name))
         case ast.Binary():
-            return _chain_from_context(expr, name)
+            return _chain_relative_to(expr, name)
         case ast.Negate(operand=operand):
-            return replace(expr, operand=from_context(operand, name))
+            return replace(expr, operand=relative_to(operand, name))
         case ast.Call(args=args):
-            return replace(expr, args=tuple(from_context(arg, name) for arg in args))
+            return replace(expr, args=tuple(relative_to(arg, name) for arg in args))
     return expr
 
 
-def _chain_from_context(expr: ast.Expr, name: str) -> ast.Expr:
+def _chain_relative_to(expr: ast.Expr, name: str) -> ast.Expr:
     """A loop, because chains may be thousands long."""
     chain: list[ast.Binary] = []
     while isinstance(expr, ast.Binary):
         chain.append(expr)
         expr = expr.left
-    expr = from_context(expr, name)
+    expr = relative_to(expr, name)
     for link in reversed(chain):
-        expr = replace(link, left=expr, right=from_context(link.right, name))
+        expr = replace(link, left=expr, right=relative_to(link.right, name))
     return expr
 
 
-def _plain(expr: ast.Expr) -> Path | None:
+def _plain_path(expr: ast.Expr) -> Path | None:
     """The frequent case: names after / and // from the document or a variable, perhaps an attribute."""
     match expr:
         case ast.LocationPath(absolute=True, base=None) | ast.LocationPath(base=ast.Variable()):
@@ -137,7 +137,7 @@ def _plain(expr: ast.Expr) -> Path | None:
     return None
 
 
-def conjunction(conditions: list[ast.Expr]) -> ast.Expr:
+def conjoin(conditions: list[ast.Expr]) -> ast.Expr:
     """Their conjunction, as one chain: what is put together one by one takes quadratic time."""
     chain = _as_boolean(conditions[0])
     for condition in conditions[1:]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from sapwood.errors import QueryError
-from sapwood.lang.scanning import END, found_instead, space
+from sapwood.lang.scanning import END, describe_found, skip_space
 from sapwood.lang.xpath import error_hints
 
 _SECONDS = {
@@ -34,7 +34,7 @@ def parse_window(text: str, at: int) -> tuple[float, int]:
     Returns the seconds and the position after it; raises QueryError. A window is never 0.
     """
     found = _WINDOW.match(text, at)
-    at = space(text, at)
+    at = skip_space(text, at)
     if found is None:
         raise _no_window(text, at)
     if found["inf"]:
@@ -56,7 +56,7 @@ def parse_window(text: str, at: int) -> tuple[float, int]:
     if seconds > _LONGEST:
         raise QueryError("a window of thousands of years", text, at, "write INF")
     if _SECOND_NUMBER.match(text, found.end()):
-        raise _second_number(text, space(text, found.end()))
+        raise _second_number(text, skip_space(text, found.end()))
     return seconds, found.end()
 
 
@@ -69,7 +69,7 @@ def _no_window(text: str, at: int) -> QueryError:
     hint = "write 1 day, 90 s or INF; conditions are joined by AND"
     if _ENDLESS.match(text, at):
         hint = "write INF for no bound"
-    return QueryError(f"expected a window, {found_instead(text, at)}", text, at, hint)
+    return QueryError(f"expected a window, {describe_found(text, at)}", text, at, hint)
 
 
 def _second_number(text: str, at: int) -> QueryError:

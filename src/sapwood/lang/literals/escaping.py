@@ -1,4 +1,4 @@
-"""Strings as they stand in XML."""
+"""Escaping of strings for XML."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ NO_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
 
 def escape_content(value: str) -> str:
-    """A string as text in an element."""
+    """Escape a string for the content of an element."""
     return escape(value, _IN_CONTENT)
 
 
 def escape_attribute(value: str) -> str:
-    """A string between double quotes."""
+    """Escape a string for an attribute value between double quotes."""
     return escape(value, _IN_VALUE)

@@ -1,4 +1,4 @@
-"""Numbers as XPath has them: conversion from strings as libxml2 does it, with exponents; comparisons."""
+"""XPath numbers: conversion from strings as in libxml2, with exponents, and comparisons."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NUMBER = re.compile(
 
 
 def to_number(value: str | float) -> float:
-    """`number(value)`: NaN for whatever does not look like a number."""
+    """Convert a value as XPath's `number(value)` does: NaN for strings that are no numbers."""
     if isinstance(value, float):
         return value
     match = _NUMBER.match(value)
@@ -22,7 +22,7 @@ def to_number(value: str | float) -> float:
 
 
 def number_key(value: str) -> str | None:
-    """A text that is equal for equal numbers, however they are written; None for NaN, equal to nothing."""
+    """Return a text that is equal for equal numbers; None for NaN, which equals nothing."""
     number = to_number(value)
     return None if math.isnan(number) else repr(number + 0.0)  # which makes -0 the same as 0
 
@@ -43,7 +43,7 @@ COMPARE: dict[str, Callable[[float, float], bool]] = {
 
 
 def format_number(value: float) -> str:
-    """XPath's string() of a number."""
+    """Format a number as XPath's string() does."""
     if value != value:
         return "NaN"
     if value in (float("inf"), float("-inf")):

@@ -1,4 +1,4 @@
-"""A query's text for an XPath processor whose context node is not the document.
+"""Rewriting of queries for an XPath processor whose context node is not the document.
 
 Subscriptions are evaluated on the document node. lxml evaluates on the root element, so paths that start at
 the context, and functions that take it for granted, are written out: `a/b` as `/a/b`, `name()` as `name(/)`.
@@ -16,21 +16,21 @@ from sapwood.lang.xpath.lexer import Token, is_name_test, tokenize
 
 
 def make_absolute(text: str, expr: ast.Expr, namespaces: Mapping[str, str]) -> str:
-    """The query with every path outside predicates absolute, and names in any namespace written out."""
+    """Rewrite a query with absolute paths outside predicates and names in any namespace written out."""
     insertions = {token.start: (token.end, written) for token, written in in_any_namespace(text, namespaces)}
-    for place, inserted in _rootings(expr).items():
-        end, written = insertions.get(place, (place, ""))
-        insertions[place] = end, inserted + written
+    for position, inserted in _root_insertions(expr).items():
+        end, written = insertions.get(position, (position, ""))
+        insertions[position] = end, inserted + written
     pieces: list[str] = []
     before = 0
-    for place, (end, written) in sorted(insertions.items()):
-        pieces += (text[before:place], written)
+    for position, (end, written) in sorted(insertions.items()):
+        pieces += (text[before:position], written)
         before = end
     return "".join(pieces) + text[before:]
 
 
 def in_any_namespace(text: str, namespaces: Mapping[str, str]) -> Iterator[tuple[Token, str]]:
-    """The names of a query that match in any namespace, each with what says the same in XPath 1.0."""
+    """Yield the names of a query that match in any namespace, with their equivalent in XPath 1.0."""
     if match_in_any(namespaces) or "*:" in text:
         for token, following in pairwise(tokenize(text)):
             if is_name_test(token, following) and is_in_any(token, namespaces):
@@ -46,7 +46,7 @@ def by_local_name(name: Token) -> str:
     return f"*[local-name()='{name.text.rpartition(':')[2]}']"
 
 
-def _rootings(expr: ast.Expr) -> dict[int, str]:
+def _root_insertions(expr: ast.Expr) -> dict[int, str]:
     insertions: dict[int, str] = {}
     parts = [expr]
     while parts:  # a loop, because chains may be thousands long

@@ -83,7 +83,7 @@ class Filtered(Expr):
 
 
 def operands(expr: Expr) -> tuple[Expr, ...]:
-    """The expressions that one is made of, but for predicates, whose context is another."""
+    """Return the operands of an expression, without predicates, which have another context."""
     match expr:
         case Binary(left=left, right=right):
             return left, right
@@ -97,7 +97,7 @@ def operands(expr: Expr) -> tuple[Expr, ...]:
 
 
 def flatten_chain(expr: Expr, op: str) -> list[Expr]:
-    """The operands of a chain of one operator; a loop, because chains may be thousands long."""
+    """Return the operands of a chain of one operator; a loop, because chains may be thousands long."""
     parts: list[Expr] = []
     while isinstance(expr, Binary) and expr.op == op:
         parts.append(expr.right)
@@ -139,11 +139,11 @@ RETURN_TYPES: dict[str, ExprType] = {
 OF_CONTEXT = frozenset(
     {"string", "number", "name", "local-name", "namespace-uri", "string-length", "normalize-space"}
 )
-"""the functions that without an argument speak of the context node"""
+"""the functions that take the context node if they have no argument"""
 
 
 def static_type(expr: Expr) -> ExprType:
-    """The static type of an expression: XPath 1.0 always has one where variables are node-sets."""
+    """Return the static type of an expression; in XPath 1.0 every expression has one."""
     match expr:
         case Text():
             return "string"

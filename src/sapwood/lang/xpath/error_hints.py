@@ -1,4 +1,4 @@
-"""What to write instead of what XPath 1.0 does not have."""
+"""Hints in query errors: what to write instead of constructs that the languages do not have."""
 
 from __future__ import annotations
 
@@ -157,15 +157,15 @@ AXES = frozenset(
 )
 
 
-def unknown_function(name: str) -> str | None:
+def hint_unknown_function(name: str) -> str | None:
     local = name.rpartition(":")[2]
     if local not in RETURN_TYPES and local.lower() in RETURN_TYPES:
         return f"write {local.lower()}() in small letters"
     return XPATH2_FUNCTIONS.get(local) or XPATH2_KEYWORDS.get(local) or did_you_mean(local, RETURN_TYPES)
 
 
-def misplaced(text: str, at: int, making: bool = False) -> str | None:
-    """What to write instead of something that cannot stand at a place, as far as the text around tells.
+def hint_misplaced(text: str, at: int, making: bool = False) -> str | None:
+    """Return a hint for a token that is not allowed at a position, judging by the text around it.
 
     `making` says that the expression may be one whose value is written into a message.
     """
@@ -193,7 +193,7 @@ def misplaced(text: str, at: int, making: bool = False) -> str | None:
 
 
 def quote_inside(text: str, before: int) -> str | None:
-    """A hint if a string seems to have been closed by a quote that was meant to be part of it."""
+    """Return a hint if a quote seems to close a string that it was meant to be part of."""
     for literal in _LITERAL.finditer(text, 0, before):
         following = text[literal.end() : literal.end() + 1]
         if following.isalnum() and _WORD.match(text, literal.end()) and not _is_operator(text, literal.end()):
@@ -218,39 +218,39 @@ _DECLARATION: ContextVar[str] = ContextVar("declaration", default="namespaces={{
 
 
 def set_declaration_form(form: str) -> None:
-    """Lets hints tell from now on to declare prefixes in this form, in which {prefix} stands for one."""
+    """Set the form in which hints suggest to declare a prefix; {prefix} stands for its name."""
     _DECLARATION.set(form)
 
 
-def undeclared(prefix: str, known: Iterable[str], before: str = "") -> str:
-    """A hint how to declare a prefix, and which there are."""
+def hint_undeclared(prefix: str, known: Iterable[str], before: str = "") -> str:
+    """Return a hint how to declare a prefix, and which are declared."""
     form = _DECLARATION.get().format(prefix=prefix)
     return f"{before}declare it with {form} (declared: {', '.join(sorted(known)) or 'none'})"
 
 
-def unknown_variable(name: str, known: Iterable[str], sign: str = "$") -> str:
-    """A hint naming the variables there are, the closest first of all."""
+def hint_unknown_variable(name: str, known: Iterable[str], sign: str = "$") -> str:
+    """Return a hint that names the variables in scope, the closest first."""
     names = [f"{sign}{each}" for each in known]
     close = did_you_mean(f"{sign}{name}", names)
     there_are = f"there are {', '.join(names)}"
     return f"{close} {there_are[0].upper()}{there_are[1:]}" if close else there_are
 
 
-def unbound_variable(name: str, known: Iterable[str], sign: str = "") -> str:
-    """The same for a join, where what is no variable may be meant as an element."""
+def hint_unbound_variable(name: str, known: Iterable[str], sign: str = "") -> str:
+    """Return such a hint for a join, where an unknown variable may be meant as an element."""
     names = list(known)
     if not names:
         return "bind one in a block: //book->b"
     origin, _, element = name.partition(".")
     if element and origin in names:
         return f"write {sign}{origin}/{element}"
-    hint = unknown_variable(name, names, sign)
+    hint = hint_unknown_variable(name, names, sign)
     if not hint.startswith("there are"):
         return hint
     return f"{hint}; for an element write {sign}{names[0]}/{name}"
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str | None:
-    """A hint naming the known word closest to the one written, if any is close."""
+    """Return a hint that names the known word closest to the given one, if any is close."""
     close = get_close_matches(word, list(known), n=1)
     return f"did you mean {close[0]!r}?" if close else None

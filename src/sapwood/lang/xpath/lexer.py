@@ -49,14 +49,14 @@ class Token(NamedTuple):
 
 
 def tokenize(query: str) -> list[Token]:
-    """All tokens of the query, ended by one of kind `end`."""
+    """Split a query into tokens; the last one is of kind `end`."""
     tokens: list[Token] = []
     position = 0
     while position < len(query):
         match = _TOKEN.match(query, position)
         end = _end_of(match)
         if match is None or end == position:
-            raise unknown(query, position)
+            raise unknown_character(query, position)
         position = end
         if match.lastgroup != "space":
             tokens.append(_classified(match, end, tokens))
@@ -84,13 +84,13 @@ def tokens_from(text: str, start: int) -> list[Token]:
         tokens.append(token)
     found = text[position : position + 1]
     if found in ("'", '"'):
-        raise unknown(text, position)
+        raise unknown_character(text, position)
     tokens.append(Token("end", found, position, position))
     return tokens
 
 
 def _end_of(match: re.Match[str] | None) -> int:
-    """Where a token ends: a name, where the first character stands that is none of a name."""
+    """Return the end of a token; that of a name is before the first character that no name has."""
     if match is None:
         return 0
     text = match.group()
@@ -102,7 +102,7 @@ def _end_of(match: re.Match[str] | None) -> int:
 
 
 def is_name_test(token: Token, following: Token) -> bool:
-    """Whether a token names elements or attributes, rather than a function, a node type or an axis."""
+    """Return whether a token is a name test, not a function, a node type or an axis."""
     return token.kind == "name" and following.text not in ("(", "::")
 
 
@@ -124,8 +124,8 @@ def _operator_may_follow(before: list[Token]) -> bool:
     return last.kind != "operator" and not (last.kind == "symbol" and last.text in _OPERAND_EXPECTED_AFTER)
 
 
-def unknown(query: str, position: int) -> QueryError:
-    """The error for a character that starts no token."""
+def unknown_character(query: str, position: int) -> QueryError:
+    """Return the error for a character that starts no token."""
     character = query[position]
     if character in "'\"":
         inside = error_hints.quote_inside(query, position)

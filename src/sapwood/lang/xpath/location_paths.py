@@ -30,7 +30,7 @@ from sapwood.lang.xpath import ast
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One way to reach nodes: from the document or the context, which must meet `context`, along `steps`."""
+    """A route to nodes along `steps`, from the document or from a context node that meets `context`."""
 
     absolute: bool
     steps: tuple[Step, ...] = ()
@@ -40,7 +40,7 @@ class Route:
         return Route(self.absolute, (*self.steps, step), self.context)
 
     def holds(self, test: Test | None, first: bool = False) -> Condition:
-        """That some (or the first) node of the route passes the test."""
+        """Return the condition that some (or the first) node of the route passes the test."""
         if any(FALSE in step.conditions for step in self.steps):
             return FALSE
         reached = TRUE if not self.steps and test is None else Has(Path(self.steps), test, first)
@@ -54,14 +54,14 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class NodeSet:
-    """The union of routes. `beyond` a cut lie nodes whose routes start anywhere in the message."""
+    """A union of routes. `beyond` a cut are nodes whose routes start anywhere in the message."""
 
     routes: list[Route]
     beyond: NodeSet | None = None
     anywhere: bool = False  # nothing is known of the nodes
 
     def at_end(self, change: Callable[[NodeSet], NodeSet]) -> NodeSet:
-        """The node-set with its own nodes changed: those beyond the last cut, not the way to it."""
+        """Apply a function to the nodes beyond the last cut, not to the way to it."""
         if self.beyond is None:
             return change(self)
         return NodeSet(self.routes, self.beyond.at_end(change))
@@ -74,7 +74,7 @@ _ANY_DESCENDANT = plain_step(Axis.DESCENDANT, "*")
 
 
 class Conditions(Protocol):
-    """What a walk asks of the translator: conditions on a step, and to note what is weakened."""
+    """The interface of the translator that a walk uses: conditions of steps, and reasons for weakening."""
 
     def step_predicates(self, step: ast.Step, positions: bool) -> tuple[Condition, ...]: ...
     def weaken(self, expr: ast.Expr, why: str) -> None: ...
@@ -109,7 +109,7 @@ class Walk:
         return NodeSet(routes)
 
     def _beyond(self, step: ast.Step, rest: tuple[ast.Step, ...]) -> NodeSet:
-        """What must exist somewhere: the node after the cut, and the rest of the path from it."""
+        """The nodes after a cut, which must exist somewhere, and the rest of the path from them."""
         self._conditions.weaken(step, _why_cut(step))
         if not _is_name(step.test) or step.axis == "namespace":
             return self.from_anywhere(rest)
@@ -117,14 +117,14 @@ class Walk:
         return self.over(rest, [Route(True, (Step(Axis.DESCENDANT, step.test, kept),))])
 
     def from_anywhere(self, steps: tuple[ast.Step, ...]) -> NodeSet:
-        """The steps from nodes of which nothing is known: as if `//` preceded."""
+        """Follow steps from unknown nodes, as if `//` preceded."""
         if not steps or steps[0].axis not in ("child", "descendant", "attribute"):
             return ANYWHERE
         deep = ast.Step("descendant-or-self", "node()", (), start=steps[0].start, end=steps[0].start)
         return self.over((deep, *steps), [Route(True)])
 
     def _step(self, step: ast.Step, routes: list[Route], deep: bool, inner: bool) -> list[Route] | None:
-        """The routes after the step; None where the step cannot be said as a pattern."""
+        """Return the routes after a step; None if no pattern expresses the step."""
         test = "*" if step.test == "node()" and inner and not step.predicates else step.test
         match step.axis:
             case "child" if _is_name(test) or test == TEXT:
@@ -157,7 +157,7 @@ class Walk:
         if step.test == "*" and self._on_leaves and any(not route.steps for route in routes):
             self._conditions.weaken(step, "an element, where a node may be none")
         staying = [
-            filtered(route, named)
+            filter_route(route, named)
             for route in routes
             if not route.at_leaf and (route.steps or not self._is_document(route))
         ]
@@ -170,8 +170,8 @@ class Walk:
         return route.absolute or self._at_document
 
 
-def filtered(route: Route, conditions: tuple[Condition, ...]) -> Route:
-    """The route, with further conditions on the nodes it reaches."""
+def filter_route(route: Route, conditions: tuple[Condition, ...]) -> Route:
+    """Return the route with further conditions on the nodes that it reaches."""
     if not conditions:
         return route
     if not route.steps:

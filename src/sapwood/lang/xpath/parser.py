@@ -52,7 +52,7 @@ XML_NAMESPACE = "http://www.w3.org/XML/1998/namespace"
 
 
 def parse(query: str, namespaces: Mapping[str, str] | None = None) -> Expr:
-    """The syntax tree of the query; QueryError where it is not XPath 1.0."""
+    """Parse a query into a syntax tree; raises QueryError where it is not XPath 1.0."""
     return Parser(query, tokenize(query), namespaces or {}, {}).parse()
 
 
@@ -143,9 +143,9 @@ class Parser:
         return self._error(f"{expected}, but {found}", token.start, self._hint_for(token))
 
     def _hint_for(self, token: Token) -> str | None:
-        """What to write instead of a token that cannot stand where it does."""
+        """Return a hint for a token that is not allowed where it is."""
         before = self._tokens[self._at - 1].text if self._at else ""
-        hint = error_hints.misplaced(self._query, token.start, making=bool(self._variables))
+        hint = error_hints.hint_misplaced(self._query, token.start, making=bool(self._variables))
         if hint is not None:
             return hint
         if token.kind == "name" and token.text in error_hints.XPATH2_OPERATORS:
@@ -186,7 +186,7 @@ class Parser:
         return expr
 
     def _binary(self, weakest: int) -> Expr:
-        """Operands joined by operators that bind at least as strongly as the weakest wanted."""
+        """Parse operands joined by operators that bind at least as strongly as the given one."""
         left = self._unary()
         while self._next.kind == "operator":
             operator = self._next.text
@@ -272,7 +272,7 @@ class Parser:
             return replace(known, start=token.start, end=token.end)
         hint = "write the value itself, in quotes if it is a string"
         if self._variables:
-            hint = error_hints.unknown_variable(token.text[1:], self._variables)
+            hint = error_hints.hint_unknown_variable(token.text[1:], self._variables)
         raise self._error(f"no variable {token.text!r} is declared", token.start, hint)
 
     def _call(self, name: Token) -> Call:
@@ -280,7 +280,7 @@ class Parser:
             raise self._error(
                 f"XPath 1.0 has no function {name.text!r}",
                 name.start,
-                error_hints.unknown_function(name.text),
+                error_hints.hint_unknown_function(name.text),
             )
         opened = self._take()
         args: list[Expr] = []
@@ -389,7 +389,7 @@ class Parser:
             return local
         uri = self._namespaces.get(prefix) or (XML_NAMESPACE if prefix == "xml" else None)
         if uri is None:
-            hint = error_hints.undeclared(prefix, exact_prefixes(self._namespaces))
+            hint = error_hints.hint_undeclared(prefix, exact_prefixes(self._namespaces))
             raise self._error(f"the prefix {prefix!r} is not declared", token.start, hint)
         return f"{uri}}}{local}"
 

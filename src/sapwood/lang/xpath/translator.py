@@ -1,4 +1,4 @@
-"""Syntax tree → tree pattern: exact where the pattern language can say it, a necessary condition elsewhere.
+"""Translation of syntax trees into tree patterns: exact where possible, necessary conditions elsewhere.
 
 The translation never refuses. Where an expression has no exact pattern, it becomes the strongest pattern
 that every matching message must satisfy, and a `Reason` says which part was weakened and why; the answer is
@@ -38,7 +38,7 @@ from sapwood.lang.pattern import (
     selects_at_most_one,
 )
 from sapwood.lang.xpath import ast
-from sapwood.lang.xpath.location_paths import ANYWHERE, NodeSet, Route, Walk, filtered
+from sapwood.lang.xpath.location_paths import ANYWHERE, NodeSet, Route, Walk, filter_route
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Reason:
 
 
 class Translator:
-    """Translates one query; then `reasons` tells what was weakened, and `hoisted` what must hold besides.
+    """Translates one query; `reasons` lists what was weakened, `hoisted` further conditions on the message.
 
     Paths that are not absolute start at the document, or else at some other node.
     """
@@ -81,7 +81,7 @@ class Translator:
     # -- conditions ------------------------------------------------------------------------------------
 
     def boolean(self, expr: ast.Expr) -> Condition:
-        """What `boolean(expr)` requires of the context node."""
+        """Return the condition on the context node under which `boolean(expr)` is true."""
         match expr:
             case ast.Binary(op="or"):
                 with self._without_hoisting():
@@ -134,7 +134,7 @@ class Translator:
         return self._any(nodes, lambda route: route.holds(None))
 
     def _any(self, nodes: NodeSet, holds: Callable[[Route], Condition]) -> Condition:
-        """That `holds` for a route; behind a cut, that it holds for a route of what lies beyond."""
+        """The condition that `holds` for a route; behind a cut, for a route of the nodes beyond it."""
         if nodes.beyond is None:
             return self._relative(any_of([holds(route) for route in nodes.routes]), nodes)
         self._hoist(self._absolutely(nodes.beyond, holds))
@@ -176,11 +176,11 @@ class Translator:
         return all_of([self._needed_by(op, side, other) for side, other in ((left, right), (right, left))])
 
     def _truth(self, expr: ast.Expr, wanted: bool) -> Condition:
-        """What `boolean(expr) = wanted` requires."""
+        """The condition under which `boolean(expr) = wanted`."""
         return self.boolean(expr) if wanted else self._negated(expr)
 
     def _needed_by(self, op: str, side: ast.Expr, other: ast.Expr) -> Condition:
-        """What must exist for one side of a comparison, given the type of the other.
+        """The nodes that must exist for one side of a comparison, given the type of the other.
 
         Against a boolean, nothing: an empty node-set is just false. As a number, what is missing is NaN,
         which only `!=` passes. As a string it is empty, and may well equal another.
@@ -254,7 +254,7 @@ class Translator:
         return self._needed_for_text(subject) if isinstance(wanted, ast.Text) else TRUE
 
     def _first_node(self, expr: ast.Expr, subject: ast.Expr | None, test: Test) -> Condition:
-        """A node-set as a string is its first node's; `None` is the context node.
+        """A test of the first node of a node-set, which gives its string-value; `None` is the context node.
 
         Of a weakened node-set, which may hold further nodes, any may be the first of those really meant.
         """
@@ -281,7 +281,7 @@ class Translator:
         return TRUE
 
     def _needed_for_number(self, expr: ast.Expr) -> Condition:
-        """What must exist for `number(expr)` not to be NaN."""
+        """The nodes that must exist for `number(expr)` not to be NaN."""
         needed: list[Condition] = []
         parts = [expr]
         while parts:  # a loop, because chains may be thousands long
@@ -299,7 +299,7 @@ class Translator:
         return all_of(needed)
 
     def _needed_for_text(self, expr: ast.Expr) -> Condition:
-        """What must exist for `string(expr)` not to be empty; of a number it never is, not even of NaN."""
+        """The nodes that must exist for `string(expr)` not to be empty; that of a number never is."""
         while (
             isinstance(expr, ast.Call)
             and expr.args
@@ -311,7 +311,7 @@ class Translator:
     # -- node-sets -------------------------------------------------------------------------------------
 
     def nodes(self, expr: ast.Expr) -> NodeSet:
-        """The routes to the nodes of a node-set expression."""
+        """Return the routes to the nodes of a node-set expression."""
         match expr:
             case ast.Binary(op="|"):
                 return self._union(expr)
@@ -328,7 +328,7 @@ class Translator:
         kept = self._predicates(conditions, False, on_leaves)
         if nodes.anywhere:
             return nodes
-        return NodeSet([filtered(route, kept) for route in nodes.routes])
+        return NodeSet([filter_route(route, kept) for route in nodes.routes])
 
     def _union(self, expr: ast.Binary) -> NodeSet:
         with self._without_hoisting():
@@ -381,8 +381,8 @@ class Translator:
         return TRUE
 
     def narrowed(self, route: Route, conditions: tuple[ast.Expr, ...]) -> Route:
-        """The route, with further conditions on the nodes it reaches."""
-        return filtered(route, self._predicates(conditions, False, route.at_leaf or not route.steps))
+        """Return the route with further conditions on the nodes that it reaches."""
+        return filter_route(route, self._predicates(conditions, False, route.at_leaf or not route.steps))
 
     def step_predicates(self, step: ast.Step, positions: bool) -> tuple[Condition, ...]:
         if not step.predicates:

@@ -14,16 +14,16 @@ from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
 from sapwood.errors import QueryError
-from sapwood.lang.fwr.template import conjunction
+from sapwood.lang.fwr.template import conjoin
 from sapwood.lang.literals.numbers import COMPARATORS, FLIPPED
 from sapwood.lang.pattern import Condition, Path
-from sapwood.lang.scanning import END, WORD, found_instead, space
+from sapwood.lang.scanning import END, WORD, describe_found, skip_space
 from sapwood.lang.xpath import ast
 from sapwood.lang.xpath.lexer import Token
-from sapwood.lang.xpath.location_paths import Route, filtered
+from sapwood.lang.xpath.location_paths import Route, filter_route
 from sapwood.lang.xpath.parser import Parser
 from sapwood.lang.xpath.translator import Reason, Translator
-from sapwood.lang.xscl.lexer import STREAMLESS, Marked, WindowBinding, with_primes
+from sapwood.lang.xscl.lexer import STREAMLESS, MarkedText, StepBinding, decode_primes
 from sapwood.lang.xscl.model import MESSAGE
 
 MOST_VARIABLES = 100
@@ -37,7 +37,7 @@ _NOT = re.compile(rf"\s*not\s+(?!(?:join|followed|publish){END}){WORD}", re.IGNO
 
 @dataclass(eq=False, slots=True)
 class Draft:
-    """A variable whose conditions are still being found."""
+    """A variable under construction, whose conditions are still being collected."""
 
     name: str
     block: int
@@ -47,7 +47,7 @@ class Draft:
     conditions: list[ast.Expr] = field(default_factory=list)
     """with the variable's node as their context"""
     met: list[Condition] = field(default_factory=list)
-    """what paths that start from it require of it"""
+    """conditions on its node from paths that start at it"""
     number: int = MESSAGE
     numeric: bool = False
     as_number: Draft | None = None
@@ -64,7 +64,7 @@ class BlockDraft:
 class Blocks:
     """The blocks of a query, read one after the other."""
 
-    def __init__(self, marked: Marked, namespaces: Mapping[str, str]) -> None:
+    def __init__(self, marked: MarkedText, namespaces: Mapping[str, str]) -> None:
         self._marked = marked
         self._namespaces = namespaces
         self.read: list[BlockDraft] = []
@@ -74,11 +74,11 @@ class Blocks:
         self._count = 0
 
     def block(self, at: int) -> int:
-        """Reads the block at a place; the place after it."""
+        """Read the block at a position; returns the position after it."""
         marked = self._marked
         stream, after = self._stream(at)
         steps = _Steps(marked, after, self._namespaces)
-        if marked.text.startswith("/", space(marked.text, after)):
+        if marked.text.startswith("/", skip_space(marked.text, after)):
             path, end = steps.path()
         else:
             path, end = steps.whole_message(after)
@@ -87,21 +87,21 @@ class Blocks:
         return end
 
     def check_bindings(self) -> None:
-        """A binding that no step has stands after a function, or outside of blocks."""
+        """Raise an error for a binding that belongs to no step: after a function, or outside of blocks."""
         for binding in self._marked.bindings.values():
             if binding.start not in self._claimed:
                 raise self.misplaced("here", binding)
 
     def _stream(self, at: int) -> tuple[str, int]:
-        """The stream, empty if there is none, and where the path starts."""
+        """Read the name of the stream, empty if there is none; returns it and the start of the path."""
         text = self._marked.text
-        start = space(text, at)
+        start = skip_space(text, at)
         if text.startswith("/", start):
             return "", start
         found = _STREAM.match(text, at)
         if found is None or found[1].lower() in STREAMLESS:
             hint = "write stream//element, //element, or a stream"
-            raise self.error(f"expected a block, {found_instead(text, start)}", start, hint)
+            raise self.error(f"expected a block, {describe_found(text, start)}", start, hint)
         if text.startswith((":", "("), found.end()):
             hint = "a block is a path; prefixes belong to its steps: stream//p:element"
             raise self.error(f"{found[1]!r} is no stream", start, hint)
@@ -110,8 +110,8 @@ class Blocks:
             raise self.error(f"{found[1]} before a block", start, hint)
         return found[1], found.end()
 
-    def add(self, draft: Draft, at: int, binding: WindowBinding | None = None) -> Draft:
-        """Takes up a variable whose path is at a place."""
+    def add(self, draft: Draft, at: int, binding: StepBinding | None = None) -> Draft:
+        """Register a variable whose path is at a position."""
         if self._count == MOST_VARIABLES:
             raise self.error(f"more than {MOST_VARIABLES} variables", at)
         self._count += 1
@@ -121,14 +121,14 @@ class Blocks:
                 raise self.error("there is nothing below an attribute or text", at)
         if binding is not None:
             if binding.name in self.variables:
-                reason = f"the variable {with_primes(binding.name)} is bound already"
+                reason = f"the variable {decode_primes(binding.name)} is bound already"
                 raise self.error(reason, binding.name_at, "choose another name")
             self.variables[binding.name] = draft
             self._claimed.add(binding.start)
         return draft
 
     def route(self, expr: ast.Expr, at_document: bool) -> Route:
-        """The one way that a path leads."""
+        """Translate a path that must have a single route."""
         translator = Translator(at_document)
         nodes = translator.nodes(expr)
         self._refuse(translator.reasons, expr)
@@ -140,23 +140,23 @@ class Blocks:
         raise self.error("this path leads to a variable in two ways", expr.start, hint)
 
     def path(self, draft: Draft) -> Path:
-        """A variable's path, with all conditions on it."""
+        """Return a variable's path, with all conditions on it."""
         route = draft.route
         if draft.conditions:
             translator = Translator(at_document=False)
-            route = translator.narrowed(route, (conjunction(draft.conditions),))
+            route = translator.narrowed(route, (conjoin(draft.conditions),))
             self._refuse(translator.reasons)
-        return Path(filtered(route, tuple(draft.met)).steps)
+        return Path(filter_route(route, tuple(draft.met)).steps)
 
     def _refuse(self, reasons: list[Reason], path: ast.Expr | None = None) -> None:
-        """Raises an error for what a pattern would only approximate, in a condition or on a path."""
+        """Raise an error for a condition or path that a pattern only approximates."""
         if reasons:
             start = reasons[0].start
             in_path = path is not None and "[" not in self._marked.text[path.start : start]
             why = f"this {'path' if in_path else 'condition'} cannot be part of a join: {reasons[0].why}"
             raise self.error(why, start, DECIDABLE)
 
-    def misplaced(self, where: str, binding: WindowBinding) -> QueryError:
+    def misplaced(self, where: str, binding: StepBinding) -> QueryError:
         hint = "bind a step of a block, or of a path in a predicate of its own: [author->a]"
         return self.error(f"a variable cannot be bound {where}", binding.start, hint)
 
@@ -170,12 +170,12 @@ class Blocks:
 class _Steps(Parser):
     """XPath's parser, for paths whose steps may be bound."""
 
-    def __init__(self, marked: Marked, start: int, namespaces: Mapping[str, str]) -> None:
+    def __init__(self, marked: MarkedText, start: int, namespaces: Mapping[str, str]) -> None:
         super().__init__(marked.text, marked.tokens(start), namespaces, {})
         self._bindings = marked.bindings
-        self.bound: dict[int, WindowBinding] = {}
+        self.bound: dict[int, StepBinding] = {}
         """by where their step starts"""
-        self._found: list[WindowBinding] = []  # the one of the node test that was read last
+        self._found: list[StepBinding] = []  # the one of the node test that was read last
 
     def path(self) -> tuple[ast.LocationPath, int]:
         start = self._next.start
@@ -185,7 +185,7 @@ class _Steps(Parser):
         return path, self._end()
 
     def whole_message(self, start: int) -> tuple[ast.LocationPath, int]:
-        """What may follow a mere stream, as if after `/*`."""
+        """Read the predicates of a stream without a path, which stands for `/*`."""
         predicates = self._predicates()
         end = self._end() if self._at else start
         self._bind(start)
@@ -211,8 +211,8 @@ class _Steps(Parser):
             self.bound[step] = self._found.pop()
 
     def _predicates(self) -> tuple[ast.Expr, ...]:
-        """Predicates, with a binding before or after them."""
-        found: list[WindowBinding] = []
+        """Read predicates, with a binding before or after them."""
+        found: list[StepBinding] = []
         predicates: list[ast.Expr] = []
         while self._is("[") or self._next.kind == "binding":
             if self._is("["):
@@ -228,9 +228,11 @@ class _Steps(Parser):
 
 
 class _BlockReader:
-    """Makes variables of the steps of one block."""
+    """Turns the steps of one block into variables."""
 
-    def __init__(self, blocks: Blocks, marked: Marked, bound: dict[int, WindowBinding], number: int) -> None:
+    def __init__(
+        self, blocks: Blocks, marked: MarkedText, bound: dict[int, StepBinding], number: int
+    ) -> None:
         self._blocks = blocks
         self._marked = marked
         self._bound = bound
@@ -238,7 +240,7 @@ class _BlockReader:
         self.drafts: list[Draft] = []
 
     def main(self, path: ast.LocationPath) -> Draft:
-        """The variable that the block selects."""
+        """Return the variable that the block selects."""
         selected, _ = self._follow(path, None, selects=True)
         assert selected is not None
         return selected
@@ -246,10 +248,10 @@ class _BlockReader:
     def _follow(
         self, path: ast.LocationPath, origin: Draft | None, selects: bool
     ) -> tuple[Draft | None, tuple[ast.Step, ...]]:
-        """The last variable on a path, and the steps after it."""
+        """Create the variables on a path; returns the last one and the steps after it."""
         way: list[ast.Step] = []
         for step in path.steps:
-            bare, terms = self._parted(step)
+            bare, terms = self._split_predicates(step)
             way.append(bare)
             binding = self._bound.get(step.start)
             if binding is None and not terms and not (selects and step is path.steps[-1]):
@@ -261,7 +263,7 @@ class _BlockReader:
         return origin, tuple(way)
 
     def _variable(
-        self, steps: tuple[ast.Step, ...], origin: Draft | None, binding: WindowBinding | None
+        self, steps: tuple[ast.Step, ...], origin: Draft | None, binding: StepBinding | None
     ) -> Draft:
         start, end = steps[0].start, steps[-1].end
         path = ast.LocationPath(origin is None, None, steps, start=start, end=end)
@@ -273,8 +275,8 @@ class _BlockReader:
         self.drafts.append(self._blocks.add(draft, start, binding))
         return draft
 
-    def _parted(self, step: ast.Step) -> tuple[ast.Step, list[ast.Expr]]:
-        """A step without the terms of its predicates that bind variables, and those terms."""
+    def _split_predicates(self, step: ast.Step) -> tuple[ast.Step, list[ast.Expr]]:
+        """Split a step into one without the predicate terms that bind variables, and those terms."""
         if not step.predicates:
             return step, []
         kept: list[ast.Expr] = []
@@ -289,12 +291,12 @@ class _BlockReader:
                 continue
             terms = ast.flatten_chain(predicate, "and")
             free = [term for term in terms if not self._binds(term)]
-            kept += [conjunction(free)] if free else []
+            kept += [conjoin(free)] if free else []
             binding += [term for term in terms if self._binds(term)]
         return replace(step, predicates=tuple(kept)), binding
 
     def _term(self, term: ast.Expr, origin: Draft) -> None:
-        """A path with variables in a predicate, perhaps compared with a constant."""
+        """Create the variables of a path in a predicate, which may be compared with a constant."""
         match term:
             case ast.LocationPath(absolute=False, base=None):
                 last, tail = self._follow(term, origin, selects=False)
@@ -318,12 +320,12 @@ class _BlockReader:
 
 
 def is_constant(expr: ast.Expr) -> bool:
-    """Whether an expression is a string or a number as written."""
+    """Return whether an expression is a literal string or number."""
     return isinstance(expr.operand if isinstance(expr, ast.Negate) else expr, ast.Text | ast.Number)
 
 
 def _counts(expr: ast.Expr) -> bool:
-    """Whether a predicate looks at positions."""
+    """Return whether a predicate depends on positions."""
     parts = [expr]
     while parts:
         part = parts.pop()
@@ -338,7 +340,7 @@ def _self(path: ast.LocationPath) -> ast.Step:
 
 
 def _where(term: ast.Expr) -> str:
-    """What is in the way of a binding."""
+    """Describe the construct in which a variable cannot be bound."""
     match term:
         case ast.Binary(op="or"):
             return "under 'or'"

@@ -17,25 +17,25 @@ from sapwood.errors import QueryError
 from sapwood.lang.fwr.constructor import ConstructorReader, Tag
 from sapwood.lang.fwr.expressions import Enclosed, ExpressionReader
 from sapwood.lang.fwr.model import Standing, Template
-from sapwood.lang.fwr.template import HoleCompiler, is_nodes, spoken_of
+from sapwood.lang.fwr.template import HoleCompiler, is_nodes, origins_of
 from sapwood.lang.languages import is_transformation
 from sapwood.lang.literals.escaping import NO_XML
 from sapwood.lang.names import NAME
 from sapwood.lang.namespaces import match_in_any
 from sapwood.lang.pattern import Axis
-from sapwood.lang.scanning import END, WORD, found_instead, space
+from sapwood.lang.scanning import END, WORD, describe_found, skip_space
 from sapwood.lang.xpath import ast, error_hints
 from sapwood.lang.xscl.blocks import DECIDABLE
 from sapwood.lang.xscl.fast_path import plain_chain
 from sapwood.lang.xscl.lexer import (
     PRIME,
     STREAMLESS,
-    as_written,
+    decode_primes,
+    encode_primes,
     keyword,
     lacks_select,
-    primes_marked,
-    with_letters,
-    with_primes,
+    mark_primes,
+    restore_error,
 )
 from sapwood.lang.xscl.links import Chain, read_chain
 from sapwood.lang.xscl.model import BlockVariable, Join, default_template
@@ -47,7 +47,7 @@ _IN_BRACES = re.compile(r"(?:[^{}\"']+|\"[^\"]*\"|'[^']*')*")
 
 
 def compile_join(text: str, namespaces: Mapping[str, str] | None = None) -> Join:
-    """The query in the algebra; QueryError says where and why it is no join."""
+    """Compile a join; raises QueryError, which says where and why a text is not a join."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     odd = NO_XML.search(text)
     if odd is not None or PRIME in text:
@@ -55,13 +55,13 @@ def compile_join(text: str, namespaces: Mapping[str, str] | None = None) -> Join
         raise QueryError("a character that joins do not have", text, at)
     if lacks_select(text):
         hint = "write SELECT before the element: SELECT <made>{$x1}</made> FROM …"
-        raise QueryError("an element before FROM, but no SELECT", text, space(text, 0), hint)
+        raise QueryError("an element before FROM, but no SELECT", text, skip_space(text, 0), hint)
     if is_transformation(text):
         raise QueryError("this is a for-where-return query, not a join", text, 0)
     try:
         return _Compiler(text, namespaces or {}).compile()
     except QueryError as error:
-        raise as_written(error, text) from None
+        raise restore_error(error, text) from None
 
 
 class _Compiler:
@@ -84,27 +84,27 @@ class _Compiler:
     # -- clauses ---------------------------------------------------------------------------------------
 
     def _head(self) -> tuple[int | None, int]:
-        """Where the constructor starts, if there is one, and where the chain does."""
+        """Return the positions of the constructor, if there is one, and of the chain."""
         word, after = keyword(self._text, 0)
         if word == "FROM":
             return None, after
         if word != "SELECT":
             return None, 0
-        at = space(self._text, after)
+        at = skip_space(self._text, after)
         constructor, end = (None, at + 1) if self._text.startswith("*", at) else (at, self._skip(at))
         word, after = keyword(self._text, end)
         if word != "FROM":
-            at = space(self._text, end)
+            at = skip_space(self._text, end)
             hint = "write SELECT … FROM stream//path"
             raise self._error(f"expected FROM after what is selected, {self._found(at)}", at, hint)
         return constructor, after
 
     def _skip(self, at: int) -> int:
-        """The place after a constructor, of which the variables are not known yet."""
+        """Return the position after a constructor whose variables are not known yet."""
         if not self._text.startswith("<", at):
             reason = f"expected '*' or an element after SELECT, {self._found(at)}"
             raise self._error(reason, at, "put it into an element: SELECT <made>{$x1}</made>")
-        marked = primes_marked(self._text)
+        marked = mark_primes(self._text)
         _, end = ConstructorReader(marked, self._namespaces, _Skipping(marked)).read(at, {})
         return end
 
@@ -113,7 +113,7 @@ class _Compiler:
         if not word:
             return ""
         found = _NAME.match(self._text, after)
-        at = space(self._text, after)
+        at = skip_space(self._text, after)
         if found is None or found[1].lower() in STREAMLESS:
             hint = "write PUBLISH and the name of a stream"
             if self._text.startswith(("'", '"'), at):
@@ -122,7 +122,7 @@ class _Compiler:
         if any(found[1] == block.stream for block in chain.blocks):
             reason = f"a cycle: the query reads the stream {found[1]} that it publishes"
             raise self._error(reason, at, "choose another name")
-        end = space(self._text, found.end())
+        end = skip_space(self._text, found.end())
         if end < len(self._text):
             name = _NAME.match(self._text, end)
             if name is not None and found[1].upper() in ("TO", "INTO"):
@@ -134,7 +134,7 @@ class _Compiler:
         return self._error(f"expected the name of a stream after PUBLISH, {self._found(at)}", at, hint)
 
     def _after(self, at: int) -> str | None:
-        """What to do about something after the stream that is published."""
+        """The hint for text after the stream that is published."""
         word, _ = keyword(self._text, at)
         if word in ("JOIN", "FOLLOWED"):
             return "PUBLISH comes last"
@@ -145,7 +145,7 @@ class _Compiler:
     # -- SELECT ----------------------------------------------------------------------------------------
 
     def _template(self, start: int, variables: tuple[BlockVariable, ...]) -> Template:
-        text = primes_marked(self._text)
+        text = mark_primes(self._text)
         reader = _HoleReader(text, self._namespaces, variables)
         parts, _ = ConstructorReader(text, self._namespaces, reader).read(start, {})
         compiler = HoleCompiler(reader.numbers)
@@ -154,19 +154,19 @@ class _Compiler:
             reason = compiler.reasons[0]
             why = f"this expression cannot be part of a join: {reason.why}"
             raise self._error(why, reason.start, DECIDABLE)
-        return tuple(with_primes(piece) if isinstance(piece, str) else piece for piece in template)
+        return tuple(decode_primes(piece) if isinstance(piece, str) else piece for piece in template)
 
     # -- helpers ---------------------------------------------------------------------------------------
 
     def _found(self, at: int) -> str:
-        return found_instead(self._text, at)
+        return describe_found(self._text, at)
 
     def _error(self, reason: str, at: int, hint: str | None = None) -> QueryError:
         return QueryError(reason, self._text, at, hint)
 
 
 class _Skipping:
-    """Reads over what stands in a constructor's braces."""
+    """Skips the expressions in a constructor's braces."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -180,7 +180,7 @@ class _Skipping:
 
 
 class _HoleReader(ExpressionReader):
-    """Reads what stands in a constructor's braces: paths from variables, string() and count() of them."""
+    """Reads the expressions in a constructor's braces: paths from variables, string() and count() of them."""
 
     path_starts = "start it with a variable: $x1/title"
 
@@ -188,7 +188,7 @@ class _HoleReader(ExpressionReader):
         self, text: str, namespaces: Mapping[str, str], variables: tuple[BlockVariable, ...]
     ) -> None:
         super().__init__(text, namespaces)
-        named = {with_letters(v.name): number for number, v in enumerate(variables) if v.name}
+        named = {encode_primes(v.name): number for number, v in enumerate(variables) if v.name}
         self.numbers: Mapping[str, int] = named
         # Unknown ones, too: `_expression` refuses them with a better hint than the parser has.
         names = (*named, *_VARIABLE.findall(text))
@@ -201,9 +201,9 @@ class _HoleReader(ExpressionReader):
         found, end = super()._expression(at, scope)
         for spoken in _STRING_OR_VARIABLE.finditer(self._text, found.start, end):
             if spoken[1] and spoken[1] not in self.numbers:
-                hint = error_hints.unbound_variable(spoken[1], self.numbers, "$")
+                hint = error_hints.hint_unbound_variable(spoken[1], self.numbers, "$")
                 raise self._error(f"there is no variable {spoken[1]}", spoken.start(), hint)
-        if None in spoken_of(found.expr):
+        if None in origins_of(found.expr):
             raise self._error("a path from a document, but from which?", found.start, self.path_starts)
         match found.expr:
             case ast.Text() | ast.Number() | ast.Call(name="count"):

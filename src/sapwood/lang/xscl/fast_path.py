@@ -37,7 +37,7 @@ _STEP = re.compile(rf"([./@]*)({WORD})")
 
 
 def plain_chain(text: str, start: int) -> Chain | None:
-    """The chain at a place, as `read_chain` has it, if it is a plain one."""
+    """Compile the chain at a position as `read_chain` does; None if it is not plain."""
     return _Plain(text).read(start) if text.isascii() else None
 
 
@@ -61,7 +61,7 @@ class _Plain:
         return Chain(tuple(self._blocks), tuple(self._variables), tuple(self._links), at)
 
     def _block(self, at: int) -> int | None:
-        """The place after a block; None if it is not plain."""
+        """Read a block; returns the position after it, None if it is not plain."""
         found = _SELECTED.match(self._text, at)
         if found is None:
             return None
@@ -93,7 +93,7 @@ class _Plain:
         return True
 
     def _linked(self, link: re.Match[str]) -> int | None:
-        """The place after a link and the block that it leads to; None if they are not plain."""
+        """Read a link and its block; returns the position after them, None if they are not plain."""
         try:
             seconds, at = parse_window(self._text, link.end())
         except QueryError:

@@ -1,8 +1,8 @@
-"""XSCL text: how it is told from other queries, its words, and what in it is no XPath.
+"""The lexer of XSCL: recognition of joins, keywords, and the parts that are not XPath.
 
 Paths and conditions of XSCL are XPath but for three things: bindings (`author->a`, `author AS a`), variables
-with primes (`x5'`), and `AND` in capitals. `Marked` takes them out of the text without moving anything, so
-that XPath's own lexer and parser read the rest and errors point where they should.
+with primes (`x5'`), and `AND` in capitals. `MarkedText` blanks them out without moving anything, so that
+XPath's own lexer and parser read the rest and errors point where they should.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import NamedTuple
 from sapwood.errors import QueryError
 from sapwood.lang.languages import is_transformation
 from sapwood.lang.names import NO_NAME_BEFORE
-from sapwood.lang.scanning import END, WORD, found_instead
+from sapwood.lang.scanning import END, WORD, describe_found
 from sapwood.lang.xpath.lexer import Token, tokens_from
 
 STREAMLESS = frozenset({"select", "from", "join", "followed", "publish", "as", "and", "or", "div", "mod"})
-"""what no stream can be called, since it would be read as a word of the language"""
+"""keywords, which no stream can be called"""
 PRIME = "\U00010600"
 """a letter that stands for the quote at the end of x5' while XPath is read; nobody writes Linear A"""
 
@@ -26,7 +26,7 @@ NO_VARIABLE = rf"(?!(?:and|or|div|mod|join|followed|publish){END})"
 _OTHER = rf"(?!(?:and|or|div|mod){END}){WORD}"
 _BEFORE = NO_NAME_BEFORE
 
-# -- is it XSCL? -----------------------------------------------------------------------------------------
+# -- recognition ----------------------------------------------------------------------------------------
 
 _STRING = re.compile(r"\"[^\"]*\"|'[^']*'")
 _STARTS = re.compile(
@@ -54,7 +54,7 @@ _SELECTED = re.compile(rf"(?:</{WORD}(?::{WORD})?\s*|/)>\s*from{END}", re.IGNORE
 
 
 def has_signs_of_join(text: str) -> bool:
-    """Whether a text that may be a join is one; see `languages.is_join`."""
+    """Return whether a text that may be a join is one; see `languages.is_join`."""
     if is_transformation(text):
         return lacks_select(text)
     if _STARTS.match(text) is not None:
@@ -63,7 +63,7 @@ def has_signs_of_join(text: str) -> bool:
 
 
 def lacks_select(text: str) -> bool:
-    """Whether a text is `<r>…</r> FROM …`: a for-where-return query that starts like this ends with a tag."""
+    """Return whether a text is `<r>…</r> FROM …`; for-where-return queries that start so end with a tag."""
     if not text.lstrip().startswith("<") or text.rstrip().endswith(">"):
         return False
     return _SELECTED.search(text) is not None
@@ -75,12 +75,12 @@ _KEYWORD = re.compile(rf"\s*([^\W\d]\w*){END}")
 
 
 def keyword(text: str, at: int) -> tuple[str, int]:
-    """The word at a place, in capitals, and the place after it; empty if there is none."""
+    """Return the word at a position in capitals, empty if there is none, and the position after it."""
     found = _KEYWORD.match(text, at)
     return (found[1].upper(), found.end()) if found else ("", at)
 
 
-# -- what is no XPath ------------------------------------------------------------------------------------
+# -- bindings and primes ----------------------------------------------------------------------------------
 
 _MARK = re.compile(
     rf"""
@@ -96,8 +96,8 @@ _PRIMED = re.compile(rf"\${WORD}('+)")
 _NAME = re.compile(WORD)
 
 
-class WindowBinding(NamedTuple):
-    """`->name` or `AS name`, and where; a prime in the name is `PRIME`."""
+class StepBinding(NamedTuple):
+    """A variable binding, `->name` or `AS name`, and its position; a prime in the name is `PRIME`."""
 
     name: str
     start: int
@@ -105,11 +105,11 @@ class WindowBinding(NamedTuple):
     end: int
 
 
-class Marked:
-    """A query, from some place on as XPath reads it: bindings are blank, primes are letters."""
+class MarkedText:
+    """The text of a query as XPath's lexer reads it: bindings are blank, primes are letters."""
 
     def __init__(self, text: str, start: int) -> None:
-        self.bindings: dict[int, WindowBinding] = {}
+        self.bindings: dict[int, StepBinding] = {}
         """by where they start"""
         pieces: list[str] = []
         at = 0
@@ -130,12 +130,12 @@ class Marked:
         group = "named" if found["as"] else "bound"
         if found[group] is None:
             raise _no_name(found)
-        name = with_letters(found[group])
-        self.bindings[found.start()] = WindowBinding(name, found.start(), found.start(group), found.end())
+        name = encode_primes(found[group])
+        self.bindings[found.start()] = StepBinding(name, found.start(), found.start(group), found.end())
         return " " * len(found.group())
 
     def tokens(self, start: int) -> list[Token]:
-        """XPath's tokens from a place on, and those of kind `binding` where there are any."""
+        """Return XPath's tokens from a position on, with tokens of kind `binding` among them."""
         tokens = tokens_from(self.text, start)
         bindings = [
             Token("binding", self._original[binding.start : binding.end], binding.start, binding.end)
@@ -143,8 +143,8 @@ class Marked:
         ]
         return sorted([*tokens, *bindings], key=lambda token: token.start) if bindings else tokens
 
-    def within(self, start: int, end: int) -> list[WindowBinding]:
-        """The bindings that start in a part of the text."""
+    def within(self, start: int, end: int) -> list[StepBinding]:
+        """Return the bindings that start in a part of the text."""
         starts = self._starts[bisect_left(self._starts, start) : bisect_left(self._starts, end)]
         return [self.bindings[at] for at in starts]
 
@@ -156,25 +156,25 @@ def _no_name(found: re.Match[str]) -> QueryError:
     text, at = found.string, found.end()
     named = _NAME.match(text, at + 1) if text.startswith("$", at) else None
     hint = f"write ->{named.group()}" if named else "write //book->b; to compare, put a space before the >"
-    return QueryError(f"expected a variable's name after '->', {found_instead(text, at)}", text, at, hint)
+    return QueryError(f"expected a variable's name after '->', {describe_found(text, at)}", text, at, hint)
 
 
-def with_letters(name: str) -> str:
-    """A variable's name as XPath can read it."""
+def encode_primes(name: str) -> str:
+    """Replace the primes in a variable's name by letters that XPath can read."""
     return name.replace("'", PRIME)
 
 
-def with_primes(text: str) -> str:
-    """A text as it was written."""
+def decode_primes(text: str) -> str:
+    """Replace the letters that stand for primes by primes."""
     return text.replace(PRIME, "'")
 
 
-def primes_marked(text: str) -> str:
-    """A constructor whose variables, `$x5'`, are as XPath can read them."""
-    return _PRIMED.sub(lambda found: with_letters(found.group()), text)
+def mark_primes(text: str) -> str:
+    """Replace the primes of a constructor's variables, `$x5'`, by letters that XPath can read."""
+    return _PRIMED.sub(lambda found: encode_primes(found.group()), text)
 
 
-def as_written(error: QueryError, text: str) -> QueryError:
-    """An error in what became of a text, as one in the text."""
-    hint = with_primes(error.hint) if error.hint is not None else None
-    return QueryError(with_primes(error.reason), text, error.position, hint)
+def restore_error(error: QueryError, text: str) -> QueryError:
+    """Convert an error in a marked text into one in the original text."""
+    hint = decode_primes(error.hint) if error.hint is not None else None
+    return QueryError(decode_primes(error.reason), text, error.position, hint)

@@ -15,17 +15,17 @@ from typing import NamedTuple
 
 from sapwood.errors import QueryError
 from sapwood.lang.fwr.expressions import refuse_context
-from sapwood.lang.fwr.template import from_context, is_nodes, spoken_of
+from sapwood.lang.fwr.template import is_nodes, origins_of, relative_to
 from sapwood.lang.literals.durations import parse_window
 from sapwood.lang.literals.numbers import COMPARATORS, FLIPPED, Comparator
 from sapwood.lang.pattern import Path, selects_at_most_one
-from sapwood.lang.scanning import found_instead, space
+from sapwood.lang.scanning import describe_found, skip_space
 from sapwood.lang.xpath import ast, error_hints
-from sapwood.lang.xpath.lexer import Token, unknown
+from sapwood.lang.xpath.lexer import Token, unknown_character
 from sapwood.lang.xpath.location_paths import Route
 from sapwood.lang.xpath.parser import Parser
 from sapwood.lang.xscl.blocks import Blocks, Draft
-from sapwood.lang.xscl.lexer import Marked, keyword, with_primes
+from sapwood.lang.xscl.lexer import MarkedText, decode_primes, keyword
 from sapwood.lang.xscl.model import MESSAGE, Block, BlockVariable, Comparison, Link
 
 MOST_BLOCKS = 10
@@ -34,7 +34,7 @@ _WORDS = ("JOIN", "FOLLOWED BY", "PUBLISH")
 
 
 class Chain(NamedTuple):
-    """What stands between FROM and PUBLISH."""
+    """The blocks and links of a join: the text between FROM and PUBLISH, compiled."""
 
     blocks: tuple[Block, ...]
     variables: tuple[BlockVariable, ...]
@@ -57,12 +57,12 @@ class _DraftComparison(NamedTuple):
 
 
 def read_chain(text: str, start: int, namespaces: Mapping[str, str]) -> Chain:
-    """The chain that starts somewhere in a query; QueryError says where and why it is none."""
-    return _ChainReader(Marked(text, start), namespaces).read(start)
+    """Compile the chain that starts at a position of a query; raises QueryError."""
+    return _ChainReader(MarkedText(text, start), namespaces).read(start)
 
 
 class _ChainReader:
-    def __init__(self, marked: Marked, namespaces: Mapping[str, str]) -> None:
+    def __init__(self, marked: MarkedText, namespaces: Mapping[str, str]) -> None:
         self._marked = marked
         self._text = marked.text
         self._namespaces = namespaces
@@ -88,7 +88,7 @@ class _ChainReader:
     # -- between blocks --------------------------------------------------------------------------------
 
     def _operator(self, at: int) -> bool | None:
-        """Whether the link at a place is ordered; None if there is no link, but PUBLISH or nothing more."""
+        """Read the operator of a link: whether it is ordered; None before PUBLISH or the end."""
         word, after = keyword(self._text, at)
         if word == "JOIN":
             return False
@@ -96,16 +96,16 @@ class _ChainReader:
             following, _ = keyword(self._text, after)
             if following == "BY":
                 return True
-            at = space(self._text, after)
+            at = skip_space(self._text, after)
             raise self._error(f"expected BY after FOLLOWED, {self._found(at)}", at, "write FOLLOWED BY{…}")
-        at = space(self._text, at)
+        at = skip_space(self._text, at)
         if word == "PUBLISH" or at == len(self._text):
             return None
         reason = f"expected JOIN, FOLLOWED BY or PUBLISH, {self._found(at)}"
         raise self._error(reason, at, self._hint(word, at))
 
     def _hint(self, word: str, at: int) -> str | None:
-        """What to write instead of what stands where a link was expected."""
+        """The hint for an error where a link was expected."""
         known = error_hints.NO_LINKS.get(word or self._text[at])
         if known is not None or word:
             return (
@@ -121,17 +121,17 @@ class _ChainReader:
 
     def _braces(self, at: int, ordered: bool) -> tuple[_LinkDraft, int]:
         text = self._text
-        at = space(text, at)
+        at = skip_space(text, at)
         if not text.startswith("{", at):
             hint = "write the predicate and the window in braces: JOIN{x = y, 1 day}"
             raise self._error(f"expected '{{', {self._found(at)}", at, hint)
-        predicate, at = self._predicate(space(text, at + 1))
+        predicate, at = self._predicate(skip_space(text, at + 1))
         if isinstance(predicate, ast.Number):
             hint = "the window comes after the predicate: {x = y, 1 day}"
             raise self._error("a number is no predicate", predicate.start, hint)
-        at = self._comma(space(text, at))
+        at = self._comma(skip_space(text, at))
         seconds, at = parse_window(text, at)
-        at = space(text, at)
+        at = skip_space(text, at)
         if not text.startswith("}", at):
             last = "the window comes last: {x = y AND …, 1 day}" if text.startswith(",", at) else None
             raise self._error(f"expected '}}' after the window, {self._found(at)}", at, last)
@@ -140,7 +140,7 @@ class _ChainReader:
     def _predicate(self, at: int) -> tuple[ast.Expr, int]:
         if self._text.startswith((",", "}"), at):
             raise self._error("a link without a predicate", at, "write {x = y, 1 day}")
-        tokens = _with_variables(self._marked.tokens(at))
+        tokens = _mark_variables(self._marked.tokens(at))
         for token in tokens:
             if token.kind == "binding":
                 raise self._blocks.misplaced("here", self._marked.bindings[token.start])
@@ -148,10 +148,10 @@ class _ChainReader:
                 hint = "write {x = y AND z = w, 1 day}"
                 reason = f"expected a condition before {token.text[1:].upper()}"
                 raise self._error(reason, token.start, hint)
-        return _Conditions(self._text, tokens, self._namespaces, _named(tokens)).parse_first()
+        return _Conditions(self._text, tokens, self._namespaces, _collect_variables(tokens)).parse_first()
 
     def _comma(self, at: int) -> int:
-        """The place after the comma before a window."""
+        """Return the position after the comma before a window."""
         if self._text.startswith(",", at):
             return at + 1
         if self._text.startswith("}", at):
@@ -162,20 +162,20 @@ class _ChainReader:
         if hint is None and operator is not None:
             hint = f"write {operator} instead of {word.lower()}"
         elif hint is None and not word and at < len(self._text) and self._text[at] not in "{}":
-            hint = unknown(self._text, at).hint
+            hint = unknown_character(self._text, at).hint
         raise self._error(f"expected AND, or ',' and a window, {self._found(at)}", at, hint)
 
     # -- predicates ------------------------------------------------------------------------------------
 
     def _compared(self, predicate: ast.Expr, block: int) -> list[_DraftComparison]:
-        """The comparisons of the link to a block; all else in its predicate goes to one variable each."""
+        """Return the comparisons of the link to a block; other conditions go to the variable they mention."""
         compared: list[_DraftComparison] = []
         for condition in ast.flatten_chain(predicate, "and"):
             drafts = self._variables(condition, block)
             if len(drafts) == 1:
                 self._refuse_itself(condition)
                 ((name, draft),) = drafts.items()
-                draft.conditions.append(from_context(condition, name))
+                draft.conditions.append(relative_to(condition, name))
             else:
                 compared.append(self._comparison(condition, drafts, block))
         if not any(each.op == "=" for each in compared):
@@ -184,7 +184,7 @@ class _ChainReader:
         return list(dict.fromkeys(compared))
 
     def _variables(self, condition: ast.Expr, block: int) -> dict[str, Draft]:
-        """The variables that a condition speaks of, by name."""
+        """Return the variables that a condition mentions, by name."""
         refuse_context(condition, self._text, _PATH_STARTS)
         found: dict[str, Draft] = {}
         parts = [condition]
@@ -205,21 +205,23 @@ class _ChainReader:
         known = self._blocks.variables
         draft = known.get(name)
         if draft is None:
-            raise self._error(f"there is no variable {name}", at, error_hints.unbound_variable(name, known))
+            raise self._error(
+                f"there is no variable {name}", at, error_hints.hint_unbound_variable(name, known)
+            )
         if draft.block > block:
             reason = f"{name} is of a later block"
             raise self._error(reason, at, "speak of it in the braces before that block")
         return draft
 
     def _refuse_itself(self, condition: ast.Expr) -> None:
-        """Raises an error for a comparison of a variable with itself, which no pattern could decide."""
+        """Raise an error for a comparison of a variable with itself, which no pattern can decide."""
         match condition:
             case ast.Binary(op=op, left=left, right=right) if op in COMPARATORS and _are_paths(left, right):
                 reason = "both sides are of one variable, and so of one block"
                 raise self._error(reason, condition.start, _EITHER_SIDE)
 
     def _comparison(self, condition: ast.Expr, drafts: Mapping[str, Draft], block: int) -> _DraftComparison:
-        """A comparison between an earlier block and this one, whichever side it is written on."""
+        """Compile a comparison between an earlier block and this one, whichever side it is written on."""
         match condition:
             case ast.Binary(op=op, left=left, right=right) if op in COMPARATORS and _are_paths(left, right):
                 self._check_blocks(condition, drafts, block)
@@ -233,14 +235,14 @@ class _ChainReader:
                 if first.block == block:
                     first, second = second, first
                 return _DraftComparison(first, "=", second)
-        raise self._error(_why_none(condition), condition.start, self._instead(condition))
+        raise self._error(_describe_refusal(condition), condition.start, self._instead(condition))
 
     def _instead(self, condition: ast.Expr) -> str:
-        """What to write instead of a condition between blocks that is no comparison of paths."""
+        """The hint for a condition between blocks that is not a comparison of paths."""
         match condition:
             case ast.Binary(op=op, left=left, right=right) if op in COMPARATORS:
                 kind = "string" if op in ("=", "!=") else "number"
-                sides = _converted(left, kind), _converted(right, kind)
+                sides = _strip_conversion(left, kind), _strip_conversion(right, kind)
                 if _are_paths(*sides):
                     first, second = (self._text[side.start : side.end] for side in sides)
                     return f"write {first} {op} {second}: {op} compares {kind}s anyway"
@@ -256,13 +258,13 @@ class _ChainReader:
             raise self._error(f"{names} are both of earlier blocks", condition.start, hint)
 
     def _operand(self, expr: ast.Expr) -> Draft:
-        """The variable that an operand is, a new one if there is a path."""
-        (name,) = spoken_of(expr)
+        """Return the variable of an operand: a new one if the operand is a path from a variable."""
+        (name,) = origins_of(expr)
         assert name is not None
         origin = self._blocks.variables[name]
         if isinstance(expr, ast.Variable):
             return origin
-        route = self._blocks.route(from_context(expr, name), at_document=False)
+        route = self._blocks.route(relative_to(expr, name), at_document=False)
         if not route.steps:
             origin.met += route.context
             return origin
@@ -271,8 +273,8 @@ class _ChainReader:
         return draft
 
     def _number(self, side: ast.Expr) -> Draft:
-        """The number that an operand is, as a variable of its own."""
-        operand = _converted(side, "number")
+        """Return the numeric variable of an operand."""
+        operand = _strip_conversion(side, "number")
         origin = self._operand(operand)
         if operand is not side and isinstance(operand, ast.LocationPath) and not _is_one(origin):
             hint = "bind the node to a variable, and compare that"
@@ -291,7 +293,7 @@ class _ChainReader:
             draft.number = number
         variables = [
             BlockVariable(
-                with_primes(draft.name),
+                decode_primes(draft.name),
                 draft.block,
                 MESSAGE if draft.origin is None else draft.origin.number,
                 self._blocks.path(draft),
@@ -316,7 +318,7 @@ class _ChainReader:
     # -- helpers ---------------------------------------------------------------------------------------
 
     def _found(self, at: int) -> str:
-        return found_instead(self._text, at)
+        return describe_found(self._text, at)
 
     def _error(self, reason: str, at: int, hint: str | None = None) -> QueryError:
         return self._marked.error(reason, at, hint)
@@ -337,14 +339,14 @@ class _Conditions(Parser):
         return None if token.text == "," else super()._hint_for(token)
 
 
-def _named(tokens: list[Token]) -> dict[str, ast.Expr]:
-    """All variables that are spoken of; whether there are such is known when all blocks are."""
+def _collect_variables(tokens: list[Token]) -> dict[str, ast.Expr]:
+    """All variables that are mentioned; they are checked when all blocks have been read."""
     spoken = [token for token in tokens if token.kind == "variable"]
     return {t.text[1:]: ast.Variable(t.text[1:], start=t.start, end=t.end) for t in spoken}
 
 
-def _with_variables(tokens: list[Token]) -> list[Token]:
-    """Tokens in which the names that start a path, outside predicates, are variables."""
+def _mark_variables(tokens: list[Token]) -> list[Token]:
+    """Turn the names that start a path outside predicates into variable tokens."""
     found: list[Token] = []
     depth = 0
     for token, following in pairwise(tokens):
@@ -359,22 +361,22 @@ def _with_variables(tokens: list[Token]) -> list[Token]:
 
 
 def _are_paths(*sides: ast.Expr) -> bool:
-    return all(is_nodes(side) and len(spoken_of(side)) == 1 for side in sides)
+    return all(is_nodes(side) and len(origins_of(side)) == 1 for side in sides)
 
 
 def _are_numbers(*sides: ast.Expr) -> bool:
-    """Whether paths are compared, at least one of which is made a number explicitly."""
-    operands = [_converted(side, "number") for side in sides]
+    """Return whether paths are compared of which at least one is converted by number()."""
+    operands = [_strip_conversion(side, "number") for side in sides]
     return _are_paths(*operands) and any(map(is_not, operands, sides))
 
 
 def _is_one(draft: Draft) -> bool:
-    """Whether a variable is bound to one node at most for each of its origin's."""
+    """Return whether a variable is bound to at most one node for each node of its origin."""
     return bool(draft.name) or selects_at_most_one(Path(draft.route.steps))
 
 
-def _why_none(condition: ast.Expr) -> str:
-    """Why a condition on several variables is no comparison of two."""
+def _describe_refusal(condition: ast.Expr) -> str:
+    """Describe why a condition on several variables is not a comparison of two."""
     match condition:
         case ast.Binary(op="or"):
             return "'or' between variables of several blocks"
@@ -382,12 +384,13 @@ def _why_none(condition: ast.Expr) -> str:
             return f"{name}() of several variables"
         case ast.Binary(op=op, left=left, right=right) if op in COMPARATORS:
             odd = right if _are_paths(left) else left
-            return f"only variables and paths from them can be compared between blocks, not {_kind(odd)}"
+            found = _describe_operand(odd)
+            return f"only variables and paths from them can be compared between blocks, not {found}"
     return "arithmetic with several variables"
 
 
-def _kind(side: ast.Expr) -> str:
-    """What stands where a path should."""
+def _describe_operand(side: ast.Expr) -> str:
+    """Describe an operand that is not a path."""
     match side:
         case ast.Call(name=name):
             return f"{name}()"
@@ -397,8 +400,8 @@ def _kind(side: ast.Expr) -> str:
             return "conditions" if ast.static_type(side) == "boolean" else "arithmetic"
 
 
-def _converted(side: ast.Expr, kind: str) -> ast.Expr:
-    """What is converted explicitly, if it is: `x` of `string(x)`."""
+def _strip_conversion(side: ast.Expr, kind: str) -> ast.Expr:
+    """Return the argument of an explicit conversion, `x` of `string(x)`; other operands as they are."""
     match side:
         case ast.Call(name=name, args=(argument,)) if name == kind:
             return argument

@@ -1,4 +1,4 @@
-"""A join of messages, compiled: blocks as trees of variables, and what must hold between them.
+"""The compiled form of a join: blocks as trees of variables, and the links between them.
 
     S//book->b[.//author->a] FOLLOWED BY{a = w, 1 day} S//blog->p[.//author->w]
 
@@ -47,7 +47,7 @@ class BlockVariable:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """What is wanted of one message: its stream, and the variable that the block's path selects."""
+    """The pattern of one message of a join: its stream, and the variable that the path selects."""
 
     stream: str
     """empty: messages that are published without a stream"""
@@ -56,7 +56,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Between the string-values of two variables: = and != as strings, the others as numbers.
+    """A comparison of the string-values of two variables: = and != as strings, the others as numbers.
 
     Between numeric variables there is = alone, of their numbers.
     """
@@ -70,7 +70,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """Between all blocks before a block and that block; at least one comparison is an equality.
+    """The link between all blocks before a block and that block; at least one comparison is an equality.
 
     If it is `ordered`, the message of the block comes after the last of those before it, by more than nothing
     and at most the window; if not, they are at most the window apart, whichever is first.
@@ -82,7 +82,7 @@ class Link:
     comparisons: tuple[Comparison, ...]
 
     def holds(self, before: float, time: float) -> bool:
-        """Whether a message of this time may follow what was complete by the time before."""
+        """Return whether a message of this time may join those that were complete at the time before."""
         apart = time - before
         return 0 < apart <= self.window if self.ordered else abs(apart) <= self.window
 
@@ -98,9 +98,9 @@ class Join:
     links: tuple[Link, ...]
     """one less than blocks"""
     template: Template | None
-    """what is made of a meeting, with variables as origins; None, of a single block: the message itself"""
+    """the result, with variables as origins; None, of a single block: the message itself"""
     publish: str = ""
-    """the stream that what is made becomes messages of; empty: none"""
+    """the stream to which results are published as messages; empty: none"""
 
     @property
     def streams(self) -> tuple[str, ...]:
@@ -112,27 +112,27 @@ class Join:
 
     @property
     def key(self) -> object:
-        """Equal for queries that mean the same by construction, whatever their variables are called, and
+        """A key that is equal for queries with the same meaning, whatever their variables are called, and
         in whatever order what belongs together is written. Not for other processes."""
-        place_of, first = self.first_blocks(len(self.blocks))
-        selected = tuple([place_of[block.selected] for block in self.blocks])
+        position_of, first = self.first_blocks(len(self.blocks))
+        selected = tuple([position_of[block.selected] for block in self.blocks])
         if self.template is None:
             return first, selected, self.publish
         origins = {hole.origin for hole in self.holes}
-        order = tuple([place_of[number] for number in sorted(origins)])
-        template = template_key(self.template, place_of)
+        order = tuple([position_of[number] for number in sorted(origins)])
+        template = template_key(self.template, position_of)
         return first, selected, template, order, self.publish
 
     def first_blocks(self, blocks: int) -> tuple[dict[int, int], object]:
-        """The places of the variables of the first blocks in an order that depends on their paths only; and
-        what is equal for queries whose first blocks, with the links between them, mean the same."""
+        """Return the order of the variables of the first blocks, which depends on their paths only, and
+        a key that is equal for queries whose first blocks and links have the same meaning."""
         order = self._by_path(blocks)
-        place_of = {MESSAGE: MESSAGE} | {number: place for place, number in enumerate(order)}
+        position_of = {MESSAGE: MESSAGE} | {number: position for position, number in enumerate(order)}
         variables = self.variables
-        return place_of, (
+        return position_of, (
             tuple([block.stream for block in self.blocks[:blocks]]),
-            tuple([(*_what(variables[n]), place_of[variables[n].origin]) for n in order]),
-            tuple([_normal(link, place_of) for link in self.links[: blocks - 1]]),
+            tuple([(*_variable_key(variables[n]), position_of[variables[n].origin]) for n in order]),
+            tuple([_link_key(link, position_of) for link in self.links[: blocks - 1]]),
         )
 
     def _by_path(self, blocks: int) -> list[int]:
@@ -147,26 +147,26 @@ class Join:
             order.append(number)
             if number in below:
                 waiting += sorted(
-                    below[number], key=lambda n: _spelling(self.variables[n].path), reverse=True
+                    below[number], key=lambda n: _cached_canonical_text(self.variables[n].path), reverse=True
                 )
         return order
 
 
-def _what(variable: BlockVariable) -> tuple[int, Path, bool]:
+def _variable_key(variable: BlockVariable) -> tuple[int, Path, bool]:
     return variable.block, variable.path, variable.numeric
 
 
 @lru_cache(maxsize=10_000)
-def _spelling(path: Path) -> str:
+def _cached_canonical_text(path: Path) -> str:
     return canonical_text(path)
 
 
-def _normal(link: Link, place_of: Mapping[int, int]) -> object:
-    compared = sorted([(place_of[c.left], c.op, place_of[c.right]) for c in link.comparisons])
+def _link_key(link: Link, position_of: Mapping[int, int]) -> object:
+    compared = sorted([(position_of[c.left], c.op, position_of[c.right]) for c in link.comparisons])
     return link.ordered, link.window, tuple(compared)
 
 
 def default_template(selected: tuple[int, ...]) -> Template:
-    """The nodes that the blocks select, under one root."""
+    """Return the template of a join without SELECT: the nodes that the blocks select, under one root."""
     holes = [TemplateHole("nodes", "content", variable, (Path(()),)) for variable in selected]
     return ("<joined>", *holes, "</joined>")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -28,6 +27,7 @@ from sapwood.spark.distribution.match_result import (
     Numbers,
     Rejection,
 )
+from sapwood.spark.distribution.worker_cache import WORKER_CACHE
 
 MESSAGES_PER_BATCH = 1_000
 MATCHES_PER_BATCH = 200_000
@@ -123,21 +123,16 @@ def reject(error: MessageError) -> MatchResult:
     return MatchResult(rejection=Rejection(error.reason, error.line, error.column))
 
 
-_MOST_BROKERS = 2
-"""brokers in the memory of a worker process: those of the subscription sources that were used last"""
-_brokers: OrderedDict[str, LiveBroker] = OrderedDict()
-
-
 def load_broker(snapshot: IndexSnapshot) -> LiveBroker:
     """Return this worker's broker at the version of the snapshot. It is unpacked only if the worker has none
     that the deltas can bring there."""
-    live = _brokers.pop(snapshot.source, None)
-    if live is None or not live.can_advance_to(snapshot):
-        while len(_brokers) >= _MOST_BROKERS:
-            _brokers.popitem(last=False)
-        live = LiveBroker(snapshot)
+    live = WORKER_CACHE.get_or_create(
+        LiveBroker,
+        snapshot.source,
+        lambda: LiveBroker(snapshot),
+        is_usable=lambda broker: broker.can_advance_to(snapshot),
+    )
     live.advance(snapshot)
-    _brokers[snapshot.source] = live
     return live
 
 
