@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 from pyarrow import fs
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from py4j.java_gateway import is_instance_of
+from pyspark.sql import SparkSession
 
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")  # but not C:/
 
@@ -122,12 +123,18 @@ def _resolve_hadoop(spark: SparkSession, path: str) -> tuple[Any, Any]:
     return hadoop.getFileSystem(spark._jsc.hadoopConfiguration()), hadoop
 
 
+_WITH_CHECKSUMS = "org.apache.hadoop.fs.ChecksumFileSystem"
+
+
 class HadoopFolder:
     """A folder of small text files, each of which is replaced as a whole."""
 
     def __init__(self, spark: SparkSession, path: str) -> None:
         self._jvm: Any = spark._jvm
         self._files, self._path = _resolve_hadoop(spark, path)
+        if is_instance_of(spark.sparkContext._gateway, self._files, _WITH_CHECKSUMS):
+            # its checksums would refuse a local file that a person has edited to repair it
+            self._files = self._files.getRawFileSystem()
         self._files.mkdirs(self._path)
 
     def path_of(self, name: str) -> str:
