@@ -117,7 +117,10 @@ class Database:
             layout = connection.scalar(select(store_schema.state.c.layout))
         _log.debug("opened store %s, schema %s", self.name, layout)
         if layout != store_schema.LAYOUT:
-            raise StoreError(f"the store in {self.name!r} was made by another version of Sapwood")
+            raise StoreError(
+                f"the store in {self.name!r} was made by another version of Sapwood; there, write it to a file "
+                "with 'sapwood subscriptions list --json', and import that into a new store here"
+            )
 
     def _has_tables(self) -> bool:
         with self.reading() as connection:

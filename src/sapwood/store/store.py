@@ -229,9 +229,10 @@ class SubscriptionStore:
     def begun(self, since: int, until: int) -> list[tuple[str, str, int]]:
         """Return the subscriptions that began between two versions and are active at the later one.
 
-        They were not active with the same query all the time since the version `since`. Each with its id, its query, and the version in which it became active with that query, in the order
-        added. One that was removed and added again is among them, and so is one whose earlier row has been
-        pruned after a change of its subscriber alone.
+        They were not active with the same query all the time since the version `since`. Each has its id, its
+        query, and the version in which it became active with that query, in the order added. One that was
+        removed and added again is among them, and so is one whose earlier row has been pruned after a change
+        of its subscriber alone.
         """
         with self._database.reading() as connection:
             history.require_versions(connection, until)
