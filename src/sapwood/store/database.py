@@ -64,7 +64,7 @@ class Database:
         with self._convert_errors(), self._engine.connect() as connection:
             if self._is_sqlite:
                 connection = connection.execution_options(**{_WRITES: True})
-            else:  # so that whoever has waited for the state's row sees what was committed meanwhile
+            else:  # a writer that has waited for the state's row sees what was committed meanwhile
                 connection = connection.execution_options(isolation_level="READ COMMITTED")
             with connection.begin():
                 yield connection
@@ -118,8 +118,8 @@ class Database:
         _log.debug("opened store %s, schema %s", self.name, layout)
         if layout != store_schema.LAYOUT:
             raise StoreError(
-                f"the store in {self.name!r} was made by another version of Sapwood; there, write it to a file "
-                "with 'sapwood subscriptions list --json', and import that into a new store here"
+                f"the store in {self.name!r} was made by another version of Sapwood; there, write it to a "
+                "file with 'sapwood subscriptions list --json', and import that into a new store here"
             )
 
     def _has_tables(self) -> bool:

@@ -152,23 +152,23 @@ class ConstructorReader(Generic[Hole]):
 
     def _once(self, names: Mapping[str, str], found: list[tuple[str, int, int]]) -> None:
         seen: set[str] = set()
-        for name, place, _ in found:
+        for name, position, _ in found:
             if names[name] in seen:
-                raise self._error(f"the attribute {name} stands twice", place)
+                raise self._error(f"the attribute {name} stands twice", position)
             seen.add(names[name])
 
-    def _namespace(self, name: str, place: int, opening: int, tag: Tag) -> None:
+    def _namespace(self, name: str, position: int, opening: int, tag: Tag) -> None:
         parts = self._value(opening, tag, constant="a namespace must be a constant")
         written = "".join(str(part) for part in parts)
         prefix = name.partition(":")[2]
         if prefix in ("xml", "xmlns") or _RESERVED.fullmatch(prefix):
-            raise self._error(f"the prefix {prefix!r} is reserved", place, "choose another")
+            raise self._error(f"the prefix {prefix!r} is reserved", position, "choose another")
         if prefix and not written:
-            raise self._error(f"the prefix {prefix!r} is bound to nothing", place)
+            raise self._error(f"the prefix {prefix!r} is bound to nothing", position)
         tag.namespaces[prefix] = unescape(written, {"&quot;": '"'})
         self._parts.append(f' {name}="{written}"')
 
-    def _declare(self, name: str, place: int, tag: Tag) -> None:
+    def _declare(self, name: str, position: int, tag: Tag) -> None:
         """Declare a prefix that the tag uses in the result, too."""
         prefix, colon, _ = name.partition(":")
         if not colon or prefix == "xml" or prefix in tag.namespaces:
@@ -176,7 +176,7 @@ class ConstructorReader(Generic[Hole]):
         uri = self._declared.get(prefix)
         if uri is None:
             hint = error_hints.hint_undeclared(prefix, self._declared, f'add xmlns:{prefix}="…", or ')
-            raise self._error(f"the prefix {prefix!r} is not declared", place, hint)
+            raise self._error(f"the prefix {prefix!r} is not declared", position, hint)
         tag.namespaces[prefix] = uri
         self._parts.append(f' xmlns:{prefix}="{escape_attribute(uri)}"')
 
@@ -297,9 +297,9 @@ class ConstructorReader(Generic[Hole]):
         at = self._space(at) if wanted != ">" else at
         if not self._text.startswith(wanted, at):
             found = self._text[at : at + 1]
-            told = f"found {found!r}" if found else "the query ends"
+            described = f"found {found!r}" if found else "the query ends"
             hint = "put one expression in each pair of braces" if found == "," else None
-            raise self._error(f"expected {wanted!r} {why}, but {told}", at, hint)
+            raise self._error(f"expected {wanted!r} {why}, but {described}", at, hint)
         return at + len(wanted)
 
     def _unsupported(self, what: str, at: int) -> QueryError:
