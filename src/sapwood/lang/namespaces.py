@@ -1,7 +1,7 @@
 """The prefixes that queries may use, and what names without a prefix mean.
 
 In XPath 1.0 a name without a prefix has no namespace. Where namespaces change with every version of a format,
-or matter to nobody, `"any"` instead of a mapping lets such names match in any namespace; together with
+or do not matter, `"any"` instead of a mapping lets such names match in any namespace; together with
 prefixes it is written as one of them, `{"*": "any", "cbc": "urn:…"}`. `*:name` means the same in any query.
 """
 

@@ -1,4 +1,4 @@
-"""Who subscribes to what, with versions, in SQLite or PostgreSQL.
+"""A versioned store of subscriptions in SQLite or PostgreSQL.
 
     with SubscriptionStore("subscriptions.db") as store:        # or postgresql://user@host/database
         version = store.add("stocks", "//tobject.subject[@type='Stock']", subscriber="anna")
@@ -7,8 +7,8 @@
         list(store.at(version))                                 # what was active then
         store.changes(version, store.version).removed           # and what has gone since
 
-Several processes may read and change one store at once. Every change makes a version, and whoever reads a
-version finds all that belongs to it.
+Several processes may read and change one store at once. Every change makes a version, and a reader of a
+version sees all of it and nothing else.
 """
 
 from sapwood.lang.languages import LANGUAGES

@@ -1,7 +1,8 @@
-"""Very many subscriptions at once: in chunks, each one transaction and one version."""
+"""Bulk import of subscriptions in chunks, each one transaction and one version."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -14,6 +15,8 @@ from sapwood.store.history import StoreChange, begin_change
 from sapwood.store.subscription import ImportReport, NewSubscription, Subscription
 from sapwood.store.text_checks import check_id, check_text
 
+_log = logging.getLogger(__name__)
+
 OnError = Callable[[NewSubscription, SapwoodError], None]
 OnProgress = Callable[[int], None]
 OnReplaced = Callable[[Subscription, Subscription], None]
@@ -22,19 +25,19 @@ OnChecked = Callable[[NewSubscription, object], None]
 
 @dataclass(slots=True)
 class _Outcome:
-    """What becomes of a chunk, as long as it is not committed."""
+    """The outcome of a chunk before it is committed."""
 
     added: int = 0
     replaced: int = 0
     unchanged: int = 0
-    renewed: list[tuple[Subscription, Subscription]] = field(default_factory=list)
-    """subscriptions as they were, and as they are"""
+    updated: list[tuple[Subscription, Subscription]] = field(default_factory=list)
+    """subscriptions before and after the change"""
     refused: list[tuple[int, SapwoodError]] = field(default_factory=list)
-    """rows by their index in the chunk, and why"""
+    """rows by their index in the chunk, with the error"""
 
 
 class BulkImport:
-    """An import under way."""
+    """An import in progress."""
 
     def __init__(
         self,
@@ -57,7 +60,7 @@ class BulkImport:
     def run(
         self, rows: Iterable[NewSubscription], chunk: int, on_progress: OnProgress | None
     ) -> ImportReport:
-        """Imports all rows, and tells after each chunk how many have been dealt with."""
+        """Import all rows; `on_progress` gets the number of processed rows after each chunk."""
         rest = iter(rows)
         done = 0
         while some := list(islice(rest, chunk)):
@@ -69,17 +72,26 @@ class BulkImport:
 
     def _import(self, rows: list[NewSubscription]) -> None:
         outcome = _Outcome()
-        # Checking takes longest, so it is done before others are made to wait.
+        # Checking takes longest, so it is done before the transaction blocks other writers.
         good = [i for i, row in enumerate(rows) if self._is_good(i, row, outcome)]
         with begin_change(self._database) as change:
             self._enter(change, rows, good, outcome)
         self._version = change.version
+        _log.info(
+            "imported a chunk of %d rows as version %d: %d added, %d replaced, %d unchanged, %d refused",
+            len(rows),
+            self._version,
+            outcome.added,
+            outcome.replaced,
+            outcome.unchanged,
+            len(outcome.refused),
+        )
         self._added += outcome.added
         self._replaced += outcome.replaced
         self._unchanged += outcome.unchanged
         self._refused += len(outcome.refused)
         if self._on_replaced is not None:
-            for old, new in outcome.renewed:
+            for old, new in outcome.updated:
                 self._on_replaced(old, new)
         if self._on_error is not None:
             for i, error in sorted(outcome.refused, key=lambda refusal: refusal[0]):
@@ -122,14 +134,14 @@ class BulkImport:
                 else:
                     now[row.id] = new
                     outcome.replaced += 1
-        settled = [new for id, new in now.items() if id not in found or not new.same(found[id])]
-        outcome.renewed = [(found[new.id], new) for new in settled if new.id in found]
-        change.end(old for old, _ in outcome.renewed)
-        change.put(settled)
+        changed = [new for id, new in now.items() if id not in found or not new.same(found[id])]
+        outcome.updated = [(found[new.id], new) for new in changed if new.id in found]
+        change.end(old for old, _ in outcome.updated)
+        change.put(changed)
 
 
 def check_row(row: NewSubscription) -> None:
-    """Raises StoreError for what no database could keep; says nothing of the query's grammar."""
+    """Raise StoreError for a row that no database could store; the query's syntax is not checked."""
     check_id(row.id)
     check_text(row.query, "a query")
     if row.subscriber is not None:
@@ -139,7 +151,7 @@ def check_row(row: NewSubscription) -> None:
 
 
 def new_subscription(row: NewSubscription, change: StoreChange) -> Subscription:
-    """A subscription that begins with this change."""
+    """Create a subscription that begins with this change."""
     return Subscription(
         row.id,
         row.query,
@@ -152,7 +164,7 @@ def new_subscription(row: NewSubscription, change: StoreChange) -> Subscription:
 
 
 def updated_subscription(old: Subscription, row: NewSubscription, change: StoreChange) -> Subscription:
-    """The subscription as the row wants it, from this change on; what the row leaves open stays."""
+    """Update a subscription from this change on; fields that are None in the row stay."""
     return replace(
         old,
         query=row.query,
@@ -164,5 +176,5 @@ def updated_subscription(old: Subscription, row: NewSubscription, change: StoreC
 
 
 def existing_id_error(id: str) -> StoreError:
-    """What is said of an id that is taken."""
+    """Return the error for an id that exists already."""
     return StoreError(f"there is a subscription {id!r} already")

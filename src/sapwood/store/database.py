@@ -1,7 +1,8 @@
-"""One database, its transactions and its errors; all that differs between SQLite and PostgreSQL."""
+"""The database of a store: connections, transactions and errors, for SQLite and PostgreSQL."""
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -16,16 +17,17 @@ from sapwood.errors import StoreError
 from sapwood.store import store_schema
 from sapwood.store.store_location import locate, mask_password
 
-_PATIENCE = 60
-"""seconds that a writer waits for another one to finish, which takes an import's chunk at most"""
+_LOCK_TIMEOUT = 60
+"""seconds that a writer waits for another one, which takes at most a chunk of an import"""
 _CONNECT_TIMEOUT = 10
-_CREATING = 0x5A9_000D
-"""the advisory lock under which tables are made in PostgreSQL"""
+_CREATION_LOCK = 0x5A9_000D
+"""the advisory lock under which tables are created in PostgreSQL"""
 _WRITES = "sapwood_writes"
+_log = logging.getLogger(__name__)
 
 
 class Database:
-    """Gives out transactions, and turns what goes wrong into StoreError with one line, without passwords."""
+    """Opens transactions, and converts database errors into StoreError of one line, without passwords."""
 
     def __init__(self, location: str, create: bool) -> None:
         url = locate(location)
@@ -33,7 +35,7 @@ class Database:
         self._is_sqlite = url.get_backend_name() == "sqlite"
         if self._is_sqlite and not create and not Path(str(url.database)).exists():
             raise StoreError(f"there is no store {self.name!r}; 'sapwood subscriptions add' makes one")
-        with self._told():
+        with self._convert_errors():
             self._engine = self._sqlite(url) if self._is_sqlite else self._postgresql(url)
         try:
             self._open(create)
@@ -42,15 +44,15 @@ class Database:
             raise
 
     def close(self) -> None:
-        """Ends all connections but those that are still read from, which end with their reading."""
+        """Close idle connections; those still in use close when their transaction ends."""
         self._engine.dispose()
 
     # -- transactions ----------------------------------------------------------------------------------
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """A transaction that sees one moment of the database, however long it lasts."""
-        with self._told(), self._engine.connect() as connection:
+        """Open a read transaction, which sees one snapshot of the database."""
+        with self._convert_errors(), self._engine.connect() as connection:
             if not self._is_sqlite:  # where this is so by itself
                 connection = connection.execution_options(isolation_level="REPEATABLE READ")
             with connection.begin():
@@ -58,31 +60,32 @@ class Database:
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        """A transaction that is committed at the end of the block, and undone if the block raises."""
-        with self._told(), self._engine.connect() as connection:
+        """Open a write transaction, committed at the end of the block and rolled back if the block raises."""
+        with self._convert_errors(), self._engine.connect() as connection:
             if self._is_sqlite:
                 connection = connection.execution_options(**{_WRITES: True})
-            else:  # so that whoever has waited for the state's row sees what was committed meanwhile
+            else:  # a writer that has waited for the state's row sees what was committed meanwhile
                 connection = connection.execution_options(isolation_level="READ COMMITTED")
             with connection.begin():
                 yield connection
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _convert_errors(self) -> Iterator[None]:
         try:
             yield
         except SQLAlchemyError as error:
+            _log.debug("database error in %s", self.name, exc_info=True)
             raise StoreError(f"{self.name!r}: {_reason(error)}") from error
 
     # -- opening ---------------------------------------------------------------------------------------
 
     def _sqlite(self, url: URL) -> Engine:
         engine = create_engine(
-            url, connect_args={"timeout": _PATIENCE}, max_overflow=-1, hide_parameters=True
+            url, connect_args={"timeout": _LOCK_TIMEOUT}, max_overflow=-1, hide_parameters=True
         )
 
-        # Python's driver begins transactions when it sees fit; we say when, and a writer at once: one that
-        # has read before it asks to write is refused if another has written meanwhile.
+        # Python's driver would begin transactions implicitly. A writer begins with BEGIN IMMEDIATE: one that
+        # reads before it writes is refused if another has written meanwhile.
         @event.listens_for(engine, "connect")
         def connected(connection: Any, _: object) -> None:
             connection.isolation_level = None
@@ -112,8 +115,12 @@ class Database:
             self._create()
         with self.reading() as connection:
             layout = connection.scalar(select(store_schema.state.c.layout))
+        _log.debug("opened store %s, schema %s", self.name, layout)
         if layout != store_schema.LAYOUT:
-            raise StoreError(f"the store in {self.name!r} was made by another version of Sapwood")
+            raise StoreError(
+                f"the store in {self.name!r} was made by another version of Sapwood; there, write it to a "
+                "file with 'sapwood subscriptions list --json', and import that into a new store here"
+            )
 
     def _has_tables(self) -> bool:
         with self.reading() as connection:
@@ -121,12 +128,13 @@ class Database:
 
     def _create(self) -> None:
         if self._is_sqlite:
-            self._let_readers_and_a_writer_coexist()
+            self._enable_write_ahead_log()
         with self.writing() as connection:
             if not self._is_sqlite:
-                connection.execute(select(func.pg_advisory_xact_lock(_CREATING)))
+                connection.execute(select(func.pg_advisory_xact_lock(_CREATION_LOCK)))
             if inspect(connection).has_table(store_schema.state.name):
                 return  # another process was faster
+            _log.info("creating the tables of store %s", self.name)
             store_schema.metadata.create_all(connection)
             connection.execute(
                 insert(store_schema.state).values(
@@ -134,19 +142,19 @@ class Database:
                 )
             )
 
-    def _let_readers_and_a_writer_coexist(self) -> None:
-        """Switches on SQLite's write-ahead log, which the file then keeps to.
+    def _enable_write_ahead_log(self) -> None:
+        """Enable SQLite's write-ahead log, so that readers do not block the writer; the file keeps the mode.
 
         Where several processes open a new file at once, SQLite refuses all but one of them without waiting.
         """
-        deadline = time.monotonic() + _PATIENCE
-        while not self._switched():
+        deadline = time.monotonic() + _LOCK_TIMEOUT
+        while not self._try_write_ahead_log():
             if time.monotonic() > deadline:
                 raise StoreError(f"{self.name!r}: database is locked")
             time.sleep(0.01)
 
-    def _switched(self) -> bool:
-        with self._told():
+    def _try_write_ahead_log(self) -> bool:
+        with self._convert_errors():
             driver = self._engine.raw_connection()
         try:
             driver.cursor().execute("PRAGMA journal_mode = WAL")
@@ -160,7 +168,7 @@ class Database:
 
 
 def _reason(error: SQLAlchemyError) -> str:
-    """The first line of what the database says."""
+    """The first line of a database error."""
     cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
     lines = str(cause).strip().splitlines() or [type(cause).__name__]
     return lines[0]

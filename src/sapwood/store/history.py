@@ -1,7 +1,8 @@
-"""Reading and writing the history: versions as they were, the difference between two, and a change."""
+"""The history of a store: reads of versions, the difference between two, and changes."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,12 +17,14 @@ from sapwood.store import store_schema
 from sapwood.store.database import Database
 from sapwood.store.subscription import Changes, Subscription
 
+_log = logging.getLogger(__name__)
+
 _AT_ONCE = 900
 """ids named in one statement; some builds of SQLite take no more than 999"""
 _STREAMED = {"yield_per": 2_000}
 """rows held at a time while they are read"""
-_MARKED = 200
-"""subscriptions at each end of a version that its mark is made of"""
+_DIGESTED = 200
+"""subscriptions at each end of a version that its digest covers"""
 
 _rows = store_schema.history.c
 # in the order of Subscription's fields
@@ -39,7 +42,7 @@ _NAMES = [column.name for column in _COLUMNS]
 
 @dataclass(frozen=True, slots=True)
 class StoreState:
-    """How far a store has come: its version, the oldest it remembers, and the places it has given out."""
+    """The state of a store: its version, the oldest readable version, and the last place assigned."""
 
     version: int
     oldest: int
@@ -47,7 +50,7 @@ class StoreState:
 
 
 def read_state(connection: Connection, lock: bool = False) -> StoreState:
-    """The store's state; once it is locked, nobody else changes anything until the transaction ends."""
+    """Read the store's state; a lock on it keeps other writers out until the transaction ends."""
     columns = store_schema.state.c
     query = select(columns.version, columns.oldest, columns.places)
     row = connection.execute(query.with_for_update() if lock else query).one()
@@ -58,7 +61,7 @@ def read_state(connection: Connection, lock: bool = False) -> StoreState:
 
 
 def require_versions(connection: Connection, *versions: int) -> None:
-    """Raises StoreError unless all these versions can be read."""
+    """Raise StoreError unless all these versions can be read."""
     known = read_state(connection)
     for version in versions:
         if version > known.version:
@@ -76,7 +79,7 @@ def _future_version_error(version: int, known: StoreState) -> StoreError:
 def iter_current(
     connection: Connection, subscriber: str | None, active: bool | None, language: str | None = None
 ) -> Iterator[Subscription]:
-    """The current subscriptions, in the order added."""
+    """Yield the current subscriptions in the order added."""
     query = select(*_COLUMNS).where(store_schema.current).order_by(_rows.place)
     if language is not None:
         query = query.where(_rows.language == language)
@@ -90,7 +93,7 @@ def iter_current(
 
 
 def iter_active(connection: Connection, version: int) -> Iterator[tuple[str, str]]:
-    """Ids and queries that were active at a version, in the order added."""
+    """Yield the ids and queries that were active at a version, in the order added."""
     query = select(_rows.id, _rows.query).where(_valid(version), _rows.active).order_by(_rows.place)
     with connection.execute(query, execution_options=_STREAMED) as rows:
         for row in rows:
@@ -100,8 +103,10 @@ def iter_active(connection: Connection, version: int) -> Iterator[tuple[str, str
 def iter_active_with_places(
     connection: Connection, version: int, after: int = 0, since: int | None = None
 ) -> Iterator[tuple[int, str, str]]:
-    """Places, ids and queries that were active at a version, in the order added: those behind a place, and
-    of them, if `since` is given, only those that were not just so at that version."""
+    """Yield the places, ids and queries that were active at a version, in the order added.
+
+    Only those after the place `after`; with `since`, only those that have changed since that version.
+    """
     wanted = and_(_valid(version), _rows.active, _rows.place > after)
     if since is not None:
         wanted = and_(wanted, _rows.since > since)
@@ -112,7 +117,7 @@ def iter_active_with_places(
 
 
 def iter_subscribers(connection: Connection, since: int, until: int) -> Iterator[tuple[str, str]]:
-    """Ids and subscribers that were active at `until`, and are so since a version after `since`."""
+    """Yield the ids and subscribers active at `until` that have changed since the version `since`."""
     wanted = and_(_valid(until), _rows.active, _rows.since > since)
     query = select(_rows.id, _rows.subscriber).where(wanted)
     with connection.execute(query, execution_options=_STREAMED) as rows:
@@ -121,8 +126,8 @@ def iter_subscribers(connection: Connection, since: int, until: int) -> Iterator
 
 
 def digest(connection: Connection, version: int) -> str:
-    """A digest of the first and last subscriptions of a version."""
-    query = select(_rows.place, _rows.id, _rows.query).where(_valid(version), _rows.active).limit(_MARKED)
+    """Return a digest of the first and last subscriptions of a version."""
+    query = select(_rows.place, _rows.id, _rows.query).where(_valid(version), _rows.active).limit(_DIGESTED)
     ends = [connection.execute(query.order_by(order)).all() for order in (_rows.place, _rows.place.desc())]
     text = repr([tuple(row) for end in ends for row in end])
     return blake2b(text.encode(), digest_size=16).hexdigest()
@@ -133,7 +138,7 @@ def _valid(version: int) -> ColumnElement[bool]:
 
 
 def net_changes(connection: Connection, since: int, until: int) -> Changes:
-    """The net effect of the versions after `since` up to `until`.
+    """Return the net effect of the versions after `since` up to `until`.
 
     Only rows that ended in between can have been valid before and not after, and only rows that began in
     between the other way round: a state that came and went in between is in neither.
@@ -148,8 +153,10 @@ def net_changes(connection: Connection, since: int, until: int) -> Changes:
 
 
 def iter_begun(connection: Connection, since: int, until: int) -> Iterator[tuple[str, str, int]]:
-    """Of the subscriptions that are active at `until`, those that have not been there, active and with
-    the same query, ever since `since`: id, query, and the version from which on they have."""
+    """Yield the subscriptions active at `until` that were not active with the same query since `since`.
+
+    Each with its id, its query, and the version in which it became active with that query.
+    """
     valid = and_(_rows.since > since, _rows.since <= until, or_(store_schema.current, _rows.until > until))
     columns = (_rows.id, _rows.query, _rows.since, _rows.place)
     new = connection.execute(select(*columns).where(valid, _rows.active).order_by(_rows.place)).all()
@@ -170,7 +177,7 @@ def _queries(connection: Connection, valid: ColumnElement[bool]) -> dict[str, st
 
 
 def count_current(connection: Connection) -> int:
-    """How many current subscriptions there are."""
+    """Return the number of current subscriptions."""
     return (
         connection.scalar(select(sql.count()).select_from(store_schema.history).where(store_schema.current))
         or 0
@@ -178,14 +185,14 @@ def count_current(connection: Connection) -> int:
 
 
 def read_namespaces(connection: Connection) -> dict[str, str]:
-    """The namespaces by prefix."""
+    """Read the declared namespaces by prefix."""
     columns = store_schema.namespaces.c
     rows = connection.execute(select(columns.prefix, columns.uri).order_by(columns.prefix))
     return {row[0]: row[1] for row in rows}
 
 
 def find_current(connection: Connection, ids: Iterable[str]) -> dict[str, Subscription]:
-    """Those of the ids that are subscribed, with their subscriptions."""
+    """Find the current subscriptions with these ids, by id."""
     found = (
         Subscription(*row)
         for some in _batches(ids)
@@ -198,18 +205,18 @@ def find_current(connection: Connection, ids: Iterable[str]) -> dict[str, Subscr
 
 
 class StoreChange:
-    """A transaction under way that makes one version, or none if nothing is put or ended in it."""
+    """A transaction that makes one version, or none if it changes nothing."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self.before = read_state(connection, lock=True)
-        self._made = False
+        self._changed = False
         self._places = self.before.places
 
     @property
     def version(self) -> int:
-        """The version that is there when the change is committed, as far as it is known."""
-        return self.before.version + self._made
+        """The version after the change so far."""
+        return self.before.version + self._changed
 
     @property
     def next_version(self) -> int:
@@ -217,41 +224,41 @@ class StoreChange:
         return self.before.version + 1
 
     def new_place(self) -> int:
-        """A place behind all others."""
+        """Assign a place after all others."""
         self._places += 1
         return self._places
 
     def end(self, ended: Iterable[Subscription]) -> None:
-        """These are valid up to now."""
+        """End subscriptions with this change."""
         for some in _batches(subscription.id for subscription in ended):
             rows = update(store_schema.history).where(_rows.id.in_(some), store_schema.current)
             self.connection.execute(rows.values(until=self.next_version))
-            self._made = True
+            self._changed = True
 
     def put(self, begun: Sequence[Subscription]) -> None:
-        """These are valid from now on; what they replace has been ended."""
+        """Insert subscriptions that begin with this change; those that they replace have been ended."""
         if begun:
             rows = [{name: getattr(new, name) for name in _NAMES} for new in begun]
             self.connection.execute(insert(store_schema.history), rows)
-            self._made = True
+            self._changed = True
 
     def declare(self, namespaces: dict[str, str]) -> None:
-        """These prefixes are new."""
+        """Insert new prefixes."""
         if namespaces:
             rows = [{"prefix": prefix, "uri": uri} for prefix, uri in namespaces.items()]
             self.connection.execute(insert(store_schema.namespaces), rows)
-            self._made = True
+            self._changed = True
 
     def finish(self) -> None:
-        """Writes down the version that was made."""
-        if self._made:
+        """Store the new version number."""
+        if self._changed:
             new = {"version": self.next_version, "places": self._places}
             self.connection.execute(update(store_schema.state).values(new))
 
 
 @contextmanager
 def begin_change(database: Database) -> Iterator[StoreChange]:
-    """A change that is committed at the end of the block; all others wait until then."""
+    """Begin a change that is committed at the end of the block; other writers wait until then."""
     with database.writing() as connection:
         change = StoreChange(connection)
         yield change
@@ -259,7 +266,7 @@ def begin_change(database: Database) -> Iterator[StoreChange]:
 
 
 def prune(connection: Connection, version: int) -> int:
-    """Forgets what only versions before this one need; how many rows that were."""
+    """Delete the rows that only versions before this one need; returns their number."""
     known = read_state(connection, lock=True)
     if version <= known.oldest:
         return 0
@@ -267,6 +274,7 @@ def prune(connection: Connection, version: int) -> int:
         raise _future_version_error(version, known)
     dropped = connection.execute(delete(store_schema.history).where(_rows.until <= version)).rowcount
     connection.execute(update(store_schema.state).values(oldest=version))
+    _log.info("pruned %d rows of versions before %d", dropped, version)
     return dropped
 
 

@@ -1,10 +1,9 @@
-"""The public face of the store."""
+"""SubscriptionStore, the public interface of the store."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from types import TracebackType
 
 from sqlalchemy import Connection
 
@@ -34,26 +33,21 @@ class SubscriptionStore:
 
     A location is the path of an SQLite file, or a URL: `sqlite:///…` or `postgresql://…`. Several threads and
     processes may use one store; each change is a transaction of its own, and writers wait for one another.
-    Whatever cannot be done raises StoreError, which says why in one line.
+    Failures raise StoreError with a reason of one line.
     """
 
     def __init__(self, location: str, create: bool = True) -> None:
-        """Opens a store, which is made if it is absent, or refused if it must not be."""
+        """Open a store; one that does not exist is created, or refused with `create=False`."""
         self._database = Database(location, create)
 
     def close(self) -> None:
-        """Lets the database go; a store that is used again connects again."""
+        """Close the connections; a store that is used again reconnects."""
         self._database.close()
 
     def __enter__(self) -> SubscriptionStore:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __repr__(self) -> str:
@@ -61,14 +55,14 @@ class SubscriptionStore:
 
     @property
     def name(self) -> str:
-        """Where the store is, for people: without a password."""
+        """The location of the store, without a password."""
         return self._database.name
 
-    # -- what there is ---------------------------------------------------------------------------------
+    # -- the current state -----------------------------------------------------------------------------
 
     @property
     def version(self) -> int:
-        """0 in a new store; each transaction that changes anything makes the next one."""
+        """The current version: 0 in a new store, raised by each transaction that changes anything."""
         with self._database.reading() as connection:
             return history.read_state(connection).version
 
@@ -80,12 +74,12 @@ class SubscriptionStore:
 
     @property
     def namespaces(self) -> dict[str, str]:
-        """The prefixes that queries may use, and what they stand for."""
+        """The declared prefixes and their namespaces."""
         with self._database.reading() as connection:
             return history.read_namespaces(connection)
 
     def __len__(self) -> int:
-        """How many subscriptions there are now, active or not."""
+        """Return the number of current subscriptions, active or not."""
         with self._database.reading() as connection:
             return history.count_current(connection)
 
@@ -93,18 +87,18 @@ class SubscriptionStore:
         return isinstance(id, str) and self.get(id) is not None
 
     def __bool__(self) -> bool:
-        """A store is a store, however empty."""
+        """Return True: an empty store is true, too."""
         return True
 
     def get(self, id: str) -> Subscription | None:
-        """The subscription as it is now, or None."""
+        """Return the current subscription, or None."""
         with self._database.reading() as connection:
             return _find_current(connection, [id]).get(id)
 
     def subscriptions(
         self, subscriber: str | None = None, active: bool | None = None, language: str | None = None
     ) -> Iterator[Subscription]:
-        """The subscriptions of the moment when the first is read, in the order added, a few at a time.
+        """Yield the current subscriptions in the order added, from one snapshot.
 
         All of them, or only a subscriber's, or only those that are active (True) or not (False), or only
         those in a language.
@@ -117,9 +111,9 @@ class SubscriptionStore:
     # -- changes ---------------------------------------------------------------------------------------
 
     def declare(self, namespaces: Namespaces) -> int:
-        """Adds prefixes that queries may use; the version that has them.
+        """Declare prefixes that queries may use; returns the version that has them.
 
-        A prefix keeps its namespace for ever, since queries that use it are in the history. `"any"`, which
+        A prefix keeps its namespace for good, since queries that use it are in the history. `"any"`, which
         lets names without a prefix match in any namespace, has to be declared before the first subscription.
         """
         further = to_prefixes(namespaces)
@@ -137,12 +131,12 @@ class SubscriptionStore:
     def add(
         self, id: str, query: str, subscriber: str = "", language: str | None = None, active: bool = True
     ) -> int:
-        """Adds a subscription; the version that has it.
+        """Add a subscription; returns the version that has it.
 
-        A language of None is the one that the query looks like. QueryError says where and why a query is none
-        in its language, StoreError that the id is taken.
+        A language of None is the one that the query looks like. Raises QueryError, which says where and why
+        the query is invalid, and StoreError if the id exists.
         """
-        row = self._checked(NewSubscription(id, query, subscriber, language, active))
+        row = self._check(NewSubscription(id, query, subscriber, language, active))
 
         def add(change: StoreChange, old: Subscription | None) -> Subscription:
             if old is not None:
@@ -159,25 +153,25 @@ class SubscriptionStore:
         language: str | None = None,
         active: bool | None = None,
     ) -> int:
-        """Changes the query of a subscription, which keeps its place in the order.
+        """Replace the query of a subscription, which keeps its place in the order.
 
-        A subscriber or activity of None stays as it is. What changes nothing makes no version.
+        A subscriber or activity of None stays as it is. A call that changes nothing makes no version.
         """
-        row = self._checked(NewSubscription(id, query, subscriber, language, active))
+        row = self._check(NewSubscription(id, query, subscriber, language, active))
         return self._change(
             id, lambda change, old: updated_subscription(_require_found(id, old), row, change)
         )
 
     def activate(self, id: str) -> int:
-        """The subscription takes part in matching from the version that is returned."""
-        return self._switch(id, True)
+        """Activate a subscription; returns the version from which on it is matched."""
+        return self._set_active(id, True)
 
     def deactivate(self, id: str) -> int:
-        """The subscription takes no part in matching from the version that is returned, but is kept."""
-        return self._switch(id, False)
+        """Deactivate a subscription but keep it; returns the version from which on it is not matched."""
+        return self._set_active(id, False)
 
     def remove(self, *ids: str) -> int:
-        """Ends subscriptions, all of them or, if one is not there, none; the version that lacks them."""
+        """Remove subscriptions, all or, if one does not exist, none; returns the version without them."""
         with begin_change(self._database) as change:
             found = _find_current(change.connection, ids)
             change.end([_require_found(id, found.get(id)) for id in dict.fromkeys(ids)])
@@ -193,13 +187,13 @@ class SubscriptionStore:
         on_replaced: OnReplaced | None = None,
         on_checked: OnChecked | None = None,
     ) -> ImportReport:
-        """Adds many subscriptions in order, in chunks, each one transaction that makes one version at most.
+        """Import many subscriptions in order, in chunks, each one transaction that makes one version at most.
 
-        An id that is taken, also by an earlier row, is refused, or with `replace` replaced. What is refused
-        is told to `on_error` once its chunk is in, and the rest go in; without it, the error is raised, and
-        nothing of its chunk goes in. After each chunk `on_progress` is told how many rows have been dealt
-        with, and `on_replaced` each subscription as it was and as it is. `on_checked` is told each query that
-        is good, compiled, once for equal ones. However an import ends, the chunks before stay.
+        An id that exists, also in an earlier row, is refused, or with `replace` replaced. `on_error` gets
+        each refused row with its error after its chunk is committed; without it, the error is raised, and
+        the chunk is rolled back. After each chunk `on_progress` gets the number of processed rows, and
+        `on_replaced` each replaced subscription before and after. `on_checked` gets each valid query with
+        its compiled form, once for equal ones. However an import ends, earlier chunks stay.
         """
         if chunk < 1:
             raise ValueError(f"chunk must be at least 1, not {chunk!r}")
@@ -210,15 +204,15 @@ class SubscriptionStore:
     # -- versions --------------------------------------------------------------------------------------
 
     def at(self, version: int) -> Iterator[tuple[str, str]]:
-        """Ids and queries of the subscriptions that were active at a version, in the order added."""
+        """Yield the ids and queries that were active at a version, in the order added."""
         with self._database.reading() as connection:
             history.require_versions(connection, version)  # at once, not when the first is read
         return self._at(version)
 
     def changes(self, since: int, until: int) -> Changes:
-        """What to do to the active subscriptions of version `since` to have those of version `until`.
+        """Return the difference between the active subscriptions of version `since` and of version `until`.
 
-        A subscription that went and came back as it was is not mentioned.
+        A subscription that was removed and added again unchanged is not part of it.
         """
         if since > until:
             raise StoreError(f"changes lead from a version to a later one, not from {since} to {until}")
@@ -227,19 +221,19 @@ class SubscriptionStore:
             return history.net_changes(connection, since, until)
 
     def begun(self, since: int, until: int) -> list[tuple[str, str, int]]:
-        """Of the active subscriptions of version `until`, those that were not there, or not just so, all the
-        time since version `since`: id, query, and the version from which on they are. In the order added.
+        """Return the subscriptions that began between two versions and are active at the later one.
 
-        One that went and came back as it was is among them. What a change of the subscriber alone has pruned
-        away, is not known to have been there.
+        They were not active with the same query all the time since the version `since`. Each has its id, its
+        query, and the version in which it became active with that query, in the order added. One that was
+        removed and added again is among them, and so is one whose earlier row has been pruned after a change
+        of its subscriber alone.
         """
         with self._database.reading() as connection:
             history.require_versions(connection, until)
             return list(history.iter_begun(connection, since, until))
 
     def subscribers(self, since: int, until: int) -> Iterator[tuple[str, str]]:
-        """Ids and subscribers of the active subscriptions of version `until` that were not just so at version
-        `since`; of all of them, if that is -1."""
+        """Yield the ids and subscribers active at `until` that changed after `since`; all, if that is -1."""
         with self._database.reading() as connection:
             history.require_versions(connection, until)
             yield from history.iter_subscribers(connection, since, until)
@@ -247,22 +241,26 @@ class SubscriptionStore:
     def placed(
         self, version: int, after: int = 0, since: int | None = None
     ) -> Iterator[tuple[int, str, str]]:
-        """As `at`, with their places, and only those behind the place `after`, so that whoever was
-        interrupted can go on; with `since`, only those that were not just so, in the same place, at that
-        earlier version."""
+        """Yield the places, ids and queries that were active at a version, in the order added.
+
+        Only those after the place `after`, so that an interrupted reader can resume; with `since`, only those
+        that have changed since that earlier version.
+        """
         with self._database.reading() as connection:
             history.require_versions(connection, version)
         return self._placed(version, after, since)
 
     def mark(self, version: int) -> str:
-        """What tells a version from the same version of another store, most likely: a digest of its first
-        and last subscriptions, which stays the same as long as the version can be read."""
+        """Return a digest of a version's first and last subscriptions, which differs between stores.
+
+        It stays the same as long as the version can be read.
+        """
         with self._database.reading() as connection:
             history.require_versions(connection, version)
             return history.digest(connection, version)
 
     def prune(self, version: int) -> int:
-        """Forgets what only versions before this one need; how many former states were dropped."""
+        """Delete the history that only versions before this one need; returns the number of deleted rows."""
         with self._database.writing() as connection:
             return history.prune(connection, version)
 
@@ -278,19 +276,19 @@ class SubscriptionStore:
             history.require_versions(connection, version)
             yield from history.iter_active_with_places(connection, version, after, since)
 
-    def _checked(self, row: NewSubscription) -> NewSubscription:
+    def _check(self, row: NewSubscription) -> NewSubscription:
         check_row(row)
         compile_text(row.query, self.namespaces, row.language)
         return row
 
-    def _switch(self, id: str, active: bool) -> int:
+    def _set_active(self, id: str, active: bool) -> int:
         def switch(change: StoreChange, old: Subscription | None) -> Subscription:
             return replace(_require_found(id, old), active=active, since=change.next_version)
 
         return self._change(id, switch)
 
     def _change(self, id: str, become: Callable[[StoreChange, Subscription | None], Subscription]) -> int:
-        """One subscription becomes another; the version that has it so."""
+        """Replace one subscription by another; returns the version that has it."""
         with begin_change(self._database) as change:
             old = _find_current(change.connection, [id]).get(id)
             new = become(change, old)

@@ -1,4 +1,4 @@
-"""Where a store is: a URL, or the path of an SQLite file. What is shown of it never holds a password."""
+"""The location of a store: a URL, or the path of an SQLite file; shown without passwords."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SECRET = "password"
 
 
 def locate(text: str) -> URL:
-    """The URL, with its driver, that a text stands for; StoreError if it stands for none."""
+    """Parse a location into a URL with its driver; raises StoreError."""
     if "\0" in text:
         raise StoreError(f"the character NUL cannot be part of it: {_FORMS}")
     scheme, slashes, _ = text.partition("://")
@@ -50,7 +50,7 @@ def _file(path: str) -> URL:
 
 
 def mask_password(url: URL) -> str:
-    """The URL for people: no driver, no password, a plain path for a file."""
+    """Format a URL for output: without driver and password, a plain path for a file."""
     if url.drivername == "sqlite":
         return str(url.database)
     secrets = [name for name in url.query if _SECRET in name.lower()]

@@ -28,7 +28,7 @@ from sqlalchemy import (
 )
 
 LAYOUT = 1
-"""Grows when these tables change, so that an older Sapwood does not write to newer ones."""
+"""The number of this schema, raised when the tables change; other versions are refused."""
 
 metadata = MetaData()
 
@@ -74,4 +74,4 @@ state = Table(
     Column("places", BigInteger, nullable=False),
     CheckConstraint("one = 1", name="sapwood_state_one"),
 )
-"""One row. Whoever changes anything locks it first, which puts all writers in order."""
+"""One row. Every writer locks it first, which serializes writers."""

@@ -1,4 +1,4 @@
-"""What goes into a store and what comes out of it."""
+"""The records of a store: subscriptions, changes between versions, and reports of imports."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class Subscription:
     place: int
     """ascends in the order added; a subscription keeps it when its query is replaced"""
     since: int
-    """the version since which it has been just so"""
+    """the version in which it got its present state"""
 
     def same(self, other: Subscription) -> bool:
-        """Whether the other one asks the same for the same subscriber."""
+        """Return whether the other one has the same query, language, subscriber and activity."""
         return (
             self.query == other.query
             and self.active == other.active
@@ -46,7 +46,7 @@ class NewSubscription:
 
 @dataclass(frozen=True, slots=True)
 class ImportReport:
-    """What became of the rows of an import; each is counted once."""
+    """The outcome of an import; each row is counted once."""
 
     added: int
     replaced: int
@@ -54,14 +54,14 @@ class ImportReport:
     version: int
     """the store's version when the import had ended"""
     unchanged: int = 0
-    """replacements that were as the subscription is already"""
+    """replacements that change nothing"""
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """How the active subscriptions of one version become those of another, each id named at most once."""
+    """The difference between the active subscriptions of two versions; an id occurs at most once."""
 
     removed: list[str]
-    """ids that are no longer there, or no longer active"""
+    """ids that were removed or deactivated"""
     put: list[tuple[str, str]]
-    """ids and queries that came, or came back, or have another query, in the order added"""
+    """ids and queries that were added, activated or replaced, in the order added"""

@@ -1,4 +1,4 @@
-"""Texts that any database can keep and give back as they were."""
+"""Validation of ids, queries and namespaces: texts that any database can store unchanged."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _XML = "xml", "xmlns"
 
 
 def check_text(text: object, what: str) -> None:
-    """Raises StoreError for what is no text, or holds what PostgreSQL or UTF-8 has no room for."""
+    """Raise StoreError unless a value is a string that PostgreSQL and UTF-8 can represent."""
     if not isinstance(text, str):
         raise StoreError(f"{what} must be a string, not {type(text).__name__}")
     if "\0" in text:
@@ -30,7 +30,7 @@ def check_text(text: object, what: str) -> None:
 
 
 def check_id(id: object) -> None:
-    """Raises StoreError for what cannot name a subscription."""
+    """Raise StoreError for a value that cannot be the id of a subscription."""
     check_text(id, "an id")
     if not id:
         raise StoreError("an id must not be empty")
@@ -39,7 +39,7 @@ def check_id(id: object) -> None:
 
 
 def could_be_id(id: object) -> bool:
-    """Whether a subscription may have this id; if not, no database need be asked, and some would object."""
+    """Return whether a subscription may have this id; some databases refuse to look up others."""
     try:
         check_id(id)
     except StoreError:
@@ -48,7 +48,7 @@ def could_be_id(id: object) -> bool:
 
 
 def check_namespaces(namespaces: Mapping[str, str]) -> None:
-    """Raises StoreError for a prefix that XPath could not use, or that stands for nothing."""
+    """Raise StoreError for a prefix that is no XML name, or an empty namespace."""
     for prefix, uri in namespaces.items():
         if prefix == ANY_PREFIX:
             continue

@@ -1,9 +1,10 @@
-"""For-where-return clauses → bindings, conditions and holes as tree patterns.
+"""The compiler of for-where-return queries: bindings, conditions and holes become tree patterns.
 
-A conjunct of the where clause that speaks of one variable becomes a predicate of that variable's path:
-`for $s in //section where $s/title = "T"` binds `//section[title = "T"]`. So all that filters know, sharing
-above all, serves transformations too. What speaks of several variables stays a `JointCondition`, and what
-has no pattern at all is left to lxml, as in filters: then the patterns are necessary conditions.
+A conjunct of the where clause that mentions one variable becomes a predicate of that variable's path:
+`for $s in //section where $s/title = "T"` binds `//section[title = "T"]`. So
+transformations are indexed and shared as filters are. A conjunct with several variables stays a
+`JointCondition`, and parts without a pattern are evaluated by lxml, as in filters: then the patterns are
+necessary conditions.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _DOCUMENT = "/"
 
 
 def compile_transformation(text: str, namespaces: Mapping[str, str] | None = None) -> Transformation:
-    """The query in the algebra; QueryError says where and why it is no for-where-return query."""
+    """Compile a for-where-return query; raises QueryError, which says where and why a text is none."""
     if is_join(text):
         hint = "write SELECT before the element" if is_transformation(text) else None
         raise QueryError("this is a join query, not for-where-return", text, 0, hint)
@@ -35,7 +36,7 @@ def compile_transformation(text: str, namespaces: Mapping[str, str] | None = Non
 
 
 def compile_filter_of(text: str, namespaces: Mapping[str, str] | None = None) -> Query:
-    """The filter that a message must pass for the query to make anything of it."""
+    """Compile the filter that a message must pass for the query to produce anything."""
     return Query(text, "boolean", compile_transformation(text, namespaces).condition)
 
 
@@ -50,7 +51,7 @@ class _Compiler(HoleCompiler):
         kept: dict[int, list[ast.Expr]] = {}
         joints: list[JointCondition] = []
         for conjunct in ast.flatten_chain(flwor.where.expr, "and") if flwor.where else ():
-            self._place(conjunct, kept, joints)
+            self._assign(conjunct, kept, joints)
         variables = [self._variable(number, kept.get(number, [])) for number in range(len(flwor.bindings))]
         needed = [_bindings_exist(DOCUMENT, variables)]
         needed += [j.condition for j in joints if j.condition is not None and j.origin == DOCUMENT]
@@ -70,10 +71,10 @@ class _Compiler(HoleCompiler):
 
     # -- where -----------------------------------------------------------------------------------------
 
-    def _place(
+    def _assign(
         self, conjunct: ast.Expr, kept: dict[int, list[ast.Expr]], joints: list[JointCondition]
     ) -> None:
-        """Gives a conjunct to the variable it speaks of, or makes it a joint condition."""
+        """Assign a conjunct to the variable that it mentions, or make it a joint condition."""
         names = origins_of(conjunct)
         if len(names) == 1:
             name = next(iter(names))
@@ -108,10 +109,10 @@ class _Compiler(HoleCompiler):
         origin, paths = self.paths(binding.path.expr, conditions)
         return BoundVariable(binding.name, origin, paths)
 
-    # -- what is left to lxml --------------------------------------------------------------------------
+    # -- evaluation by lxml ----------------------------------------------------------------------------
 
     def _for_lxml(self, made: Transformation) -> Transformation:
-        """With the XPath of every part; joint conditions are in the where clause."""
+        """Add the XPath of every part for lxml; joint conditions are in the where clause."""
         flwor = self._flwor
         for binding in flwor.bindings:
             if _is_leaf(binding.path.expr):
@@ -145,7 +146,7 @@ class _Compiler(HoleCompiler):
 
 
 def _bindings_exist(origin: int, variables: list[BoundVariable]) -> Condition:
-    """That all variables that start from one have a binding, and so have those that start from them."""
+    """The condition that all variables that start from one have a binding, and those from them in turn."""
     needed: list[Condition] = []
     for number, variable in enumerate(variables):
         if variable.origin == origin:
@@ -155,7 +156,7 @@ def _bindings_exist(origin: int, variables: list[BoundVariable]) -> Condition:
 
 
 def _is_leaf(expr: ast.Expr) -> bool:
-    """Whether some of the nodes of a path may be attributes or text, which lxml takes for mere strings."""
+    """Return whether a path may reach attributes or text, which lxml returns as strings."""
     match expr:
         case ast.LocationPath(steps=steps):
             moves = [step for step in steps if step.axis != "self"]

@@ -1,4 +1,4 @@
-"""Direct element constructors: `<item id="{$i/@id}">{$i/title}</item>` → constants and holes, in turn.
+"""The reader of element constructors: `<item id="{$i/@id}">{$i/title}</item>` → constants and holes.
 
 Constants come out as XML, ready to be written. White space between tags and braces is dropped, as XQuery has
 it; all other text stays.
@@ -38,15 +38,15 @@ class Tag:
     namespaces: dict[str, str]
     """in scope; the default one under the empty prefix"""
     attributes: tuple[str, ...] = ()
-    """their names as a reader would tell them, `uri}local`"""
+    """their names as in the message reader, `uri}local`"""
     has_content: bool = False
 
 
 class Enclosing(Protocol[_Read]):
-    """Whoever reads what stands in braces."""
+    """The interface of a reader of the expressions in braces."""
 
     def enclosed(self, start: int, tag: Tag, in_value: bool) -> tuple[_Read, Standing, int]:
-        """The hole of an expression, how it stands in the tag, and the place after the expression."""
+        """Read an expression: returns its hole, its role in the tag, and the position after it."""
         ...
 
 
@@ -61,9 +61,9 @@ class ConstructorReader(Generic[Hole]):
         self._depth = 0
 
     def read(self, start: int, scope: Mapping[str, str]) -> tuple[list[str | Hole], int]:
-        """The constructor whose `<` is at `start`, inside of one with that scope, and the place after it."""
+        """Read the constructor whose `<` is at `start`; returns its parts and the position after it."""
         end = self._element(start, scope)
-        return _merged(self._parts), end
+        return _merge_constants(self._parts), end
 
     # -- elements --------------------------------------------------------------------------------------
 
@@ -126,7 +126,7 @@ class ConstructorReader(Generic[Hole]):
     # -- attributes ------------------------------------------------------------------------------------
 
     def _attributes(self, at: int, tag: Tag) -> int:
-        """Declarations first, since they hold for the whole tag wherever they stand in it."""
+        """Read attributes, namespace declarations first, since they hold for the whole tag."""
         found: list[tuple[str, int, int]] = []
         while self._name_length(at := self._space(at)):
             name, end = self._name(at, "an attribute")
@@ -137,10 +137,10 @@ class ConstructorReader(Generic[Hole]):
         declarations = [entry for entry in found if _is_declaration(entry[0])]
         attributes = [entry for entry in found if not _is_declaration(entry[0])]
         self._once({name: name for name, _, _ in declarations}, declarations)
-        for name, place, opening in declarations:
-            self._namespace(name, place, opening, tag)
-        for name, place, _ in attributes:
-            self._declare(name, place, tag)
+        for name, position, opening in declarations:
+            self._namespace(name, position, opening, tag)
+        for name, position, _ in attributes:
+            self._declare(name, position, tag)
         expanded = {name: _expanded(name, tag) for name, _, _ in attributes}
         self._once(expanded, attributes)
         tag.attributes = tuple(expanded.values())
@@ -152,36 +152,36 @@ class ConstructorReader(Generic[Hole]):
 
     def _once(self, names: Mapping[str, str], found: list[tuple[str, int, int]]) -> None:
         seen: set[str] = set()
-        for name, place, _ in found:
+        for name, position, _ in found:
             if names[name] in seen:
-                raise self._error(f"the attribute {name} stands twice", place)
+                raise self._error(f"the attribute {name} stands twice", position)
             seen.add(names[name])
 
-    def _namespace(self, name: str, place: int, opening: int, tag: Tag) -> None:
+    def _namespace(self, name: str, position: int, opening: int, tag: Tag) -> None:
         parts = self._value(opening, tag, constant="a namespace must be a constant")
         written = "".join(str(part) for part in parts)
         prefix = name.partition(":")[2]
         if prefix in ("xml", "xmlns") or _RESERVED.fullmatch(prefix):
-            raise self._error(f"the prefix {prefix!r} is reserved", place, "choose another")
+            raise self._error(f"the prefix {prefix!r} is reserved", position, "choose another")
         if prefix and not written:
-            raise self._error(f"the prefix {prefix!r} is bound to nothing", place)
+            raise self._error(f"the prefix {prefix!r} is bound to nothing", position)
         tag.namespaces[prefix] = unescape(written, {"&quot;": '"'})
         self._parts.append(f' {name}="{written}"')
 
-    def _declare(self, name: str, place: int, tag: Tag) -> None:
-        """Makes sure that a prefix used in the tag is declared in the result, too."""
+    def _declare(self, name: str, position: int, tag: Tag) -> None:
+        """Declare a prefix that the tag uses in the result, too."""
         prefix, colon, _ = name.partition(":")
         if not colon or prefix == "xml" or prefix in tag.namespaces:
             return
         uri = self._declared.get(prefix)
         if uri is None:
             hint = error_hints.hint_undeclared(prefix, self._declared, f'add xmlns:{prefix}="…", or ')
-            raise self._error(f"the prefix {prefix!r} is not declared", place, hint)
+            raise self._error(f"the prefix {prefix!r} is not declared", position, hint)
         tag.namespaces[prefix] = uri
         self._parts.append(f' xmlns:{prefix}="{escape_attribute(uri)}"')
 
     def _value_end(self, opening: int) -> int:
-        """The place after a quoted value. Doubled quotes stand for one, and braces may hold quotes."""
+        """Return the position after a quoted value; doubled quotes are one, and braces may contain quotes."""
         quote = self._text[opening : opening + 1]
         if quote not in ("'", '"'):
             raise self._error("expected a quoted value", opening, 'write name="value" or name="{$v/@name}"')
@@ -202,7 +202,7 @@ class ConstructorReader(Generic[Hole]):
         raise self._error("a value that is never closed", opening, f"add the missing {quote}")
 
     def _value(self, opening: int, tag: Tag, constant: str = "") -> list[str | Hole]:
-        """The constants and holes of a quoted value; no holes, if something says why it must be constant."""
+        """Read the constants and holes of a quoted value; no holes, if a reason for that is given."""
         quote, end = self._text[opening], self._value_end(opening) - 1
         parts: list[str | Hole] = []
         at = opening + 1
@@ -232,7 +232,7 @@ class ConstructorReader(Generic[Hole]):
     # -- text ------------------------------------------------------------------------------------------
 
     def _characters(self, at: int, tag: Tag) -> int:
-        """Text up to the next markup; white space alone is none, unless written as a reference or CDATA."""
+        """Read text up to the next markup; drop white space alone, unless it is a reference or CDATA."""
         pieces: list[str] = []
         kept = False
         while at < len(self._text):
@@ -297,9 +297,9 @@ class ConstructorReader(Generic[Hole]):
         at = self._space(at) if wanted != ">" else at
         if not self._text.startswith(wanted, at):
             found = self._text[at : at + 1]
-            told = f"found {found!r}" if found else "the query ends"
+            described = f"found {found!r}" if found else "the query ends"
             hint = "put one expression in each pair of braces" if found == "," else None
-            raise self._error(f"expected {wanted!r} {why}, but {told}", at, hint)
+            raise self._error(f"expected {wanted!r} {why}, but {described}", at, hint)
         return at + len(wanted)
 
     def _unsupported(self, what: str, at: int) -> QueryError:
@@ -320,8 +320,8 @@ def _expanded(name: str, tag: Tag) -> str:
     return f"{XML_NAMESPACE if prefix == 'xml' else tag.namespaces[prefix]}}}{local}"
 
 
-def _merged(parts: list[str | Hole]) -> list[str | Hole]:
-    """Constants that follow one another as one."""
+def _merge_constants(parts: list[str | Hole]) -> list[str | Hole]:
+    """Merge constants that follow one another."""
     merged: list[str | Hole] = []
     constants: list[str] = []
     for part in parts:

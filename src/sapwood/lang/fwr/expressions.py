@@ -24,7 +24,7 @@ _XQUERY = re.compile(rf"({NAME})\s*[({{$\"']|({NAME})\s+{NAME}\s*\{{|\(:")
 
 @dataclass(frozen=True, slots=True)
 class Enclosed:
-    """An expression, where it stands, and the prefixes that it may use."""
+    """An expression in braces, its position, and the prefixes that it may use."""
 
     expr: ast.Expr
     start: int
@@ -37,7 +37,7 @@ class Enclosed:
 
 
 class ExpressionReader:
-    """Reads expressions; what XQuery allows in their place is refused by name."""
+    """Reads expressions; other constructs of XQuery are refused by name."""
 
     path_starts: ClassVar[str] = "start it with /, $doc or a variable"
 
@@ -49,7 +49,7 @@ class ExpressionReader:
         self._scope: Mapping[str, str] = {}  # the namespaces of the wrapper
 
     def enclosed(self, start: int, tag: Tag, in_value: bool) -> tuple[Enclosed, Standing, int]:
-        """What the constructor asks for: the expression in braces."""
+        """Read the expression in a constructor's braces."""
         found, end = self._expression(start, tag.namespaces)
         attributes = self.selects_attributes(found.expr)
         standing: Standing = "attribute value" if in_value else "attributes" if attributes else "content"
@@ -60,7 +60,7 @@ class ExpressionReader:
         return replace(found, standing=standing, taken=taken), standing, end
 
     def selects_attributes(self, expr: ast.Expr) -> bool:
-        """Whether the expression yields attribute nodes."""
+        """Return whether the expression yields attribute nodes."""
         match expr:
             case ast.Variable(name=name):
                 return name in self._of_attributes
@@ -110,7 +110,7 @@ class ExpressionReader:
 
 
 def refuse_context(expr: ast.Expr, text: str, path_starts: str) -> None:
-    """Raises an error for what needs a context node, which there is none of outside predicates."""
+    """Raise an error for an expression that needs a context node: outside predicates there is none."""
     parts = [expr]
     while parts:
         part = parts.pop()

@@ -1,4 +1,4 @@
-"""A for-where-return query, compiled: bindings and lists of nodes as tree patterns, constants as text.
+"""The compiled form of a for-where-return query: bindings and holes as tree patterns, constants as text.
 
     for $s in //section where $s/title = "Pub-Sub" return <new>{$s/title}{$s//figure}</new>
 
@@ -28,7 +28,7 @@ Standing = Literal["content", "attributes", "attribute value"]
 
 @dataclass(frozen=True, slots=True)
 class BoundVariable:
-    """What `for` binds: the nodes that any of the paths reaches from an earlier variable or the document."""
+    """A variable of a `for` clause: the nodes that paths reach from an earlier variable or the document."""
 
     name: str
     origin: int
@@ -40,7 +40,7 @@ class BoundVariable:
 
 @dataclass(frozen=True, slots=True)
 class TemplateHole:
-    """A place in the template that every group fills.
+    """A gap in the template that every group fills.
 
     `nodes` copies the nodes, `string` writes the string-value of the first, `count` how many there are, and
     `value` what lxml computes. Where it stands: in the content of an element; in its start tag, as
@@ -73,10 +73,10 @@ Template = tuple[str | TemplateHole, ...]
 
 @dataclass(frozen=True, slots=True)
 class Transformation:
-    """What a message is made into.
+    """A compiled transformation.
 
-    A message is worth looking at only if `condition` holds of its document node. If the query is `exact`, the
-    patterns say all; if not, lxml evaluates the `xpath`s of variables, `where` and holes.
+    A message yields a result only if `condition` holds of its document node. If the query is `exact`, the
+    patterns are sufficient; if not, lxml evaluates the `xpath`s of variables, `where` and holes.
     """
 
     text: str
@@ -89,7 +89,7 @@ class Transformation:
     """the start of the wrapper: written once, before all groups, if there are any"""
     after: str = ""
     spaced: bool = False
-    """whether groups are parted by a space, as successive strings and numbers are"""
+    """whether groups are separated by a space, as successive strings and numbers are"""
     reasons: tuple[Reason, ...] = ()
     namespaces: Mapping[str, str] = field(default_factory=dict, compare=False)
     where: str = ""
@@ -105,7 +105,7 @@ class Transformation:
 
     @property
     def binding_key(self) -> str:
-        """Equal for queries that bind the same by construction; with the template's, all that they make."""
+        """A key that is equal for queries with the same bindings; with `template_key`, the same results."""
         if not self.exact:
             return f"lxml {sorted(self.namespaces.items())} {self.text}"
         variables = tuple((variable.origin, variable.paths) for variable in self.variables)
@@ -115,13 +115,13 @@ class Transformation:
 
     @property
     def template_key(self) -> str:
-        """Equal for queries that make the same of the same bindings."""
+        """A key that is equal for queries that produce the same from the same bindings."""
         made = (self.before, template_key(self.template), self.spaced, self.after)
         return blake2b(canonical_text(made).encode(), digest_size=16).hexdigest()
 
 
 def template_key(template: Template, origins: Mapping[int, int] | None = None) -> tuple[object, ...]:
-    """What is equal for templates that are filled alike, variables having perhaps other numbers."""
+    """Return a key that is equal for templates with the same holes, whatever the variables' numbers."""
     return tuple([part if isinstance(part, str) else _spelt(part, origins) for part in template])
 
 

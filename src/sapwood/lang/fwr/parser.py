@@ -45,7 +45,7 @@ class ForClause:
 
 @dataclass(frozen=True, slots=True)
 class Flwor:
-    """The clauses; `before` and `after` are the wrapper's constants."""
+    """The clauses of a query; `before` and `after` are the constants of its wrapper."""
 
     bindings: tuple[ForClause, ...]
     where: Enclosed | None
@@ -59,7 +59,7 @@ class Flwor:
     after: str = ""
 
     def xpath(self, part: Enclosed, prefixes: Prefixes) -> str:
-        """An expression for an XPath processor."""
+        """Write an expression as XPath for lxml."""
         numbers = {binding.name: number for number, binding in enumerate(self.bindings)}
         documents = {*_DOCUMENT, *(b.name for b in self.bindings if is_document(b.path.expr))}
         pieces: list[str] = []
@@ -86,13 +86,13 @@ class Flwor:
 
 
 class Prefixes:
-    """Prefixes of our own, one for each namespace."""
+    """Generated prefixes, one for each namespace, for the XPath given to lxml."""
 
     def __init__(self) -> None:
         self._by_uri: dict[str, str] = {}
 
     def written(self, name: str, namespaces: Mapping[str, str]) -> str:
-        """A name with our prefix instead of its own."""
+        """Write a name with the generated prefix instead of its own."""
         prefix, _, local = name.partition(":")
         if prefix not in namespaces:
             return name  # xml:lang, say
@@ -105,7 +105,7 @@ class Prefixes:
 
 
 def is_document(expr: ast.Expr) -> bool:
-    """Whether an expression is the document node, however it is written."""
+    """Return whether an expression is the document node, however it is written."""
     match expr:
         case ast.LocationPath(absolute=True, base=None, steps=steps):
             return all(step.axis == "self" and step.test == "node()" for step in steps)
@@ -113,7 +113,7 @@ def is_document(expr: ast.Expr) -> bool:
 
 
 def parse_flwor(text: str, namespaces: Mapping[str, str] | None = None) -> Flwor:
-    """The clauses of a for-where-return query; QueryError says where and why it is none."""
+    """Parse the clauses of a for-where-return query; raises QueryError."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     odd = NO_XML.search(text)
     if odd is not None:
@@ -156,7 +156,7 @@ class _Parser(ExpressionReader):
         return self._text
 
     def inside(self, at: int, tag: Tag) -> tuple[Flwor, int]:
-        """The clauses inside a wrapper."""
+        """Parse the clauses inside a wrapper."""
         self._scope = dict(tag.namespaces)
         return self._flwor(at)
 
@@ -258,14 +258,14 @@ class _Parser(ExpressionReader):
         return found, end
 
     def _written_out(self, part: Enclosed) -> int:
-        """How many characters the `let` variables in an expression stand for."""
+        """Return the size of an expression with its `let` variables written out."""
         used = _VARIABLE.findall(self._text, part.start, part.end)
         return sum(self._sizes.get(name, 0) for name in used)
 
     # -- helpers ---------------------------------------------------------------------------------------
 
     def _keyword(self, at: int) -> tuple[str, int]:
-        """The word at a place, and the place after it; empty if there is none."""
+        """Return the word at a position, empty if there is none, and the position after it."""
         match = _KEYWORD.match(self._text, at)
         return (match[1], match.end()) if match else ("", at)
 
@@ -291,7 +291,7 @@ class _Parser(ExpressionReader):
 
 
 class _Wrapper:
-    """Reads the braces of a wrapper, in which the clauses stand."""
+    """Reads the clauses in the braces of a wrapper."""
 
     def __init__(self, parser: _Parser) -> None:
         self._parser = parser

@@ -1,4 +1,4 @@
-"""Expressions over variables → paths from them, and the holes of a template that paths fill."""
+"""The compiler of template holes: expressions over variables become paths from the variables."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from sapwood.lang.xpath.translator import Reason, Translator
 
 
 class HoleCompiler:
-    """Compiles holes where variables have these numbers; `reasons` tells which are only approximated."""
+    """Compiles holes, given the numbers of variables; `reasons` lists those that are approximated."""
 
     def __init__(self, numbers: Mapping[str, int]) -> None:
         self.numbers = numbers
         self.reasons: list[Reason] = []
 
     def paths(self, expr: ast.Expr, conditions: list[ast.Expr]) -> tuple[int, tuple[Path, ...]]:
-        """Where a node-set starts, and the paths to it; its nodes must meet the conditions."""
+        """Return the origin of a node-set, and the paths to those of its nodes that meet the conditions."""
         names = origins_of(expr)
         if len(names) != 1:
             self.reasons.append(Reason(expr.start, expr.end, "paths from several variables"))
@@ -44,7 +44,7 @@ class HoleCompiler:
         return origin, tuple(sorted(paths, key=str))
 
     def part(self, part: str | Enclosed) -> Template:
-        """A piece of a constructor as a piece of a template."""
+        """Compile a piece of a constructor into a piece of a template."""
         if isinstance(part, str):
             return (part,)
         match part.expr:
@@ -70,7 +70,7 @@ class HoleCompiler:
 
 
 def origins_of(expr: ast.Expr) -> set[str | None]:
-    """The variables that an expression's paths start from, and None if one starts at the document."""
+    """Return the variables that an expression's paths start from, and None if one starts at the document."""
     names: set[str | None] = set()
     parts = [expr]
     while parts:
@@ -85,7 +85,7 @@ def origins_of(expr: ast.Expr) -> set[str | None]:
 
 
 def relative_to(expr: ast.Expr, name: str) -> ast.Expr:
-    """The expression with the variable as its context node; inside predicates the context is another."""
+    """Rewrite an expression with the variable as its context node, except inside predicates."""
     match expr:
         case ast.Variable(name=known) if known == name:
             here = ast.Step("self", "node()", (), start=expr.start, end=expr.end)
@@ -104,7 +104,7 @@ def relative_to(expr: ast.Expr, name: str) -> ast.Expr:
 
 
 def _chain_relative_to(expr: ast.Expr, name: str) -> ast.Expr:
-    """A loop, because chains may be thousands long."""
+    """Rewrite a chain of operators in a loop, because chains may be thousands long."""
     chain: list[ast.Binary] = []
     while isinstance(expr, ast.Binary):
         chain.append(expr)
@@ -116,7 +116,7 @@ def _chain_relative_to(expr: ast.Expr, name: str) -> ast.Expr:
 
 
 def _plain_path(expr: ast.Expr) -> Path | None:
-    """The frequent case: names after / and // from the document or a variable, perhaps an attribute."""
+    """Translate the frequent case: names after / and // from the document or a variable."""
     match expr:
         case ast.LocationPath(absolute=True, base=None) | ast.LocationPath(base=ast.Variable()):
             steps: list[Step] = []
@@ -138,7 +138,7 @@ def _plain_path(expr: ast.Expr) -> Path | None:
 
 
 def conjoin(conditions: list[ast.Expr]) -> ast.Expr:
-    """Their conjunction, as one chain: what is put together one by one takes quadratic time."""
+    """Return the conjunction of conditions as one chain; pairwise conjunctions take quadratic time."""
     chain = _as_boolean(conditions[0])
     for condition in conditions[1:]:
         chain = ast.Binary("and", chain, condition, start=chain.start, end=condition.end)
@@ -146,7 +146,7 @@ def conjoin(conditions: list[ast.Expr]) -> ast.Expr:
 
 
 def _as_boolean(expr: ast.Expr) -> ast.Expr:
-    """A number in a where clause is a truth, not a position."""
+    """Convert a number to a boolean: in a where clause it is not a position."""
     if ast.static_type(expr) != "number":
         return expr
     return ast.Call("boolean", (expr,), start=expr.start, end=expr.end)

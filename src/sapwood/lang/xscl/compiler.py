@@ -199,10 +199,10 @@ class _HoleReader(ExpressionReader):
 
     def _expression(self, at: int, scope: Mapping[str, str] | None = None) -> tuple[Enclosed, int]:
         found, end = super()._expression(at, scope)
-        for spoken in _STRING_OR_VARIABLE.finditer(self._text, found.start, end):
-            if spoken[1] and spoken[1] not in self.numbers:
-                hint = error_hints.hint_unbound_variable(spoken[1], self.numbers, "$")
-                raise self._error(f"there is no variable {spoken[1]}", spoken.start(), hint)
+        for mentioned in _STRING_OR_VARIABLE.finditer(self._text, found.start, end):
+            if mentioned[1] and mentioned[1] not in self.numbers:
+                hint = error_hints.hint_unbound_variable(mentioned[1], self.numbers, "$")
+                raise self._error(f"there is no variable {mentioned[1]}", mentioned.start(), hint)
         if None in origins_of(found.expr):
             raise self._error("a path from a document, but from which?", found.start, self.path_starts)
         match found.expr:

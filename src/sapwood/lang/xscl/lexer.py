@@ -20,7 +20,7 @@ from sapwood.lang.xpath.lexer import Token, tokens_from
 STREAMLESS = frozenset({"select", "from", "join", "followed", "publish", "as", "and", "or", "div", "mod"})
 """keywords, which no stream can be called"""
 PRIME = "\U00010600"
-"""a letter that stands for the quote at the end of x5' while XPath is read; nobody writes Linear A"""
+"""a letter of Linear A, which stands for the quote at the end of x5' while XPath is read"""
 
 NO_VARIABLE = rf"(?!(?:and|or|div|mod|join|followed|publish){END})"
 _OTHER = rf"(?!(?:and|or|div|mod){END}){WORD}"

@@ -40,7 +40,7 @@ class Chain(NamedTuple):
     variables: tuple[BlockVariable, ...]
     links: tuple[Link, ...]
     end: int
-    """the place after it"""
+    """the position after it"""
 
 
 @dataclass(slots=True)
@@ -210,7 +210,7 @@ class _ChainReader:
             )
         if draft.block > block:
             reason = f"{name} is of a later block"
-            raise self._error(reason, at, "speak of it in the braces before that block")
+            raise self._error(reason, at, "use it in the braces before that block")
         return draft
 
     def _refuse_itself(self, condition: ast.Expr) -> None:
@@ -341,8 +341,8 @@ class _Conditions(Parser):
 
 def _collect_variables(tokens: list[Token]) -> dict[str, ast.Expr]:
     """All variables that are mentioned; they are checked when all blocks have been read."""
-    spoken = [token for token in tokens if token.kind == "variable"]
-    return {t.text[1:]: ast.Variable(t.text[1:], start=t.start, end=t.end) for t in spoken}
+    mentioned = [token for token in tokens if token.kind == "variable"]
+    return {t.text[1:]: ast.Variable(t.text[1:], start=t.start, end=t.end) for t in mentioned}
 
 
 def _mark_variables(tokens: list[Token]) -> list[Token]:
