@@ -217,7 +217,8 @@ class Dataguide:
     def start(self) -> GuideNode:
         """Return the node where the next message starts; drop all nodes if the budget was long exceeded."""
         if self._spent > 2 * self._budget:
-            _log.debug("the dataguide is rebuilt: %d guide nodes exceed its budget", self._size)
+            if self._budget:  # without one, this is the rule
+                _log.debug("the dataguide is rebuilt: %d guide nodes exceed its budget", self._size)
             self.clear()
         return self.root
 
