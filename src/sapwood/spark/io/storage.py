@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 from pyarrow import fs
 
 if TYPE_CHECKING:
-    from py4j.java_gateway import is_instance_of
-from pyspark.sql import SparkSession
+    from pyspark.sql import SparkSession
 
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")  # but not C:/
 
@@ -131,6 +130,8 @@ class HadoopFolder:
 
     def __init__(self, spark: SparkSession, path: str) -> None:
         self._jvm: Any = spark._jvm
+        from py4j.java_gateway import is_instance_of  # type: ignore[import-untyped]
+
         self._files, self._path = _resolve_hadoop(spark, path)
         if is_instance_of(spark.sparkContext._gateway, self._files, _WITH_CHECKSUMS):
             # its checksums would refuse a local file that a person has edited to repair it
