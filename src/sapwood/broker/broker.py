@@ -27,6 +27,7 @@ from sapwood.engine.message.message_reader import Message
 from sapwood.engine.pattern_evaluator import PatternEvaluator
 from sapwood.engine.serialization import pack, unpack
 from sapwood.engine.synchronization import synchronized
+from sapwood.errors import ArgumentError
 from sapwood.join.explain import JoinExplanation
 from sapwood.join.join_engine import JoinEngine
 from sapwood.join.results import Meetings
@@ -293,7 +294,9 @@ class Broker:
             with use_prefixes(self._matcher.namespaces):
                 return self._joins.explain(output.entry)
         if not isinstance(self._plan, SharedPlan):
-            raise ValueError("only shared plans are explained: this broker was made with share_plans=False")
+            raise ArgumentError(
+                "only shared plans are explained: this broker was made with share_plans=False"
+            )
         transformation = compile_transformation(output.text, self._matcher.namespaces)
         with use_prefixes(self._matcher.namespaces):
             return explain(self._plan, output.entry, transformation, self._dtd)
@@ -333,7 +336,9 @@ class Broker:
     def __getstate__(self) -> dict[str, object]:
         """Return the state without the DTD, which is used by `explain` only."""
         if not isinstance(self._plan, SharedPlan):
-            raise ValueError("only shared plans can be packed: this broker was made with share_plans=False")
+            raise ArgumentError(
+                "only shared plans can be packed: this broker was made with share_plans=False"
+            )
         self._matcher.freeze_unread()
         return self.__dict__ | {"_dtd": None}
 

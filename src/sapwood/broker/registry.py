@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from sapwood.engine.failures import FailureKind
 from sapwood.engine.matcher import Matcher
 from sapwood.engine.registration import Owner
+from sapwood.errors import ArgumentError
 from sapwood.join.join_engine import JoinEngine
 from sapwood.lang.fwr.compiler import compile_transformation
 from sapwood.lang.languages import FOR_WHERE_RETURN, XPATH, XSCL, detect_language
@@ -61,7 +62,7 @@ class SubscriptionRegistry:
     def add(self, id: Hashable, query: str) -> None:
         """Subscribe `id` to a query; ValueError if it is subscribed, QueryError if the query is invalid."""
         if id in self:
-            raise ValueError(f"{id!r} is subscribed already; replace() changes its query")
+            raise ArgumentError(f"{id!r} is subscribed already; replace() changes its query")
         add = self._prepare(query, None)
         if add is None:
             self.matcher.add(id, query)

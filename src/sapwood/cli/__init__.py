@@ -94,7 +94,7 @@ def main() -> None:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         copy_context().run(app)  # what a command sets for itself ends with it
-    except (SapwoodError, ValueError) as error:  # a FileError is a ValueError
+    except SapwoodError as error:
         fail(str(error))
     except BrokenPipeError:  # the reader of our output has had enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

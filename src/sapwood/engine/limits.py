@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sapwood.errors import ArgumentError
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -28,9 +30,9 @@ class Limits:
     def __post_init__(self) -> None:
         for name in self.__slots__:
             if getattr(self, name) < 0:
-                raise ValueError(f"Limits.{name} must not be negative")
+                raise ArgumentError(f"Limits.{name} must not be negative")
         if self.depth > 2_000:
-            raise ValueError("Limits.depth must not exceed 2000, the deepest tree that lxml reads")
+            raise ArgumentError("Limits.depth must not exceed 2000, the deepest tree that lxml reads")
 
 
 @dataclass(frozen=True, slots=True)

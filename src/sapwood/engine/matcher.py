@@ -27,6 +27,7 @@ from sapwood.engine.message.message_source import Source as Source
 from sapwood.engine.selection import Selection
 from sapwood.engine.serialization import pack, unpack
 from sapwood.engine.synchronization import synchronized
+from sapwood.errors import ArgumentError
 from sapwood.lang.namespaces import Namespaces, declare
 from sapwood.lang.pattern import use_prefixes
 from sapwood.lang.query import Query, compile_query
@@ -86,7 +87,7 @@ class Matcher:
 
     @synchronized
     def declare(self, namespaces: Namespaces) -> None:
-        """Declare further prefixes for coming queries; raise ValueError for one that is bound already.
+        """Declare further prefixes for coming queries; raise ArgumentError for one that is bound already.
 
         Whether names without a prefix match in any namespace must be declared before the first query.
         """
@@ -96,7 +97,7 @@ class Matcher:
     def add(self, id: Hashable, query: str) -> None:
         """Subscribe `id` to a query; raise QueryError, with position and reason, if it is not XPath 1.0."""
         if id in self._subscriptions:
-            raise ValueError(f"{id!r} is subscribed already; replace() changes its query")
+            raise ArgumentError(f"{id!r} is subscribed already; replace() changes its query")
         compiled = compile_query(query, self._namespaces)
         self.freeze_unread()
         self._subscribe(id, compiled, self.new_number())

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
+from sapwood.errors import ArgumentError
+
 ANY: Literal["any"] = "any"
 ANY_PREFIX = "*"
 Namespaces = Mapping[str, str] | Literal["any"]
@@ -22,27 +24,27 @@ def to_prefixes(namespaces: Namespaces | None) -> dict[str, str]:
         return {}
     if isinstance(namespaces, str):
         if namespaces != ANY:
-            raise ValueError(f"namespaces are a mapping from prefix to URI, or 'any', not {namespaces!r}")
+            raise ArgumentError(f"namespaces are a mapping from prefix to URI, or 'any', not {namespaces!r}")
         return {ANY_PREFIX: ANY}
     return dict(namespaces)
 
 
 def declare(known: dict[str, str], further: Namespaces, queries: int = 0) -> None:
-    """Add prefixes to the known ones, or raise ValueError and add none.
+    """Add prefixes to the known ones, or raise ArgumentError and add none.
 
     Where there are queries already, names without a prefix keep their meaning.
     """
     added = to_prefixes(further)
     if queries and ANY_PREFIX in added and ANY_PREFIX not in known:
-        raise ValueError("declare namespaces 'any' before the first query: it changes what names mean")
+        raise ArgumentError("declare namespaces 'any' before the first query: it changes what names mean")
     for prefix, uri in added.items():
         if not prefix or not uri:
-            raise ValueError(f"a prefix and a namespace must not be empty: {prefix!r}: {uri!r}")
+            raise ArgumentError(f"a prefix and a namespace must not be empty: {prefix!r}: {uri!r}")
         if prefix == ANY_PREFIX and uri != ANY:
-            raise ValueError(f"the prefix '*' can only be declared as 'any', not as {uri!r}")
+            raise ArgumentError(f"the prefix '*' can only be declared as 'any', not as {uri!r}")
         bound = known.get(prefix, uri)
         if bound != uri:
-            raise ValueError(f"the prefix {prefix!r} is bound to {bound!r} already, not to {uri!r}")
+            raise ArgumentError(f"the prefix {prefix!r} is bound to {bound!r} already, not to {uri!r}")
     known.update(added)
 
 

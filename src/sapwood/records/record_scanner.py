@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import repeat
 from typing import BinaryIO, NamedTuple
 
-from sapwood.errors import RecordError
+from sapwood.errors import ArgumentError, RecordError
 from sapwood.records.file_window import Window
 from sapwood.records.markup import (
     BROKEN_TAG,
@@ -56,7 +56,7 @@ class RecordScanner:
             hint = "write it as the file does, with its prefix if it has one: article, atom:entry"
             raise RecordError(f"{element!r} is not the name of an element", hint=hint)
         if buffer < 1:
-            raise ValueError("the buffer must have at least one byte")
+            raise ArgumentError("the buffer must have at least one byte")
         self._element = element
         self._window = Window(file, buffer)
         self._interned: dict[Context, Context] = {}

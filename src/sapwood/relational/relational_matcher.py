@@ -18,7 +18,7 @@ from sapwood.engine.failures import Failure, FailureKind
 from sapwood.engine.limits import Limits
 from sapwood.engine.matcher import Source
 from sapwood.engine.message.message_reader import Message
-from sapwood.errors import MessageError, TablesError
+from sapwood.errors import ArgumentError, MessageError, TablesError
 from sapwood.lang.namespaces import Namespaces
 from sapwood.relational.executor import (
     BatchTooLarge,
@@ -110,7 +110,7 @@ class RelationalMatcher:
         error is raised with a note that names the subscription, and nothing of its chunk is added.
         """
         if chunk < 1:
-            raise ValueError(f"a chunk has one subscription at least, not {chunk!r}")
+            raise ArgumentError(f"a chunk has one subscription at least, not {chunk!r}")
         self._check_ownership()
         remaining = iter(pairs)
         while pending := list(islice(remaining, chunk)):
@@ -176,7 +176,7 @@ class RelationalMatcher:
     ) -> Iterator[MatchedIds | MessageError]:
         """Yield the matches of each message, or the error with which it is refused, batch by batch."""
         if batch < 1:
-            raise ValueError(f"a batch has one message at least, not {batch!r}")
+            raise ArgumentError(f"a batch has one message at least, not {batch!r}")
         pending: list[Message] = []
         size = 0
         for source in messages:

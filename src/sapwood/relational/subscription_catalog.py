@@ -10,6 +10,7 @@ from dataclasses import asdict
 import pyarrow as pa
 
 from sapwood.engine.bulk_load import OnError, pause_garbage_collection
+from sapwood.errors import ArgumentError
 from sapwood.lang.namespaces import Namespaces, declare
 from sapwood.relational.paths.path_catalog import PathCatalog, Uses
 from sapwood.relational.paths.tag_paths import TagPathCatalog
@@ -118,9 +119,9 @@ class SubscriptionCatalog:
         for id, text in put:
             try:
                 if not _is_valid_id(id):
-                    raise ValueError(f"an id in tables is a string of characters, not {id!r}")
+                    raise ArgumentError(f"an id in tables is a string of characters, not {id!r}")
                 if id in taken or id in accepted:
-                    raise ValueError(f"{id!r} is subscribed already")
+                    raise ArgumentError(f"{id!r} is subscribed already")
                 accepted[id] = self._compiler.compile(text)
             except ValueError as error:
                 if on_error is None:

@@ -20,6 +20,7 @@ from pyspark.sql.types import (
 
 from sapwood.broker import Broker
 from sapwood.engine import Limits, Matcher
+from sapwood.errors import ArgumentError
 from sapwood.lang.namespaces import Namespaces
 from sapwood.spark.distribution import match_result
 from sapwood.spark.distribution.index_snapshot import IndexSnapshot, SubscriptionSource
@@ -72,7 +73,7 @@ def match(
     """
     check_shape(shape)
     if MATCHES in messages.columns:
-        raise ValueError(f"messages must not have a column {MATCHES!r}; rename it")
+        raise ArgumentError(f"messages must not have a column {MATCHES!r}; rename it")
     messages = with_problem(messages)
     snapshot = issue_snapshot(messages.sparkSession, subscriptions, namespaces, limits)
     matched = match_snapshot(messages, snapshot)
@@ -130,12 +131,14 @@ def issue_snapshot(
 ) -> IndexSnapshot:
     """Compile subscriptions that do not change, and issue a snapshot of them to the workers."""
     if type(spark).__module__.startswith("pyspark.sql.connect"):
-        raise ValueError(
+        raise ArgumentError(
             "Spark Connect has no broadcast variables, which the compiled index needs; use a classic session"
         )
     broker = _compile(subscriptions, namespaces, limits)
     if broker.joins:
-        raise ValueError("joins have a state from batch to batch, so only a pipeline has them: sapwood run")
+        raise ArgumentError(
+            "joins have a state from batch to batch, so only a pipeline has them: sapwood run"
+        )
     return SubscriptionSource(broker, numeric=_has_numeric_ids(broker)).issue(spark.sparkContext)
 
 
@@ -148,7 +151,7 @@ def _has_numeric_ids(broker: Broker) -> bool:
 def check_shape(shape: str) -> None:
     """Raise ValueError for an unknown shape."""
     if shape not in get_args(Shape):
-        raise ValueError(f"shape must be one of {', '.join(map(repr, get_args(Shape)))}, not {shape!r}")
+        raise ArgumentError(f"shape must be one of {', '.join(map(repr, get_args(Shape)))}, not {shape!r}")
 
 
 def check_messages(messages: DataFrame) -> None:
@@ -156,21 +159,21 @@ def check_messages(messages: DataFrame) -> None:
     types = {field.name: field.dataType for field in messages.schema.fields}
     if len(types) < len(messages.columns):
         twice = next(name for name in types if messages.columns.count(name) > 1)
-        raise ValueError(f"messages have the column {twice!r} twice; rename one")
+        raise ArgumentError(f"messages have the column {twice!r} twice; rename one")
     for name in ("message_id", "body"):
         if name not in types:
-            raise ValueError(f"messages need a column {name!r}; there are {', '.join(types) or 'none'}")
+            raise ArgumentError(f"messages need a column {name!r}; there are {', '.join(types) or 'none'}")
     if not isinstance(types["body"], BinaryType | StringType):
-        raise ValueError(f"the column 'body' must be binary or string, not {types['body'].simpleString()}")
+        raise ArgumentError(f"the column 'body' must be binary or string, not {types['body'].simpleString()}")
     for name in types:
         if name in RESULT_COLUMNS or name == "subscription":
-            raise ValueError(f"messages must not have a column {name!r}, which the result has; rename it")
+            raise ArgumentError(f"messages must not have a column {name!r}, which the result has; rename it")
 
 
 def _compile(subscriptions: Subscriptions, namespaces: Namespaces | None, limits: Limits | None) -> Broker:
     if isinstance(subscriptions, Matcher | Broker):
         if namespaces is not None or limits is not None:
-            raise ValueError(f"a {type(subscriptions).__name__} has its namespaces and limits already")
+            raise ArgumentError(f"a {type(subscriptions).__name__} has its namespaces and limits already")
         return Broker.around(subscriptions) if isinstance(subscriptions, Matcher) else subscriptions
     broker = Broker(namespaces, limits)
     broker.subscribe_many(_iter_pairs(subscriptions))
@@ -183,13 +186,13 @@ def _iter_pairs(subscriptions: DataFrame | Pairs) -> Iterable[tuple[Id, str]]:
     if not isinstance(subscriptions, DataFrame):
         return subscriptions
     if subscriptions.isStreaming:
-        raise ValueError(
+        raise ArgumentError(
             "subscriptions must not be a streaming DataFrame; a store changes while a stream runs"
         )
     missing = [name for name in ("id", "query") if name not in subscriptions.columns]
     if missing:
         have = ", ".join(subscriptions.columns)
-        raise ValueError(f"subscriptions need a column {missing[0]!r}; there are {have}")
+        raise ArgumentError(f"subscriptions need a column {missing[0]!r}; there are {have}")
     whole = isinstance(subscriptions.schema["id"].dataType, IntegralType)
     rows = subscriptions.select(
         F.col("id").cast("long" if whole else "string"), F.col("query").cast("string")
@@ -199,5 +202,5 @@ def _iter_pairs(subscriptions: DataFrame | Pairs) -> Iterable[tuple[Id, str]]:
 
 def _check_not_null(id: Id | None, query: str | None) -> tuple[Id, str]:
     if id is None or query is None:
-        raise ValueError(f"neither 'id' nor 'query' of a subscription may be null: {id!r}, {query!r}")
+        raise ArgumentError(f"neither 'id' nor 'query' of a subscription may be null: {id!r}, {query!r}")
     return id, query

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.functions import arrow_udtf
 
 from sapwood.engine import Limits
+from sapwood.errors import ArgumentError
 from sapwood.lang.namespaces import Namespaces
 from sapwood.spark.dataframe_match import Subscriptions, issue_snapshot
 from sapwood.spark.distribution.index_snapshot import IndexSnapshot
@@ -39,7 +40,7 @@ def _make_udtf(snapshot: IndexSnapshot) -> Any:
         def eval(self, table: pa.RecordBatch) -> Iterator[pa.Table]:
             missing = {"message_id", "body"}.difference(table.schema.names)
             if missing:
-                raise ValueError(f"the table needs a column {min(missing)!r}; it has {table.schema.names}")
+                raise ArgumentError(f"the table needs a column {min(missing)!r}; it has {table.schema.names}")
             for results in MatchPartition(snapshot, "body", None)(iter([table])):
                 matched = results.column("subscriptions")
                 ids = results.column("message_id").cast(pa.string())

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from sqlalchemy import Connection
 
-from sapwood.errors import StoreError
+from sapwood.errors import ArgumentError, StoreError
 from sapwood.lang.languages import compile_text
 from sapwood.lang.namespaces import Namespaces, declare, to_prefixes
 from sapwood.store import history
@@ -196,7 +196,7 @@ class SubscriptionStore:
         its compiled form, once for equal ones. However an import ends, earlier chunks stay.
         """
         if chunk < 1:
-            raise ValueError(f"chunk must be at least 1, not {chunk!r}")
+            raise ArgumentError(f"chunk must be at least 1, not {chunk!r}")
         return BulkImport(self._database, replace, on_error, on_replaced, on_checked).run(
             rows, chunk, on_progress
         )

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
 from sapwood.engine.pattern_evaluator import PatternEvaluator
-from sapwood.errors import MessageError
+from sapwood.errors import ArgumentError, MessageError
 from sapwood.lang.query import compile_query
 
 _LARGEST = 1e11
@@ -26,7 +26,7 @@ def to_seconds(moment: Moment) -> float:
     if isinstance(moment, bool) or not isinstance(moment, int | float):
         raise TypeError(f"a time is a datetime or a number of seconds, not {moment!r}")
     if not abs(moment) <= _LARGEST:
-        raise ValueError(
+        raise ArgumentError(
             f"a time is in seconds since the epoch, and {moment} is out of range: is it in milliseconds?"
         )
     return float(moment)
@@ -38,7 +38,7 @@ def to_duration(given: timedelta | float) -> float:
         raise TypeError(f"a duration is a timedelta or a number of seconds, not {given!r}")
     length = given.total_seconds() if isinstance(given, timedelta) else float(given)
     if not length >= 0 or math.isinf(length):
-        raise ValueError(f"a duration is a finite number of seconds, 0 or more, not {given}")
+        raise ArgumentError(f"a duration is a finite number of seconds, 0 or more, not {given}")
     return length
 
 
@@ -48,7 +48,7 @@ class TimePath:
     def __init__(self, path: str, namespaces: Mapping[str, str]) -> None:
         query = compile_query(path, namespaces)
         if query.type != "node-set" or not query.exact:
-            raise ValueError(f"a time is read from a path of names, attributes and text, not {path!r}")
+            raise ArgumentError(f"a time is read from a path of names, attributes and text, not {path!r}")
         self._text = path
         self._paths = query.paths
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from sapwood.errors import QueryError
+from sapwood.errors import ArgumentError, QueryError
 from sapwood.lang.scanning import END, describe_found, skip_space
 from sapwood.lang.xpath import error_hints
 
@@ -97,5 +97,5 @@ def parse_duration(text: str) -> float:
         return 0.0
     seconds, end = parse_window(text, 0)
     if text[end:].strip() or seconds == float("inf"):
-        raise ValueError(f"a length of time such as '10 min' is expected, not {text!r}")
+        raise ArgumentError(f"a length of time such as '10 min' is expected, not {text!r}")
     return seconds

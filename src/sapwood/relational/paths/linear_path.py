@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from sapwood.engine.automaton.dataguide import name_tests_of
+from sapwood.errors import ArgumentError
 from sapwood.lang.pattern import ANY_NAMESPACE, TEXT, Axis, is_wildcard
 
 TagPath = tuple[str, ...]
@@ -247,7 +248,7 @@ def _parse_steps(text: str) -> list[tuple[Axis, str]]:
     while end < len(text):
         step = _STEP.match(text, end)
         if step is None or step[1] + step[2] == "//@":
-            raise ValueError(f"not a path, at character {end + 1}: {text!r}")
+            raise ArgumentError(f"not a path, at character {end + 1}: {text!r}")
         steps.append((Axis.ATTRIBUTE if step[2] else _AXES[step[1]], _parse_name(step[3])))
         end = step.end()
     return steps

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sapwood.engine.bulk_load import OnError
-from sapwood.errors import TablesError
+from sapwood.errors import SapwoodError, TablesError
 from sapwood.lang.languages import XPATH, detect_language
 from sapwood.relational.relational_matcher import CHUNK, RelationalMatcher
 from sapwood.relational.storage.table_schema import MESSAGE_CACHE, TABLES
@@ -39,7 +39,7 @@ OnProgress = Callable[[int], None]
 _NOT_CLEARED = {"meta", "counter", "path_class", *MESSAGE_CACHE}
 
 
-class UnsupportedLanguage(ValueError):
+class UnsupportedLanguage(SapwoodError, ValueError):
     """Reported for a subscription that is not an XPath filter: tables cannot hold it."""
 
     def __init__(self, language: str) -> None:

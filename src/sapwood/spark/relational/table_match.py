@@ -19,6 +19,7 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from sapwood.errors import ArgumentError
 from sapwood.relational import RelationalMatcher
 from sapwood.spark.dataframe_match import (
     PROBLEM,
@@ -71,7 +72,7 @@ def match_relational(
     """
     check_shape(shape)
     if messages.isStreaming:
-        raise ValueError("messages must not be a streaming DataFrame; a pipeline has streams: sapwood run")
+        raise ArgumentError("messages must not be a streaming DataFrame; a pipeline has streams: sapwood run")
     with ExitStack() as stack:
         folder = folder or stack.enter_context(TemporaryDirectory(prefix="sapwood-"))
         matching = RelationalMatching(matcher, on, folder)
@@ -85,7 +86,7 @@ class RelationalMatching:
 
     def __init__(self, matcher: RelationalMatcher, on: Backend, folder: str) -> None:
         if on not in get_args(Backend):
-            raise ValueError(f"on must be one of {', '.join(map(repr, get_args(Backend)))}, not {on!r}")
+            raise ArgumentError(f"on must be one of {', '.join(map(repr, get_args(Backend)))}, not {on!r}")
         self._session: SparkSession | None = None
         self._shredder = SparkShredder(matcher)
         self._backend: MatchBackend = (

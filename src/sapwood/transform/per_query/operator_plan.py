@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeVar
 
 from sapwood.engine.pattern_evaluator import PatternEvaluator
+from sapwood.errors import ArgumentError
 from sapwood.lang.fwr.model import TemplateHole, Transformation
 from sapwood.lang.pattern import Condition, Path, Step
 from sapwood.transform.nested_loops import groups
@@ -138,7 +139,7 @@ def plan(
     if optimise != "dtd":
         return _Planner(transformation, sharing, optimise == "query", None).plan()
     if graph is None:
-        raise ValueError("optimise='dtd' needs the element graph of the DTD")
+        raise ArgumentError("optimise='dtd' needs the element graph of the DTD")
     planned = _Planner(transformation, sharing, True, graph).plan()
     twin = _Planner(transformation, sharing, True, None).plan()
     same = (planned.source, planned.filters, planned.returns) == (twin.source, twin.filters, twin.returns)
