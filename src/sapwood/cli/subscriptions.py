@@ -49,6 +49,15 @@ def _open(store: str, create: bool = False) -> Iterator[SubscriptionStore]:
         yield opened
 
 
+@contextmanager
+def _checked(id: str, query: str, namespace: list[str] | None, store: SubscriptionStore) -> Iterator[None]:
+    """Declare the prefixes before a query is stored, and warn about the query afterwards."""
+    declared = parse_namespaces(namespace)
+    store.declare(declared)
+    yield
+    _warn(id, query, store, declared)
+
+
 # -- changes -----------------------------------------------------------------------------------------------
 
 
@@ -61,11 +70,8 @@ def add(
     store: StoreOption = HERE,
 ) -> None:
     """Add a subscription; the store is created if it is absent."""
-    with _open(store, create=True) as opened:
-        declared = parse_namespaces(namespace)
-        opened.declare(declared)
-        _tell(opened.add(id, query, subscriber or ""))
-        _warn(id, query, opened, declared)
+    with _open(store, create=True) as opened, _checked(id, query, namespace, opened):
+        _report_version(opened.add(id, query, subscriber or ""))
 
 
 @subscriptions.command("replace")
@@ -77,11 +83,8 @@ def replace(
     store: StoreOption = HERE,
 ) -> None:
     """Replace the query of a subscription; its position stays, and its subscriber unless given."""
-    with _open(store) as opened:
-        declared = parse_namespaces(namespace)
-        opened.declare(declared)
-        _tell(opened.replace(id, query, subscriber))
-        _warn(id, query, opened, declared)
+    with _open(store) as opened, _checked(id, query, namespace, opened):
+        _report_version(opened.replace(id, query, subscriber))
 
 
 @subscriptions.command("remove")
@@ -91,21 +94,21 @@ def remove(
 ) -> None:
     """Remove subscriptions."""
     with _open(store) as opened:
-        _tell(opened.remove(*ids))
+        _report_version(opened.remove(*ids))
 
 
 @subscriptions.command("activate")
 def activate(id: IdArgument, store: StoreOption = HERE) -> None:
     """Activate a subscription, so that it is matched again."""
     with _open(store) as opened:
-        _tell(opened.activate(id))
+        _report_version(opened.activate(id))
 
 
 @subscriptions.command("deactivate")
 def deactivate(id: IdArgument, store: StoreOption = HERE) -> None:
     """Deactivate a subscription: it stays in the store and is not matched."""
     with _open(store) as opened:
-        _tell(opened.deactivate(id))
+        _report_version(opened.deactivate(id))
 
 
 @subscriptions.command("import")
@@ -147,7 +150,7 @@ def prune(
         print(f"dropped {dropped:,} former states; the oldest version is {opened.oldest}")
 
 
-def _tell(version: int) -> None:
+def _report_version(version: int) -> None:
     print(f"version {version}")
 
 

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import isinf
 
-from sapwood.engine.diagnostics import notebook_html
+from sapwood.engine.diagnostics.sections import Section, SectionedExplanation
 from sapwood.join.evaluation.witnesses import VariableIndex
 from sapwood.join.join_catalog import CatalogLink, ChainPrefix, JoinEntry
 from sapwood.lang.xscl.model import MESSAGE, Join, Link
 
 
 @dataclass(frozen=True, slots=True)
-class JoinExplanation:
+class JoinExplanation(SectionedExplanation):
     """The evaluation of a join query; `str()` of it is for people."""
 
     query: str
@@ -28,20 +28,10 @@ class JoinExplanation:
     kept: tuple[str, ...]
     """how long messages are in the state because of it"""
 
-    def _parts(self) -> list[tuple[str, tuple[str, ...]]]:
+    def _parts(self) -> list[Section]:
         parts = [("query", (self.query,)), ("blocks", self.blocks), ("links", self.links)]
         parts += [("compared", self.compared), ("templates", self.templates), ("state", self.kept)]
         return parts
-
-    def __str__(self) -> str:
-        return "\n".join(
-            f"{title if not i else '':<10}{line}"
-            for title, lines in self._parts()
-            for i, line in enumerate(lines)
-        )
-
-    def _repr_html_(self) -> str:
-        return notebook_html.sections(self._parts())
 
 
 def explain(entry: JoinEntry, witnesses: VariableIndex) -> JoinExplanation:

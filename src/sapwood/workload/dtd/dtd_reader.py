@@ -11,20 +11,8 @@ from typing import Any, Protocol, cast
 
 from lxml import etree
 
-from sapwood.workload.dtd.model import (
-    Attribute,
-    Choice,
-    Content,
-    Default,
-    Dtd,
-    DtdError,
-    Element,
-    Occurs,
-    Particle,
-    Ref,
-    Seq,
-    infer_root,
-)
+from sapwood.workload.dtd import model
+from sapwood.workload.dtd.model import Content, Default, Dtd, DtdError, Element, Occurs, Particle
 
 _SHIPPED = resources.files("sapwood.workload") / "dtds"
 
@@ -88,7 +76,7 @@ def load_dtd(name_or_path: str | Path, root: str | None = None) -> Dtd:
         raise DtdError(f"DTD {name!r} declares no elements")
     full = _qualified(declared)
     elements = {element.name: element for element in (_element(decl, full) for decl in declared)}
-    return Dtd(name, root or infer_root(elements), elements)
+    return Dtd(name, root or model.infer_root(elements), elements)
 
 
 def _parse(name_or_path: str | Path) -> tuple[str, etree.DTD]:
@@ -135,11 +123,11 @@ def _particle(raw: _RawContent, full: Mapping[str, str]) -> Particle | None:
     if raw.type == "pcdata":
         return None
     if raw.type == "element":
-        return Ref(full.get(raw.name or "", raw.name or ""), occurs)
+        return model.Ref(full.get(raw.name or "", raw.name or ""), occurs)
     parts = tuple(part for part in (_particle(part, full) for part in _flat(raw)) if part is not None)
     if not parts:
         return None
-    return Seq(parts, occurs) if raw.type == "seq" else Choice(parts, occurs)
+    return model.Seq(parts, occurs) if raw.type == "seq" else model.Choice(parts, occurs)
 
 
 def _flat(raw: _RawContent) -> Iterable[_RawContent]:
@@ -153,8 +141,10 @@ def _flat(raw: _RawContent) -> Iterable[_RawContent]:
         yield node
 
 
-def _attribute(decl: _RawAttribute) -> Attribute:
+def _attribute(decl: _RawAttribute) -> model.Attribute:
     value = decl.default_value
     if value is not None:
         value = value.replace("&#38;", "&")  # libxml2 keeps an ampersand, and nothing else, as a reference
-    return Attribute(_name(decl), decl.type.upper(), _DEFAULT[decl.default], value, tuple(decl.values()))
+    return model.Attribute(
+        _name(decl), decl.type.upper(), _DEFAULT[decl.default], value, tuple(decl.values())
+    )

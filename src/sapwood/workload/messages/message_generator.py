@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import islice
 from random import Random
 
 from sapwood.workload import parameter_checks
 from sapwood.workload.dtd.element_graph import INFINITE
 from sapwood.workload.dtd.model import Dtd, DtdError
+from sapwood.workload.generator import Generator
 from sapwood.workload.messages.content_writers import ElementWriter, compile_elements
 from sapwood.workload.messages.message_draft import MessageDraft
 from sapwood.workload.messages.value_distributions import Values
 
 
-class MessageGenerator:
+class MessageGenerator(Generator[bytes]):
     """An endless iterator of messages, each one line of UTF-8 without declaration or DOCTYPE.
 
     Messages are valid by the DTD. Elements stop at level `max_depth` (the root is level 1): optional content
@@ -62,13 +61,6 @@ class MessageGenerator:
         draft = MessageDraft(self._random.random, self._max_repeats)
         self._root.write(draft, self._max_depth)
         return draft.finish()
-
-    def take(self, count: int) -> list[bytes]:
-        """The next `count` messages."""
-        return list(islice(self, count))
-
-    def __iter__(self) -> Iterator[bytes]:
-        return self
 
     def __next__(self) -> bytes:
         return self.message()

@@ -10,13 +10,14 @@ equal texts.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby, islice
+from itertools import groupby
 from random import Random
 
 from sapwood.errors import ArgumentError
 from sapwood.workload import parameter_checks
+from sapwood.workload.generator import Generator
 from sapwood.workload.messages.value_distributions import Distribution, pick, zipf
 
 INFINITE = "INF"
@@ -73,7 +74,7 @@ def feed_schema() -> JoinSchema:
     return JoinSchema("feed", "item", tuple((name,) for name in FEED_LEAVES))
 
 
-class JoinGenerator:
+class JoinGenerator(Generator[str]):
     """An endless iterator of queries over pairs of messages of a schema; the same may come again.
 
     k, from 1 to `equalities` (by default: to the number of leaves), is drawn with Zipf exponent `skew`. Both
@@ -109,13 +110,6 @@ class JoinGenerator:
             f"FOLLOWED BY{{{predicate}, {self._window}}} "
             f"{self.schema.block(self._stream, 'w', right)}"
         )
-
-    def take(self, count: int) -> list[str]:
-        """The next `count` queries."""
-        return list(islice(self, count))
-
-    def __iter__(self) -> Iterator[str]:
-        return self
 
     def __next__(self) -> str:
         return self.query()

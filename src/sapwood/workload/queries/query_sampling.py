@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from itertools import islice
+from abc import abstractmethod
 
 from sapwood.errors import SapwoodError
 from sapwood.workload.dtd.model import Dtd
+from sapwood.workload.generator import Generator
 
 TRIES = 2_000  # in a row without a new query: then what is left is too rare to look for
 
@@ -20,7 +19,7 @@ class QueriesExhausted(SapwoodError, ValueError):
         self.found = found
 
 
-class Drawing(ABC):
+class Drawing(Generator[str]):
     """An endless iterator of queries over documents of a DTD."""
 
     def __init__(self, dtd: Dtd, distinct: bool) -> None:
@@ -50,13 +49,6 @@ class Drawing(ABC):
         if self._seen is not None:
             self._seen.add(query)
         return query
-
-    def take(self, count: int) -> list[str]:
-        """The next `count` queries."""
-        return list(islice(self, count))
-
-    def __iter__(self) -> Iterator[str]:
-        return self
 
     def __next__(self) -> str:
         return self.query()

@@ -22,14 +22,13 @@ repeat something recent: of the last thousand items, the later the likelier. A s
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from itertools import islice
 from math import log
 from random import Random
 
 from sapwood.workload import parameter_checks
+from sapwood.workload.generator import Generator
 from sapwood.workload.messages.value_distributions import Distribution, Values, pick, zipf
 from sapwood.workload.queries.join_generator import FEED_LEAVES
 
@@ -53,7 +52,7 @@ class _Item:
     description: str
 
 
-class FeedGenerator:
+class FeedGenerator(Generator[bytes]):
     """An endless iterator of items, each one line of UTF-8; timestamps increase by a second at least.
 
     `channel_skew` is the Zipf exponent of the channels' popularity; `reposts`, `crossposts` and `columns` are
@@ -92,13 +91,6 @@ class FeedGenerator:
         values = (item.url, _channel_url(item.channel), item.title, time, item.description)
         leaves = "".join(f"<{name}>{value}</{name}>" for name, value in zip(FEED_LEAVES, values, strict=True))
         return f"<item>{leaves}</item>".encode()
-
-    def take(self, count: int) -> list[bytes]:
-        """The next `count` items."""
-        return list(islice(self, count))
-
-    def __iter__(self) -> Iterator[bytes]:
-        return self
 
     def __next__(self) -> bytes:
         return self.message()
