@@ -178,7 +178,7 @@ def test_a_pipeline_stays_as_it_began(
     streams.settings.write_text(text.replace("buckets = 4", "buckets = 5"))
     assert "joins.buckets: it began with 4, which cannot change" in refused(spark, streams)
     streams.settings.write_text(text)
-    BatchLog(spark, str(tmp_path / "joined/checkpoint/sapwood")).begin_joins({"buckets": 4})
+    BatchLog(spark, str(tmp_path / "joined/checkpoint/sapwood")).commit_join_layout({"buckets": 4})
     with pytest.raises(CheckpointError) as caught:  # a checkpoint from before there were numbers
         Pipeline(spark, read_config(streams.settings))
     assert "has the state of joins in format 1, and this version of Sapwood reads format 2." in str(
