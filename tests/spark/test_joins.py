@@ -202,7 +202,7 @@ def test_a_pipeline_stays_as_it_began(
     assert [list(outcome.left_out) for outcome in outcomes] == [[], ["pair"]]
     assert [outcome.subscriptions for outcome in outcomes] == [1, 1]
     streams.settings.write_text(with_joins)
-    assert "this pipeline began without joins" in refused(spark, streams)
+    assert "this pipeline started without joins" in refused(spark, streams)
 
 
 def test_settings_that_do_not_go_with_joins(tmp_path: Path, spark: SparkSession) -> None:
@@ -214,7 +214,7 @@ def test_settings_that_do_not_go_with_joins(tmp_path: Path, spark: SparkSession)
     message = refused(spark, streams)
     assert message == (
         "some subscriptions join messages. 'run.trigger': joins need a stream;"
-        " 'available-now' serves what is there and ends"
+        " 'available-now' ends after the available messages"
     )
     streams.settings.write_text(
         text.replace('path = "deliveries"', 'path = "deliveries"\nshape = "messages"')
@@ -271,7 +271,7 @@ def test_several_sources_and_lengths_of_time() -> None:
         ({"source": [{"path": "a"}, {"path": "b", "stream": "b"}]}, "source #1: 'stream' is missing"),
         (
             {"source": [{"path": "a", "stream": "a"}, {"path": "b", "stream": "a"}]},
-            "source #2: 'stream' is 'a', as that of source #1 is",
+            "source #2: 'stream' is 'a', which is also that of source #1",
         ),
         (
             {"source": [{"path": "a", "stream": "a"}, {"pth": "b", "stream": "b"}]},
