@@ -6,11 +6,12 @@ READY := $(VENV)/.ready
 
 JAVA := $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,java)
 
-.PHONY: help java setup demo test test-full fuzz coverage lint format bench docs reference hooks clean
+.PHONY: help java setup demo test test-fast test-full fuzz coverage lint format bench docs reference hooks clean
 
 help:
 	@echo "make demo    a whole pipeline on Spark: made-up news for 10,000 subscriptions, and a report; one to two minutes (needs Java 17)"
 	@echo "make test    lint, types, import layers and all tests"
+	@echo "make test-fast   the quick tests alone, without Spark and servers: about a minute"
 	@echo "make test-full   the same with the longest tests at full size, and two million answers from fresh seeds"
 	@echo "make fuzz    random queries and messages from fresh seeds against the oracles (FUZZ_SECONDS=300)"
 	@echo "make bench   the filtering experiments (NITF=folder for the published workloads)"
@@ -58,6 +59,9 @@ format: setup
 
 test: java lint
 	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder --durations 10
+
+test-fast: setup
+	$(BIN)/pytest -n 2 -m "not slow and not spark and not server"
 
 test-full: export SAPWOOD_TESTS = full
 test-full: test docs fuzz

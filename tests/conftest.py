@@ -6,6 +6,7 @@ A run gives the same verdict twice: hypothesis draws from fixed seeds. `make fuz
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -14,6 +15,21 @@ from sapwood.engine.fallback.process_pool import POOL
 
 settings.register_profile("fixed", derandomize=True, database=None, print_blob=True)
 settings.load_profile("fixed")
+
+_TESTS = Path(__file__).parent
+_MARK_OF_FOLDER = {"bench": "slow", "demo": "spark", "spark": "spark"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark tests that need Spark or a server, and those of slow folders, for `make test-fast`."""
+    for item in items:
+        mark = _MARK_OF_FOLDER.get(item.path.relative_to(_TESTS).parts[0])
+        if mark is not None:
+            item.add_marker(mark)
+        parameters = getattr(item, "callspec", None)
+        if parameters is not None and "postgresql" in parameters.params.values():
+            item.add_marker("server")
+
 
 _QUICK_JAVA = [
     # quick to start, and never gets fast

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from numpy.typing import NDArray
 
 import sapwood
 from sapwood import (
@@ -56,12 +57,16 @@ ENGINE_ROOM = {"slots_of", "count", "numbers", "unordered", "ids", "slot"}
 """What `Matches` asks of a Matcher, rather than people."""
 
 
+TYPES_FOR_CHECKERS = {"NDArray": NDArray}
+"""Types that the engine imports for type checkers only, since `numpy.typing` is slow to import."""
+
+
 def test_everything_public_is_annotated() -> None:
     for name in sapwood.__all__:
         value = getattr(sapwood, name)
         for member, function in vars(value).items():
             if inspect.isfunction(function) and not member.startswith("_") and not is_dataclass(value):
-                hints = typing.get_type_hints(function)
+                hints = typing.get_type_hints(function, localns=TYPES_FOR_CHECKERS)
                 parameters = [p for p in inspect.signature(function).parameters if p != "self"]
                 assert "return" in hints, f"{name}.{member}"
                 assert set(parameters) <= set(hints), f"{name}.{member}"

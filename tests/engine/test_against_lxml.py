@@ -39,6 +39,7 @@ class Tally:
         self.selected = 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("native", [True, False], ids=["the native language", "all of XPath"])
 def test_match_and_select_answer_as_lxml_does(native: bool) -> None:
     tallies = {name: Tally() for name in TUNINGS}
@@ -81,6 +82,7 @@ def test_one_query_and_document(native: bool, rng: random.Random) -> None:
         compare_answers(matcher, "everything on", document, [query], [answer], Tally())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("native", [True, False], ids=["the native language", "all of XPath"])
 def test_a_crowd_of_queries_in_one_matcher(native: bool) -> None:
     """Hundreds of queries that share paths, values and patterns, on larger documents."""

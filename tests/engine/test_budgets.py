@@ -16,6 +16,8 @@ from sapwood import Broker, Failure, FailureKind, Limits, Matcher, MessageError,
 from sapwood.engine.fallback import process_pool, xpath_fallback
 from sapwood.engine.fallback.process_pool import POOL, Budget, Process
 
+pytestmark = pytest.mark.slow
+
 TIGHT = Limits(query_seconds=0.05)
 MESSAGE = "<a>" + "".join(map(chr, range(0x4E00, 0x9C00))) * 3 + "<b>1</b>" * 300 + "</a>"
 STALLING = {

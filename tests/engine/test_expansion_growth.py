@@ -13,6 +13,8 @@ from sapwood import Limits, Matcher, MessageError
 from sapwood.engine.message import doctype
 from tests.support.growth import assert_linear, cpu_seconds
 
+pytestmark = pytest.mark.slow
+
 SIZES = (10_000, 100_000, 1_000_000) if os.environ.get("SAPWOOD_TESTS") == "full" else (10_000, 100_000)
 ENTITY = "<!DOCTYPE a [<!ENTITY e 'x'>]>"
 

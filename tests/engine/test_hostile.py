@@ -18,6 +18,8 @@ from sapwood import Limits, Matcher, MessageError
 from sapwood.engine.fallback import process_pool
 from tests.support.shared_data import DATA
 
+pytestmark = pytest.mark.slow
+
 QUERIES = ["//a", "//*[@x = 'v' or . = 'v']", "//a[b][c]/d", "//*[not(*)]", "count(//a/..) * 1 > 3"]
 
 

@@ -15,6 +15,8 @@ from sapwood.lang.pattern import Interned
 from tests.support import lxml_oracle
 from tests.support.memory import held_by
 
+pytestmark = pytest.mark.slow
+
 # -- add, remove, replace --------------------------------------------------------------------------------
 
 

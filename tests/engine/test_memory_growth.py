@@ -14,6 +14,8 @@ from sapwood.join import output
 from sapwood.join.state.message_state import StoredMessage
 from tests.support.memory import held_by
 
+pytestmark = pytest.mark.slow
+
 ROOM = 250_000
 JOIN = "SELECT <r>{$x}{$y/k}</r> FROM A//a->x[k->v] JOIN{v = w, INF} B//a->y[k->w]"
 

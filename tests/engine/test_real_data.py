@@ -10,11 +10,14 @@ import random
 from collections.abc import Iterable
 from pathlib import Path
 
+import pytest
 from lxml import etree
 
 from sapwood import Matcher, MessageError
 from tests.support import lxml_oracle
 from tests.support.shared_data import folder
+
+pytestmark = pytest.mark.slow
 
 
 def sampled(path: Path, n: int) -> list[str]:

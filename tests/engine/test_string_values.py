@@ -18,6 +18,8 @@ from sapwood.lang.pattern import Test as Comparison
 from tests.support import lxml_oracle
 from tests.support.growth import assert_linear, cpu_seconds
 
+pytestmark = pytest.mark.slow
+
 DEPTH = 499
 SIZES = (10_000, 100_000, 1_000_000) if os.environ.get("SAPWOOD_TESTS") == "full" else (10_000, 100_000)
 

@@ -30,6 +30,8 @@ from tests.support.join_strategies import (
 )
 from tests.support.saxon import canonical
 
+pytestmark = pytest.mark.slow
+
 TUNINGS = {
     "everything on": Tuning(),
     "each join by itself": Tuning(share_joins=False),

@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Hashable, Iterator
 from random import Random
 
+import pytest
+
 from sapwood import Broker, Delivery
 from sapwood.broker.distributed import DistributedBroker
 from sapwood.engine.message.message_reader import Message
@@ -14,6 +16,8 @@ from sapwood.join.state.message_state import StoredMessage
 from sapwood.join.state.portable_state import PortableMessage
 from tests.support.join_queries import NAMESPACES, written
 from tests.support.join_strategies import random_message, random_query
+
+pytestmark = pytest.mark.slow
 
 Result = tuple[Hashable, tuple[Hashable, ...], bytes]
 

@@ -17,6 +17,8 @@ from sapwood.errors import StoreError
 from sapwood.store import SubscriptionStore
 from tests.support import lxml_oracle
 
+pytestmark = pytest.mark.slow
+
 PAYMENT = '<Document xmlns="urn:iso:pacs.008.001.{}"><Amt Ccy="EUR">5</Amt></Document>'
 TUNINGS = [Tuning(), Tuning(join_bundles=False), Tuning(prefilter=False), Tuning(cache=0)]
 

@@ -13,6 +13,8 @@ from sapwood.relational.rules.rule_form import relational_form
 from tests.support import lxml_oracle
 from tests.support.growth import assert_linear, cpu_seconds
 
+pytestmark = pytest.mark.slow
+
 SIZES = (100, 1_000)
 
 

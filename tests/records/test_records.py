@@ -168,6 +168,7 @@ def documents(draw: st.DrawFn) -> tuple[str, bytes]:
     return record, b"\xef\xbb\xbf" * mark + whole.encode(encoding or "utf-8")
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
 @given(documents())
 def test_records_are_those_of_the_tree(document: tuple[str, bytes]) -> None:

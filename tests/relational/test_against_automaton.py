@@ -19,6 +19,7 @@ from tests.support.relational_agreement import Answer, about, answers, assert_al
 # -- at random -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_random_queries() -> None:
     """Queries of all kinds together, so that they share paths, facts and prefixes."""
     positive = 0

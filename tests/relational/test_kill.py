@@ -8,10 +8,14 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from sapwood.relational import RelationalMatcher
 from tests.support.concurrent_changes import MESSAGES, SIZES, group
 from tests.support.relational_agreement import answers, automaton
 from tests.support.table_structures import assert_consistent
+
+pytestmark = pytest.mark.slow
 
 KILLS = 2
 

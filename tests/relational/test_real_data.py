@@ -27,6 +27,8 @@ from tests.engine.test_real_data import (
 from tests.support.relational_agreement import about, answers, automaton
 from tests.support.shared_data import folder
 
+pytestmark = pytest.mark.slow
+
 
 def assert_alike(
     queries: Sequence[str], messages: Sequence[bytes], namespaces: dict[str, str] | None = None

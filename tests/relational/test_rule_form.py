@@ -273,6 +273,7 @@ QUERIES: dict[str, Callable[[random.Random], str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("language", QUERIES)
 def test_rules_answer_as_the_engine_does(language: str) -> None:
     """They find whatever matches; and nothing else, if the form is exact."""

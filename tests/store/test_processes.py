@@ -5,8 +5,12 @@ from __future__ import annotations
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
+import pytest
+
 from sapwood.errors import StoreError
 from sapwood.store import NewSubscription, SubscriptionStore
+
+pytestmark = pytest.mark.slow
 
 PROCESSES = 3
 TURNS = 12

@@ -43,6 +43,7 @@ def made(broker: Broker, message: bytes) -> dict[object, bytes]:
     return {delivery.subscription: delivery.body for delivery in broker.publish(message)}
 
 
+@pytest.mark.slow
 def test_24_shared_plans_equal_a_plan_for_each_query(queries: list[str], shared: Broker) -> None:
     each = Broker(tuning=Tuning(share_plans=False), dtd=BOOK)
     each.subscribe_many(enumerate(queries))
@@ -54,6 +55,7 @@ def test_24_shared_plans_equal_a_plan_for_each_query(queries: list[str], shared:
     assert results > 10 * QUERIES
 
 
+@pytest.mark.slow
 def test_24_shared_plans_equal_walks_of_the_tree(queries: list[str], shared: Broker) -> None:
     compiled = [compile_transformation(query) for query in queries]
     templates = [ResultTemplate.of(transformation) for transformation in compiled]

@@ -27,6 +27,8 @@ from tests.support.transform_strategies import (
 
 pytest.importorskip("saxonche")
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize(
     ("one", "other", "equal"),

@@ -303,6 +303,7 @@ def test_a_plan_describes_itself() -> None:
 # -- random queries ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(RANDOMS)
 def test_all_plans_agree_with_nested_loops(rng: Random) -> None:

@@ -17,6 +17,8 @@ from tests.support.shared_data import folder
 
 pytest.importorskip("saxonche")
 
+pytestmark = pytest.mark.slow
+
 
 def compare(messages: Iterable[bytes], queries: list[str], namespaces: Mapping[str, str]) -> int:
     """Asserts that one broker with all queries makes what Saxon makes, and tells of how many results."""
