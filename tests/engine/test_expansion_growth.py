@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from sapwood import Limits, Matcher, MessageError
-from sapwood.engine.message import doctype
+from sapwood.engine.message import doctype_limits
 from tests.support.growth import assert_linear, cpu_seconds
 
 pytestmark = pytest.mark.slow
@@ -266,7 +266,7 @@ def test_what_expat_counted_is_what_lxml_makes_of_it(subset: str, standalone: st
 def test_nothing_is_counted_where_nothing_is_declared(monkeypatch: pytest.MonkeyPatch) -> None:
     """The body of an ordinary message with an external subset is read once."""
     bodies: list[object] = []
-    monkeypatch.setattr(doctype, "_Body", lambda *parts: bodies.append(parts))
+    monkeypatch.setattr(doctype_limits, "_Body", lambda *parts: bodies.append(parts))
     matcher = Matcher()
     matcher.add("q", "//a")
     assert list(matcher.match("<!DOCTYPE a SYSTEM 'u'><a>&amp;&#65;&lt;</a>")) == ["q"]

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from sapwood.spark.monitoring.display import JsonLines, LiveDisplay, PlainLines, sparkline, summary_table
 from sapwood.spark.monitoring.totals import Totals, format_duration
-from sapwood.spark.pipeline.signals import PipelineSignals
+from sapwood.spark.pipeline.pipeline_signals import PipelineSignals
 from tests.support.outcomes import outcome
 
 

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sapwood.cli import main
-from sapwood.spark.io.storage import remove_file
+from sapwood.spark.io.file_system import remove_file
 from sapwood.spark.monitoring.delivery_counts import MatchedSubscriptions, most_frequent
 from sapwood.spark.monitoring.report_data import read_checkpoint
 from sapwood.spark.pipeline.batch import Outcome
@@ -154,7 +154,7 @@ def test_records_of_other_versions_can_be_read() -> None:
 
 def test_checkpoints_by_hadoops_names_are_found_by_arrows() -> None:
     for uri, asked in {"s3a://b/a": "s3://b/a", "s3n://b/a": "s3://b/a", "hdfs://h/a": "hdfs://h/a"}.items():
-        with mock.patch("sapwood.spark.io.storage.fs") as arrow:
+        with mock.patch("sapwood.spark.io.file_system.fs") as arrow:
             arrow.FileSystem.from_uri.return_value = mock.Mock(), "b/a"
             remove_file(uri)
         arrow.FileSystem.from_uri.assert_called_once_with(asked)

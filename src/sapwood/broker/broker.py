@@ -26,7 +26,7 @@ from sapwood.engine.matcher import Matcher, Source
 from sapwood.engine.message.message_reader import Message
 from sapwood.engine.pattern_evaluator import PatternEvaluator
 from sapwood.engine.serialization import pack, unpack
-from sapwood.engine.synchronization import synchronized
+from sapwood.engine.thread_lock import synchronized
 from sapwood.errors import ArgumentError
 from sapwood.join.explain import JoinExplanation
 from sapwood.join.join_engine import JoinEngine

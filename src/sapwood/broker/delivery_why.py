@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from sapwood.engine.diagnostics.why import Why, explain_match
 from sapwood.engine.index import Index
 from sapwood.engine.message.message_reader import Message
-from sapwood.engine.selection import Selection
+from sapwood.engine.node_selection import Selection
 from sapwood.lang.fwr.model import Transformation
 from sapwood.lang.pattern import Condition, Has, add_condition, all_of, any_of, use_prefixes
 from sapwood.lang.query import Query

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sapwood.spark.monitoring.display import Display
     from sapwood.spark.pipeline.batch import Outcome
     from sapwood.spark.pipeline.config import PipelineConfig
-    from sapwood.spark.pipeline.signals import PipelineSignals
+    from sapwood.spark.pipeline.pipeline_signals import PipelineSignals
 
 _REQUIRED = frozenset({"jinja2", "pandas", "py4j", "pyarrow", "pydantic", "pyspark"})
 """modules of the extra `spark`"""
@@ -115,7 +115,7 @@ def _run_pipeline(
     from sapwood.spark.monitoring.report import write_report
     from sapwood.spark.monitoring.report_data import collect_report_data
     from sapwood.spark.pipeline.pipeline import Pipeline
-    from sapwood.spark.pipeline.signals import PipelineSignals
+    from sapwood.spark.pipeline.pipeline_signals import PipelineSignals
 
     outcomes: list[Outcome] = []
 
@@ -186,7 +186,7 @@ def check_report(report: Path | None, option: str = "--report") -> None:
 
 def default_log(checkpoint: str) -> Path:
     """Return the default path of the log: in a local checkpoint, or else in the current folder."""
-    from sapwood.spark.io.storage import local_path
+    from sapwood.spark.io.file_system import local_path
 
     folder = local_path(checkpoint)
     return folder / "spark.log" if folder is not None else Path("sapwood-spark.log")

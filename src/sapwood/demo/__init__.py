@@ -35,7 +35,7 @@ from sapwood.spark.monitoring.report_data import read_checkpoint
 from sapwood.spark.pipeline.batch import Outcome
 from sapwood.spark.pipeline.config import read_config
 from sapwood.spark.pipeline.pipeline import Pipeline
-from sapwood.spark.pipeline.signals import PipelineSignals
+from sapwood.spark.pipeline.pipeline_signals import PipelineSignals
 from sapwood.spark.spark_session import session
 from sapwood.store import SubscriptionStore
 

@@ -24,9 +24,9 @@ from sapwood.engine.limits import Limits, Tuning
 from sapwood.engine.matches import Matches, Node, Selected, failures
 from sapwood.engine.message.message_reader import Message
 from sapwood.engine.message.message_source import Source as Source
-from sapwood.engine.selection import Selection
+from sapwood.engine.node_selection import Selection
 from sapwood.engine.serialization import pack, unpack
-from sapwood.engine.synchronization import synchronized
+from sapwood.engine.thread_lock import synchronized
 from sapwood.errors import ArgumentError
 from sapwood.lang.namespaces import Namespaces, declare
 from sapwood.lang.pattern import use_prefixes

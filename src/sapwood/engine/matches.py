@@ -14,7 +14,7 @@ from sapwood.engine.automaton.dataguide import GuideNode
 from sapwood.engine.automaton.predicate_index import Ints
 from sapwood.engine.diagnostics import notebook_html
 from sapwood.engine.failures import Failure, QueryProblem
-from sapwood.engine.synchronization import synchronized
+from sapwood.engine.thread_lock import synchronized
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

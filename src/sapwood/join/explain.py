@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import isinf
 
-from sapwood.engine.diagnostics.sections import Section, SectionedExplanation
+from sapwood.engine.diagnostics.explanation_sections import Section, SectionedExplanation
 from sapwood.join.evaluation.witnesses import VariableIndex
 from sapwood.join.join_catalog import CatalogLink, ChainPrefix, JoinEntry
 from sapwood.lang.xscl.model import MESSAGE, Join, Link

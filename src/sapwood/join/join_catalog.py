@@ -17,8 +17,8 @@ from sapwood.engine.index import Index
 from sapwood.engine.limits import Tuning
 from sapwood.join.evaluation.bindings import JoinBindings, block_pattern
 from sapwood.join.evaluation.witnesses import VariableIndex, VariableNumbers
+from sapwood.join.graph.canonical_graph import JoinGraph, NumberedColumn, TemplateGraph, build_graph
 from sapwood.join.graph.graph_reduction import ReducedColumn, reduce_block
-from sapwood.join.graph.join_graph import JoinGraph, NumberedColumn, TemplateGraph, build_graph
 from sapwood.join.graph.templates import TemplateRelations
 from sapwood.join.output import OutputBuilder
 from sapwood.join.state.windows import LinkWindows, Retention

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sapwood.engine.diagnostics.sections import Section, SectionedExplanation
+from sapwood.engine.diagnostics.explanation_sections import Section, SectionedExplanation
 from sapwood.lang.fwr.model import DOCUMENT, TemplateHole, Transformation
 from sapwood.lang.pattern import format_relative_path
 from sapwood.transform.per_query.operator_plan import plan

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from xml.parsers import expat
 
-from sapwood.engine.message.doctype import ignore_external_entities
+from sapwood.engine.message.doctype_limits import ignore_external_entities
 from sapwood.engine.message.document import Document
 from sapwood.engine.message.entity_expansion import expand_entities
 from sapwood.lang.literals.escaping import escape_attribute

@@ -9,8 +9,8 @@ from sapwood.engine.diagnostics import notebook_html
 from sapwood.engine.diagnostics.nearest_miss import nearest_miss, nearness
 from sapwood.engine.matches import Node
 from sapwood.engine.message.document import ContextNode
+from sapwood.engine.node_selection import Selection
 from sapwood.engine.pattern_evaluator import DOCUMENT, PatternEvaluator
-from sapwood.engine.selection import Selection
 from sapwood.lang.pattern import EMPTY, And, Condition, Has, Or, Path, Step, format_constant
 from sapwood.lang.query import Query
 from sapwood.lang.xpath.absolute_paths import make_absolute

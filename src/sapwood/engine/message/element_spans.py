@@ -12,7 +12,7 @@ from xml.parsers import expat
 
 import numpy as np
 
-from sapwood.engine.message.doctype import ignore_external_entities
+from sapwood.engine.message.doctype_limits import ignore_external_entities
 
 # Possessive, since backtracking would store every character of a long stretch.
 _PROLOG = re.compile(rb"(?:<\?.*?\?>|<!--.*?-->|[^<]++)*+", re.DOTALL)

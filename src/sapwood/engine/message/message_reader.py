@@ -3,7 +3,7 @@
 Everything that runs once per element is in this module. `read_structure` serves queries that are plain paths
 and only walks the dataguide; `read_document` also probes values and collects the message's nodes.
 
-Nothing outside the message is ever fetched; see `doctype` for what is inside.
+Nothing outside the message is ever fetched; see `doctype_limits` for what is inside.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from xml.parsers import expat
 
 from sapwood.engine.automaton.dataguide import GuideNode
 from sapwood.engine.limits import Limits
-from sapwood.engine.message.doctype import Refused, check_doctype, ignore_external_entities
+from sapwood.engine.message.doctype_limits import Refused, check_doctype, ignore_external_entities
 from sapwood.engine.message.document import Document, N
 from sapwood.engine.message.encoding import BYTE_ORDER_MARKS, is_utf8, transcode
 from sapwood.engine.message.message_source import Source, content

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sapwood.join.evaluation.residual_check import CurrentSide, EqualRuns, StateSide, is_satisfiable
-from sapwood.join.graph.join_graph import JoinGraph
+from sapwood.join.graph.canonical_graph import JoinGraph
 from sapwood.join.state.message_state import CurrentItem, MessageState
 
 

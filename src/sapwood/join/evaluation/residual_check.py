@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from sapwood.join.graph.join_graph import JoinGraph, TemplateGraph
+from sapwood.join.graph.canonical_graph import JoinGraph, TemplateGraph
 from sapwood.join.state.message_state import CurrentItem, MessageState
 from sapwood.lang.literals.numbers import COMPARE, Comparator, to_number
 

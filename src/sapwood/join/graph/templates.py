@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from sapwood.engine.automaton.predicate_index import Ints
 from sapwood.engine.automaton.ragged_array import RaggedArray, grow_array
-from sapwood.join.graph.join_graph import JoinGraph, TemplateGraph
+from sapwood.join.graph.canonical_graph import JoinGraph, TemplateGraph
 from sapwood.join.graph.variable_pairs import VariablePairs
 
 Longs = NDArray[np.int64]

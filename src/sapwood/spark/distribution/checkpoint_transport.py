@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from uuid import uuid4
 
 from sapwood.spark.distribution.index_snapshot import IndexSnapshot
-from sapwood.spark.io.storage import clear_folder, open_file, open_output, remove_file
+from sapwood.spark.io.file_system import clear_folder, open_file, open_output, remove_file
 
 _log = logging.getLogger(__name__)
 

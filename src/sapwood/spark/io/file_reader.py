@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from sapwood.errors import RecordError
 from sapwood.records import Context, Record, RecordScanner, message, ranges
-from sapwood.spark.io.storage import open_file
+from sapwood.spark.io.file_system import open_file
 
 CHUNK_BYTES = 8 << 20
 """Bytes of messages that a worker holds at a time, unless one message has more."""

@@ -22,8 +22,8 @@ from sapwood.spark.io.file_reader import (
     ReadRecords,
     is_lines,
 )
+from sapwood.spark.io.file_system import escape_glob, is_folder, qualify_path
 from sapwood.spark.io.sinks import FILE_FORMATS
-from sapwood.spark.io.storage import escape_glob, is_folder, qualify_path
 from sapwood.spark.io.unread_files import EMPTY, UnreadFile, find_unread_in_table, is_hidden
 
 _FILE_PATTERN = "*{" + ",".join(ENDINGS) + "}"

@@ -27,7 +27,7 @@ from sapwood.broker.delivery import Published, delivery_id
 from sapwood.engine.message.message_reader import Message
 from sapwood.join.state.message_state import StoredMessage
 from sapwood.join.state.portable_state import PortableMessage
-from sapwood.spark.io.storage import list_names, open_file, remove_folder
+from sapwood.spark.io.file_system import list_names, open_file, remove_folder
 from sapwood.spark.joins.schema import (
     CHAIN,
     FOREVER,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from sapwood.input_files import read_queries
-from sapwood.spark.io.storage import list_names, open_file
+from sapwood.spark.io.file_system import list_names, open_file
 from sapwood.spark.monitoring.delivery_counts import MatchedSubscriptions
 from sapwood.spark.monitoring.totals import rank_slowest, rank_subscriptions
 from sapwood.spark.pipeline.batch import Outcome

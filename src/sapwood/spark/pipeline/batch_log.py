@@ -19,7 +19,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from sapwood.errors import SapwoodError
-from sapwood.spark.io.storage import HadoopFolder
+from sapwood.spark.io.file_system import HadoopFolder
 from sapwood.spark.monitoring.delivery_counts import MatchedSubscriptions
 
 _log = logging.getLogger(__name__)

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
-from sapwood.spark.io.storage import local_path
+from sapwood.spark.io.file_system import local_path
 from sapwood.spark.pipeline.config import ConfigError
 
 try:

@@ -31,8 +31,8 @@ from sapwood.lang.literals.durations import parse_duration
 from sapwood.lang.namespaces import to_prefixes
 from sapwood.records import RecordScanner
 from sapwood.spark.dataframe_match import Shape
+from sapwood.spark.io.file_system import is_uri, local_path
 from sapwood.spark.io.sinks import FILE_FORMATS
-from sapwood.spark.io.storage import is_uri, local_path
 
 AVAILABLE_NOW, BATCH = "available-now", "batch"
 _SQLITE = re.compile(r"sqlite(?:\+pysqlite)?:///")

@@ -29,9 +29,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from sapwood.broker import Broker
 from sapwood.spark.distribution.checkpoint_transport import CheckpointTransport
+from sapwood.spark.io.file_system import local_path, qualify_path
 from sapwood.spark.io.sinks import Sink
 from sapwood.spark.io.source import Source, Sources
-from sapwood.spark.io.storage import local_path, qualify_path
 from sapwood.spark.io.unread_files import find_skipped_files, find_unread_in_stream, find_unread_in_table
 from sapwood.spark.joins.feedback import FeedbackFolder
 from sapwood.spark.joins.join_plan import JoinStream, check_times, count_state_rows, stateful_session

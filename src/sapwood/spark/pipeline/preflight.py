@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from sapwood.broker import Broker
 from sapwood.spark.distribution.pipeline_subscriptions import compile_file
-from sapwood.spark.io.storage import local_path
+from sapwood.spark.io.file_system import local_path
 from sapwood.spark.io.unread_files import is_hidden
 from sapwood.spark.joins.join_plan import check_times
 from sapwood.spark.pipeline.checkpoint_lock import lock_checkpoint

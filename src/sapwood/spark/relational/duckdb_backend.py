@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame
 from sapwood.relational.executor import RESIDUAL_QUERIES, BatchTooLarge, match_rules
 from sapwood.relational.relational_matcher import RelationalMatcher
 from sapwood.relational.shredder import VALUE_SCHEMA, ShreddedBatch
-from sapwood.spark.io.storage import clear_folder, open_output, remove_folder
+from sapwood.spark.io.file_system import clear_folder, open_output, remove_folder
 from sapwood.spark.relational.residual_stage import ResidualStage, evaluate_residuals
 from sapwood.spark.relational.result_combiner import FAILED_PAIRS_SQL, MATCHED_PAIRS_SQL, BackendResult
 from sapwood.spark.relational.row_schemas import FAILED_PAIR, MATCHED_PAIR, RESIDUAL_CANDIDATE, to_spark

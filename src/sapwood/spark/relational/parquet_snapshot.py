@@ -35,7 +35,7 @@ from sapwood.relational.storage.table_snapshot import (
     subscription_delta,
     subscription_range_sql,
 )
-from sapwood.spark.io.storage import list_names, make_folder, open_file, open_output, remove_folder
+from sapwood.spark.io.file_system import list_names, make_folder, open_file, open_output, remove_folder
 from sapwood.spark.relational.row_schemas import to_spark
 
 _log = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sapwood import Broker
-from sapwood.join.graph.join_graph import Edge, TemplateGraph, canonicalize
+from sapwood.join.graph.canonical_graph import Edge, TemplateGraph, canonicalize
 
 Tree = int | tuple["Tree", ...]
 
