@@ -97,7 +97,7 @@ def _format_minute(finished: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class ReportFigure:
     """A figure of the headline."""
 
     label: str
@@ -106,28 +106,28 @@ class Figure:
     warn: bool = False
 
 
-def _build_figures(totals: Totals) -> list[Figure]:
+def _build_figures(totals: Totals) -> list[ReportFigure]:
     per_message = per_second(totals.deliveries, totals.messages)
     latency_95 = f"{format_duration(totals.latency_95)} for 95 of 100"
     subscriptions = f"{totals.last.subscriptions:,}" if totals.last else "–"
     figures = [
-        Figure("messages", f"{totals.messages:,}", f"{totals.messages - totals.rejects:,} accepted"),
-        Figure("deliveries", _format_large(totals.deliveries), f"{per_message:,.1f} a message"),
-        Figure("rejects", f"{totals.rejects:,}", _describe_rejects(totals), warn=totals.rejects > 0),
-        Figure("messages a second", f"{totals.messages_per_second:,.0f}", "while batches were processed"),
-        Figure(
+        ReportFigure("messages", f"{totals.messages:,}", f"{totals.messages - totals.rejects:,} accepted"),
+        ReportFigure("deliveries", _format_large(totals.deliveries), f"{per_message:,.1f} a message"),
+        ReportFigure("rejects", f"{totals.rejects:,}", _describe_rejects(totals), warn=totals.rejects > 0),
+        ReportFigure("messages a second", f"{totals.messages_per_second:,.0f}", "while batches were processed"),
+        ReportFigure(
             "deliveries a second", _format_large(round(totals.deliveries_per_second)), "written to the sink"
         ),
-        Figure("batches", f"{totals.batches:,}", f"in {format_duration(totals.seconds)}"),
-        Figure("latency of a batch", format_duration(totals.latency), latency_95),
-        Figure("subscriptions", subscriptions, _describe_versions(totals)),
+        ReportFigure("batches", f"{totals.batches:,}", f"in {format_duration(totals.seconds)}"),
+        ReportFigure("latency of a batch", format_duration(totals.latency), latency_95),
+        ReportFigure("subscriptions", subscriptions, _describe_versions(totals)),
     ]
     state = totals.last.kept if totals.last is not None else None
     if totals.joined or state is not None:
         share = per_second(totals.joined, totals.deliveries)
-        figures.append(Figure("joined", _format_large(totals.joined), f"{share:.1%} of the deliveries"))
+        figures.append(ReportFigure("joined", _format_large(totals.joined), f"{share:.1%} of the deliveries"))
     if state is not None:
-        figures.append(Figure("join state", _format_large(state), "rows before the last batch"))
+        figures.append(ReportFigure("join state", _format_large(state), "rows before the last batch"))
     return figures
 
 
