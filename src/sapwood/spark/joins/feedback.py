@@ -70,9 +70,9 @@ class FeedbackFolder:
 
     def write(self, feedback: DataFrame, batch: int) -> None:
         """Write the feedback of a batch, which must not be empty; messages of one id become copies."""
-        align_columns = Window.partitionBy("stream", "id").orderBy("query", "piece")
+        same_id = Window.partitionBy("stream", "id").orderBy("query", "piece")
         chains = feedback.filter("stream IS NULL").withColumn("copy", F.lit(1))
-        others = feedback.filter("stream IS NOT NULL").withColumn("copy", F.row_number().over(align_columns))
+        others = feedback.filter("stream IS NOT NULL").withColumn("copy", F.row_number().over(same_id))
         rows = chains.unionByName(others).drop("query", "piece")
         rows.write.mode("overwrite").parquet(f"{self._folder}/{batch}")
         _log.debug("feedback of batch %d written", batch)

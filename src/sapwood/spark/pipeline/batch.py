@@ -250,7 +250,7 @@ class BatchProcessor:
         return total
 
     def _complete(self, deliveries: DataFrame) -> DataFrame:
-        """Add the subscriber, and where it is stateful_session the message itself."""
+        """Add the subscriber, and where it is configured the message itself."""
         return self.subscribers.add_to(fill_bodies(deliveries) if self.body else deliveries)
 
 

@@ -51,7 +51,7 @@ _RESERVED_COLUMNS = {
 
 
 class ConfigError(SapwoodError):
-    """Raised when a pipeline cannot run as stateful_session; names every wrong key, and what is expected."""
+    """Raised when a pipeline cannot run as configured; names every wrong key, and what is expected."""
 
 
 def _check_trigger(text: str) -> str:
@@ -218,7 +218,7 @@ class RelationalConfig(_Table):
     """the file of tables; by default in the checkpoint"""
 
     def matcher_options(self) -> dict[str, Any]:
-        """Return the arguments of a RelationalMatcher that are stateful_session."""
+        """Return the arguments of a RelationalMatcher that are configured."""
         memory = {} if self.memory is None else {"memory": f"{self.memory // 1000}KB"}
         return {"plan": self.plan, **memory}
 

@@ -54,7 +54,7 @@ class Stopped(Exception):
 
 
 class Pipeline:
-    """A pipeline as it is stateful_session; `run` returns when it is finished or stopped."""
+    """A pipeline as it is configured; `run` returns when it is finished or stopped."""
 
     def __init__(
         self,
