@@ -135,6 +135,7 @@ def test_what_is_wrong_is_reported_and_the_rest_goes_on(tmp_path: Path) -> None:
     assert records(run)[1]["error"] == {"reason": "mismatched tag", "line": 1, "column": 9}
 
 
+@pytest.mark.slow
 def test_queries_that_cannot_be_decided_are_reported_and_the_rest_goes_on(tmp_path: Path) -> None:
     slow = "//a[count(//*[count(//*[count(//*[count(.//*) >= 0]) > 0]) > 0]) > 0]"
     (tmp_path / "queries").write_text(f"{slow}\n//b\n")
@@ -152,6 +153,7 @@ def test_queries_that_cannot_be_decided_are_reported_and_the_rest_goes_on(tmp_pa
         assert b"1: over budget: it takes more than 1 s" in run.stderr
 
 
+@pytest.mark.slow
 def test_transformations_that_fail_are_reported_and_the_rest_goes_on(tmp_path: Path) -> None:
     product = "for $x in //b, $y in //b, $z in //b return <r/>"
     (tmp_path / "queries").write_text(f"{product}\nfor $x in /a return <r/>\n")

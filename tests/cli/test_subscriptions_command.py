@@ -291,6 +291,7 @@ def test_a_broken_file_keeps_what_was_read_in_whole_chunks(sapwood: Sapwood, tmp
     assert "'plain.gz' cannot be read" in told(sapwood("import", "plain.gz"))
 
 
+@pytest.mark.slow
 def test_an_interruption_keeps_what_is_in(sapwood: Sapwood, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "sapwood.cli", "subscriptions", "import", "-"]
     pipe = subprocess.PIPE

@@ -20,6 +20,8 @@ from tests.support.doc_blocks import (
     sapwood_arguments,
 )
 
+pytestmark = pytest.mark.slow
+
 ALL = [block for page in PAGES for block in blocks(page)]
 
 

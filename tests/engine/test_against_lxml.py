@@ -17,6 +17,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from sapwood import Matcher, Node, Tuning
 from tests.support import lxml_oracle
 
+pytestmark = pytest.mark.slow
+
 FEWEST_ANSWERS = 20_000
 QUERIES, DOCUMENTS = 12, 20  # in one example; the queries share a Matcher
 
@@ -39,7 +41,6 @@ class Tally:
         self.selected = 0
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("native", [True, False], ids=["the native language", "all of XPath"])
 def test_match_and_select_answer_as_lxml_does(native: bool) -> None:
     tallies = {name: Tally() for name in TUNINGS}
@@ -82,7 +83,6 @@ def test_one_query_and_document(native: bool, rng: random.Random) -> None:
         compare_answers(matcher, "everything on", document, [query], [answer], Tally())
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("native", [True, False], ids=["the native language", "all of XPath"])
 def test_a_crowd_of_queries_in_one_matcher(native: bool) -> None:
     """Hundreds of queries that share paths, values and patterns, on larger documents."""

@@ -66,6 +66,7 @@ def assert_empty(broker: Broker) -> None:
     assert all((template.messages, template.rows) == (0, 0) for template in state.templates)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "tuning"),
     [*((kind, Tuning()) for kind in KINDS), ("three", Tuning(share_joins=False))],
@@ -94,6 +95,7 @@ def test_nothing_is_dropped_too_early() -> None:
     assert delivered == meetings(events) > 250
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_out_of_order_a_week_gives_the_same(kind: str) -> None:
     lateness = 6 * HOUR

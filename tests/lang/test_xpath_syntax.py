@@ -239,6 +239,7 @@ LONG = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("query", LONG.values(), ids=LONG.keys())
 def test_a_long_query_does_not_hit_the_recursion_limit(query: str) -> None:
     assert compile_query(query).text == query

@@ -16,6 +16,8 @@ from sapwood.lang import pattern
 from sapwood.lang.literals import numbers
 from tests.support import lxml_oracle
 
+pytestmark = pytest.mark.slow
+
 MANY, SOME = 100_000, 8_000
 
 

@@ -16,10 +16,11 @@ from tests.relational.test_rule_form import QUERIES
 from tests.support import lxml_oracle
 from tests.support.relational_agreement import Answer, about, answers, assert_alike, automaton
 
+pytestmark = pytest.mark.slow
+
 # -- at random -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_random_queries() -> None:
     """Queries of all kinds together, so that they share paths, facts and prefixes."""
     positive = 0

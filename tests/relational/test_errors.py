@@ -20,6 +20,8 @@ from sapwood.relational.storage.duckdb_database import Connection
 from sapwood.relational.storage.table_schema import TABLES
 from tests.support.table_structures import assert_consistent
 
+pytestmark = pytest.mark.slow
+
 MESSAGE = "<a x='1'><b/></a>"
 
 

@@ -25,6 +25,8 @@ from tests.support import lxml_oracle
 from tests.support.relational_agreement import Answer, about, answers, automaton
 from tests.support.table_structures import assert_consistent, assert_empty
 
+pytestmark = pytest.mark.slow
+
 # -- in any order ----------------------------------------------------------------------------------------
 
 

@@ -16,6 +16,8 @@ from sapwood.relational.storage import store_sync
 from sapwood.relational.storage.store_sync import SyncState, UnsupportedLanguage, read_sync_state, synchronize
 from sapwood.store import NewSubscription, SubscriptionStore
 
+pytestmark = pytest.mark.slow
+
 FOR = "for $x in //a return <r>{$x}</r>"
 MESSAGES = [b"<r><a/></r>", b"<r><b>1</b></r>", b"<c><a>1</a><b/></c>", b"<a><b>2</b></a>"]
 

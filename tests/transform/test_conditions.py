@@ -130,6 +130,7 @@ def test_a_dtd_is_an_element_graph() -> None:
     assert ordered_on(path("//author/surname").steps, 1, bibliography).condition == 5
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None)
 @given(RANDOMS)
 def test_what_a_verdict_promises_is_so(rng: Random) -> None:

@@ -87,6 +87,7 @@ def test_leaves_are_different_on_each_side(schema: JoinSchema) -> None:
         assert {*left, *right} <= names
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("schema", SCHEMAS, ids=NAMES)
 @pytest.mark.parametrize("skew", [0.0, 0.8, 1.6])
 def test_the_number_of_equalities_follows_zipf(schema: JoinSchema, skew: float) -> None:

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from sapwood.cli.common.console import make_progress
+from sapwood.cli.common.console import fail, make_progress
 from sapwood.workload import (
     FeedGenerator,
     JoinGenerator,
@@ -71,7 +71,7 @@ def generate_messages(
         numeric=not words,
     )
     if out is not None:
-        out.mkdir(parents=True, exist_ok=True)
+        _make_folder(out)
     with make_progress() as progress:
         for number in progress.track(range(count), description="messages"):
             body = generator.message()
@@ -80,6 +80,13 @@ def generate_messages(
             else:
                 sys.stdout.buffer.write(body.rstrip(b"\n") + b"\n")
     sys.stdout.flush()
+
+
+def _make_folder(path: Path) -> None:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        fail(f"--out: the folder {str(path)!r} cannot be created: {error.strerror}")
 
 
 @generate.command("queries")

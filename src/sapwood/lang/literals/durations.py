@@ -89,7 +89,17 @@ _ZERO = re.compile(r"\s*0+(?:\.0*)?\s*(?P<unit>[^\W\d]\w*)?\s*\Z")
 
 
 def parse_duration(text: str) -> float:
-    """Parse a duration such as `10 min`, `0` or `0 s` into seconds; raises ValueError (QueryError)."""
+    """Parse a duration such as `10 min`, `0` or `0 s` into seconds; raises ArgumentError."""
+    try:
+        return _parse_duration(text)
+    except QueryError as error:  # which speaks of the windows of join queries
+        hint = f"; {error.hint}" if error.hint and "{" not in error.hint else ""
+        raise ArgumentError(
+            f"{text!r}: {error.reason.replace('a window', 'a length of time')}{hint}"
+        ) from None
+
+
+def _parse_duration(text: str) -> float:
     zero = _ZERO.match(text)
     if zero is not None:
         if zero["unit"] is not None:

@@ -114,7 +114,9 @@ def _build_figures(totals: Totals) -> list[ReportFigure]:
         ReportFigure("messages", f"{totals.messages:,}", f"{totals.messages - totals.rejects:,} accepted"),
         ReportFigure("deliveries", _format_large(totals.deliveries), f"{per_message:,.1f} a message"),
         ReportFigure("rejects", f"{totals.rejects:,}", _describe_rejects(totals), warn=totals.rejects > 0),
-        ReportFigure("messages a second", f"{totals.messages_per_second:,.0f}", "while batches were processed"),
+        ReportFigure(
+            "messages a second", f"{totals.messages_per_second:,.0f}", "while batches were processed"
+        ),
         ReportFigure(
             "deliveries a second", _format_large(round(totals.deliveries_per_second)), "written to the sink"
         ),
