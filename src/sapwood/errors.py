@@ -15,6 +15,10 @@ SapwoodError
 ├── StoreError       a store that cannot be reached, or an operation that it refuses
 ├── TablesError      a file of tables that cannot be opened, or an operation that it refuses
 ├── DtdError         a DTD that cannot be found, read or used
+├── QueriesExhausted a generator that finds no new query
+├── UnsupportedLanguage  a query that is not a filter, where only filters can be stored
+├── MissingLibrary   a library that joins on Spark need and that is not installed
+├── BenchError       a benchmark that cannot run
 └── JavaError        no Java that Spark can run on
 
 Everything else that is raised is a bug, and shows as one.

@@ -272,7 +272,7 @@ def test_a_folder_without_messages_is_told(command: str, queries: str, tmp_path:
 
 def test_one_refusal_is_told_in_the_singular(queries: str) -> None:
     run = sapwood("match", queries, "-", stdin=b"<a>\n<b/>\n")
-    assert run.stderr == b"1 query or message was refused, or have no answer\n"
+    assert run.stderr == b"refused, or without an answer: 1 query or message\n"
 
 
 def test_explain_names_the_message_that_it_cannot_read(tmp_path: Path) -> None:

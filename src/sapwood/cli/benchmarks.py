@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sapwood.cli.common.console import errors
+from sapwood.cli.common.extras import require_extra
 from sapwood.cli.common.relational_options import require_duckdb
 from sapwood.cli.common.run_log import log_to_file, report_errors
-from sapwood.cli.run import require_spark
 
 if TYPE_CHECKING:
     from sapwood.bench.harness.runner import Suite
@@ -117,7 +117,7 @@ def bench_spark(
     """The pipeline: against the matcher alone, against Spark's xpath_boolean, and its memory over time."""
     from sapwood.bench.suites import SPARK
 
-    with require_spark("sapwood bench spark"):
+    with require_extra("spark", "sapwood bench spark"):
         _run(SPARK, nitf, quick, only, out, as_json)
 
 
@@ -146,7 +146,7 @@ def demo(
     """Run a whole pipeline on made-up news: 10,000 subscriptions that change meanwhile; about a minute."""
     from rich.console import Console
 
-    with require_spark("sapwood demo"):
+    with require_extra("spark", "sapwood demo"):
         from sapwood.demo import run
     log = out / "spark.log"
     with log_to_file(log), report_errors(log):

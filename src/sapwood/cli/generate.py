@@ -76,10 +76,17 @@ def generate_messages(
         for number in progress.track(range(count), description="messages"):
             body = generator.message()
             if out is not None:
-                (out / f"message-{number:06}.xml").write_bytes(body)
+                _write_file(out / f"message-{number:06}.xml", body)
             else:
                 sys.stdout.buffer.write(body.rstrip(b"\n") + b"\n")
     sys.stdout.flush()
+
+
+def _write_file(path: Path, body: bytes) -> None:
+    try:
+        path.write_bytes(body)
+    except OSError as error:
+        fail(f"--out: the file {str(path)!r} cannot be written: {error.strerror}")
 
 
 def _make_folder(path: Path) -> None:

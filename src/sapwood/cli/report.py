@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from sapwood.cli.common.console import errors
-from sapwood.cli.run import check_report, require_spark
+from sapwood.cli.common.extras import require_extra
+from sapwood.cli.run import check_report
 
 
 def report(
@@ -22,7 +23,7 @@ def report(
     It shows throughput and latency, deliveries by subscription and subscriber, subscriptions that never
     matched, slow subscriptions, and rejects with their reasons. Spark is not started.
     """
-    with require_spark("sapwood report"):
+    with require_extra("spark", "sapwood report"):
         from sapwood.spark.monitoring.report import write_report
         from sapwood.spark.monitoring.report_data import read_checkpoint
         from sapwood.spark.pipeline.config import read_config

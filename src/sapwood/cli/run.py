@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from sapwood.cli.common.console import errors, fail
+from sapwood.cli.common.extras import require_extra
 from sapwood.cli.common.run_log import Verbosity, log_to_file, log_to_notes, report_errors
 
 if TYPE_CHECKING:
@@ -21,9 +20,6 @@ if TYPE_CHECKING:
     from sapwood.spark.pipeline.batch import Outcome
     from sapwood.spark.pipeline.config import PipelineConfig
     from sapwood.spark.pipeline.pipeline_signals import PipelineSignals
-
-_REQUIRED = frozenset({"jinja2", "pandas", "py4j", "pyarrow", "pydantic", "pyspark"})
-"""modules of the extra `spark`"""
 
 
 def run(
@@ -56,7 +52,9 @@ def run(
     Ctrl-C stops it after the current batch, a second one at once; the next run continues from there.
     Warnings are shown on the terminal; the log has each batch, and the traceback of an error.
     """
-    with require_spark("sapwood run"):
+    with require_extra("spark", "sapwood run"):
+        import sapwood.spark.monitoring.report
+        import sapwood.spark.pipeline.pipeline  # noqa: F401  # before anything is done
         from sapwood.spark.pipeline.config import read_config
         from sapwood.spark.pipeline.preflight import check_pipeline
     verbosity = Verbosity(verbose)
@@ -158,20 +156,6 @@ def _describe_stop(config: PipelineConfig, signals: PipelineSignals, outcomes: l
 # -- also for other commands -------------------------------------------------------------------------------
 
 
-@contextmanager
-def require_spark(command: str) -> Iterator[None]:
-    """Fail with what to install if an import in the block misses a module of the extra `spark`."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in _REQUIRED:
-            raise
-        fail(
-            f"'{command}' runs on Spark, and {error.name} is missing: "
-            "in a clone of Sapwood, pip install '.[spark]'"
-        )
-
-
 def check_report(report: Path | None, option: str = "--report") -> None:
     """Create the folder of the report before the run, so that an error in its path is found at once."""
     if report is None:
@@ -180,6 +164,7 @@ def check_report(report: Path | None, option: str = "--report") -> None:
         fail(f"{option}: {report} is a folder")
     try:
         report.parent.mkdir(parents=True, exist_ok=True)
+        report.open("a").close()
     except OSError as error:
         fail(f"{option}: {report} cannot be written: {error.strerror}")
 

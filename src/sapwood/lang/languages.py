@@ -16,7 +16,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
-from sapwood.errors import StoreError
+from sapwood.errors import ArgumentError
 from sapwood.lang.names import NAME
 
 if TYPE_CHECKING:
@@ -101,14 +101,14 @@ LANGUAGES: Mapping[str, Callable[[str, Mapping[str, str]], AnyQuery]] = {
 def compile_text(query: str, namespaces: Mapping[str, str], language: str | None = None) -> AnyQuery:
     """Compile a query in the given language, or in the one that its text looks like.
 
-    Raises QueryError if the text is no query of that language, and StoreError for an unknown language.
+    Raises QueryError if the text is no query of that language, and ArgumentError for an unknown language.
     """
     language = detect_language(query, language)
     try:
         compiler = LANGUAGES[language]
     except (KeyError, TypeError):
         known = ", ".join(LANGUAGES)
-        raise StoreError(f"there is no language {language!r}; there are: {known}") from None
+        raise ArgumentError(f"there is no language {language!r}; there are: {known}") from None
     return compiler(query, namespaces)
 
 

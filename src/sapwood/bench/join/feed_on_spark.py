@@ -157,7 +157,9 @@ def _write_inputs(folder: Path, queries: int, items: int) -> None:
 
 def _count_rows(spark: Any, folder: Path, operator: int) -> list[int]:
     """Return the rows of state of an operator by partition."""
-    reader = spark.read.format("statestore").option("operatorId", operator).option("stateVarName", "kept")
+    from sapwood.spark.joins.join_state import ENTRIES
+
+    reader = spark.read.format("statestore").option("operatorId", operator).option("stateVarName", ENTRIES)
     found = reader.load(str(folder / "checkpoint/spark")).groupBy("partition_id").count().collect()
     counts = {row["partition_id"]: row["count"] for row in found}
     partitions = int(spark.conf.get("spark.sql.shuffle.partitions"))

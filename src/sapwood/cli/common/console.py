@@ -129,8 +129,8 @@ def finish(messages: int, refused: int) -> None:
     if not messages:
         note("there were no messages; in folders, files are read that end in .xml, .xmll or these and .gz")
     if refused:
-        refused_text = "1 query or message was" if refused == 1 else f"{refused:,} queries or messages were"
-        note(f"{refused_text} refused, or have no answer")
+        what = "1 query or message" if refused == 1 else f"{refused:,} queries or messages"
+        note(f"refused, or without an answer: {what}")
         raise typer.Exit(1)
 
 

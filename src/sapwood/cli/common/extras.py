@@ -10,7 +10,9 @@ from sapwood.cli.common.console import fail
 _LIBRARIES = {
     "store": frozenset({"sqlalchemy"}),
     "relational": frozenset({"duckdb", "pyarrow"}),
-    "spark": frozenset({"google", "jinja2", "pandas", "pyarrow", "pydantic", "pyspark"}),
+    "spark": frozenset(
+        {"google", "jinja2", "pandas", "py4j", "pyarrow", "pydantic", "pyspark", "sqlalchemy"}
+    ),
 }
 """The libraries that each extra installs, by import name."""
 

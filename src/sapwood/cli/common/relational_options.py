@@ -86,13 +86,11 @@ def _first_line(error: Exception) -> str:
 
 def tables_path(store: str, tables: Path | None) -> Path:
     """Return the given file of tables, or the default one beside the store."""
-    from sapwood.store.store_location import (  # here, because other commands need no database
-        locate,
-        mask_password,
-    )
-
     if tables is not None:
         return tables
+    with require_extra("store", "--store"):  # here, because other commands need no database
+        from sapwood.store.store_location import locate, mask_password
+
     url = locate(store)
     if url.get_backend_name() != "sqlite":
         fail(

@@ -60,7 +60,7 @@ def parse_window(text: str, at: int) -> tuple[float, int]:
     return seconds, found.end()
 
 
-_TOO_SHORT = "a window must be longer than nothing"
+_TOO_SHORT = "a window must be longer than 0"
 
 
 def _no_window(text: str, at: int) -> QueryError:
@@ -85,27 +85,24 @@ def _unit_hint(unit: str) -> str:
     return error_hints.did_you_mean(unit, _SECONDS) or "there are ms, s, min, h, days and weeks"
 
 
-_ZERO = re.compile(r"\s*0+(?:\.0*)?\s*(?P<unit>[^\W\d]\w*)?\s*\Z")
+_DURATION = re.compile(r"(?P<number>\d+(?:\.\d*)?|\.\d+)\s*(?P<unit>[^\W\d]\w*)?")
 
 
 def parse_duration(text: str) -> float:
     """Parse a duration such as `10 min`, `0` or `0 s` into seconds; raises ArgumentError."""
-    try:
-        return _parse_duration(text)
-    except QueryError as error:  # which speaks of the windows of join queries
-        hint = f"; {error.hint}" if error.hint and "{" not in error.hint else ""
-        raise ArgumentError(
-            f"{text!r}: {error.reason.replace('a window', 'a length of time')}{hint}"
-        ) from None
-
-
-def _parse_duration(text: str) -> float:
-    zero = _ZERO.match(text)
-    if zero is not None:
-        if zero["unit"] is not None:
-            parse_window(f"1 {zero['unit']}", 0)  # no window is 0 long, but the unit must be a known one
+    found = _DURATION.fullmatch(text.strip())
+    if found is None:
+        raise ArgumentError(f"a duration such as '10 min' or '0 s' is expected, not {text!r}")
+    number, unit = float(found["number"]), found["unit"]
+    if unit is None:
+        if number:
+            raise ArgumentError(
+                f"{text!r} has no unit; write {found['number']} s, or ms, min, h, days, weeks"
+            )
         return 0.0
-    seconds, end = parse_window(text, 0)
-    if text[end:].strip() or seconds == float("inf"):
-        raise ArgumentError(f"a length of time such as '10 min' is expected, not {text!r}")
-    return seconds
+    size = _SECONDS.get(unit.lower())
+    if size is None:
+        raise ArgumentError(f"{text!r}: there is no unit {unit!r}; {_unit_hint(unit.lower())}")
+    if number * size > _LONGEST:
+        raise ArgumentError(f"{text!r} is longer than {_LONGEST / _SECONDS['days']:,.0f} days")
+    return number * size

@@ -129,6 +129,7 @@ class DuckDBDatabase:
         self.lock = RLock()
         """held while the tables change, or must not change"""
         config: dict[str, Any] = {
+            "autoinstall_known_extensions": False,  # a file of another format must not make it download
             "memory_limit": memory,
             "threads": threads or os.cpu_count() or 1,
             "preserve_insertion_order": False,  # which would cost memory for nothing

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from sapwood.engine.bulk_load import OnError
 from sapwood.errors import SapwoodError, TablesError
@@ -30,7 +30,9 @@ from sapwood.lang.languages import XPATH, detect_language
 from sapwood.relational.relational_matcher import CHUNK, RelationalMatcher
 from sapwood.relational.storage.table_schema import MESSAGE_CACHE, TABLES
 from sapwood.relational.subscription_catalog import MetadataSource
-from sapwood.store import SubscriptionStore
+
+if TYPE_CHECKING:
+    from sapwood.store import SubscriptionStore
 
 _log = logging.getLogger(__name__)
 

@@ -40,11 +40,6 @@ class Sink:
     pipeline: str = "sapwood"
 
     @property
-    def exactly_once(self) -> bool:
-        """Whether a repeated batch leaves its rows there once."""
-        return self.format in FILE_FORMATS or self.format == "delta"
-
-    @property
     def may_skip(self) -> bool:
         """Whether a write does nothing if the batch is there; then Spark observes no counts either."""
         return self.format == "delta"

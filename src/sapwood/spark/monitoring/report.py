@@ -15,6 +15,7 @@ from pathlib import Path
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from sapwood.input_files import FileError
 from sapwood.spark.monitoring.chart_layout import format_compact
 from sapwood.spark.monitoring.report_data import ReportData
 from sapwood.spark.monitoring.report_sections import build_sections
@@ -26,8 +27,12 @@ _LONGEST_TEXT = 400
 
 
 def write_report(path: str | Path, name: str, data: ReportData) -> None:
-    """Write the report to a file."""
-    Path(path).write_text(render_report(name, data), "utf-8", errors="replace")
+    """Write the report to a file; raises FileError."""
+    page = render_report(name, data)
+    try:
+        Path(path).write_text(page, "utf-8", errors="replace")
+    except OSError as error:
+        raise FileError(f"the report {str(path)!r} cannot be written: {error.strerror}") from None
 
 
 def render_report(name: str, data: ReportData) -> str:
