@@ -63,20 +63,22 @@ class SubscriptionRegistry:
         """Subscribe `id` to a query; ValueError if it is subscribed, QueryError if the query is invalid."""
         if id in self:
             raise ArgumentError(f"{id!r} is subscribed already; replace() changes its query")
-        add = self._prepare(query, None)
+        language, add = self._prepare(query, None)
         if add is None:
             self.matcher.add(id, query)
         else:
             entry = add()
-            self._register(id, query, entry, self.matcher.new_number())
+            self._register(id, OutputSubscription(self.matcher.new_number(), entry, query, language == XSCL))
 
-    def _prepare(self, query: str, replaced: OutputSubscription | None) -> Callable[[], int] | None:
-        """Return a function that adds a transformation or a join to its engine and returns the entry; None
-        for a filter."""
+    def _prepare(
+        self, query: str, replaced: OutputSubscription | None
+    ) -> tuple[str, Callable[[], int] | None]:
+        """Return the language of a query, and a function that adds a transformation or a join to its engine
+        and returns the entry; None for a filter."""
         add: Callable[[], int]
         language = detect_language(query)
         if language == XPATH:
-            return None
+            return language, None
         if language == FOR_WHERE_RETURN:
             transformation = compile_transformation(query, self.matcher.namespaces)
             add = partial(self.plan.add, transformation)
@@ -84,7 +86,7 @@ class SubscriptionRegistry:
             entry = replaced.entry if replaced is not None and replaced.is_join else None
             add = partial(self._add_join, query, entry)
         self.matcher.freeze_unread()
-        return add
+        return language, add
 
     def _add_join(self, query: str, instead_of: int | None) -> int:
         known = self.joins.add_again(query)
@@ -102,23 +104,22 @@ class SubscriptionRegistry:
     def replace(self, id: Hashable, query: str) -> None:
         """Change the query of a subscription, which keeps its position; nothing changes if that fails."""
         number = self.number(id)
-        add = self._prepare(query, self.outputs.get(id))
+        language, add = self._prepare(query, self.outputs.get(id))
         if add is not None:
             entry = add()
             self.remove(id)
-            self._register(id, query, entry, number)
+            self._register(id, OutputSubscription(number, entry, query, language == XSCL))
         elif id in self.matcher:
             self.matcher.replace(id, query)
         else:
             self.matcher.add_numbered(id, query, number)
             self._remove_output(id)
 
-    def _register(self, id: Hashable, query: str, entry: int, number: int) -> None:
-        joins = detect_language(query) == XSCL
-        self.outputs[id] = OutputSubscription(number, entry, query, joins)
-        numbers_of = self.numbers_of_joins if joins else self.numbers_of_plan
-        numbers_of.setdefault(entry, {})[number] = None
-        self.ids[number] = id
+    def _register(self, id: Hashable, output: OutputSubscription) -> None:
+        self.outputs[id] = output
+        numbers_of = self.numbers_of_joins if output.is_join else self.numbers_of_plan
+        numbers_of.setdefault(output.entry, {})[output.number] = None
+        self.ids[output.number] = id
 
     def _remove_output(self, id: Hashable) -> None:
         self.matcher.freeze_unread()
