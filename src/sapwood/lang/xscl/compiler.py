@@ -4,8 +4,8 @@
     FROM news//item->i[title->t]  FOLLOWED BY{t = h, 1 day}  blogs//entry->e[head->h]
     PUBLISH alerts
 
-SELECT, with FROM, and PUBLISH may be left out. Of a chain as most are, the blocks and links are read by
-`xscl_plain`; of all others, and of what is wrong, by `xscl_chain`.
+SELECT, with FROM, and PUBLISH may be left out. `fast_path` parses the common chains; `blocks` and `links`
+parse all others and report errors.
 """
 
 from __future__ import annotations
