@@ -39,7 +39,7 @@ __all__ = [
     "Why",
 ]
 
-# Each name is imported when it is first asked for, so that whoever only matches does not load joins.
+# Names are imported on first access, so that matching does not load joins.
 _HOMES = {
     "Broker": "sapwood.broker",
     "Deliveries": "sapwood.broker.delivery",

@@ -208,7 +208,7 @@ def test_ctrl_c_finishes_the_chunk(sapwood: Sapwood, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(SubscriptionCatalog, "apply_changes", interrupted)
     run = sapwood("relational", "load")
     assert run.returncode == 130
-    assert run.stderr.endswith("20 subscriptions are in the tables; the next run goes on from there\n")
+    assert run.stderr.endswith("20 subscriptions are in the tables; the next run continues from there\n")
     assert records(sapwood("relational", "show"))[0]["unfinished"] is True
     run = sapwood("match", "--count", "--store", "subscriptions.db", messages, *RELATIONAL)
     assert ([record["count"] for record in records(run)], chunks) == ([0, 50], 5)
@@ -242,13 +242,13 @@ def test_explain_shows_the_rules(sapwood: Sapwood) -> None:
         "          /a//b(1)/@f",
         "rule 2    /a//b(1)/d",
         "          /a//b(1)/@f",
-        "meeting   at (1), the branches of a rule have to be on the same element",
-        "decided   by the query itself, on the messages that meet one of the rules",
+        "branching at (1), the branches of a rule must share one element",
+        "decided   by the query itself, on the messages that satisfy one of the rules",
         "weakened  not(e): a negation",
     ]
     assert "decided   by the rules" in sapwood("explain", "//a", *RELATIONAL).stdout
     assert "no message can match" in sapwood("explain", "//a[false()]", *RELATIONAL).stdout
-    assert "every message meets it" in sapwood("explain", "/", *RELATIONAL).stdout
+    assert "every message satisfies it" in sapwood("explain", "/", *RELATIONAL).stdout
     form = records(sapwood("explain", "//p:a[@b > 2]", "-n", "p=urn:p", "--json", *RELATIONAL))[0]
     assert form == {
         "query": "//p:a[@b > 2]",

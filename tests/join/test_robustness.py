@@ -36,7 +36,7 @@ def test_what_cannot_be_published_is_told_and_all_else_is_delivered() -> None:
     assert [delivery.subscription for delivery in deliveries] == ["filter", "deep", "other"]
     (failure,) = deliveries.failures
     assert (failure.subscription, failure.message) == ("deep", "out(S:1, S:2)")
-    assert failure.reason.startswith("what it publishes is refused: line 1, column ")
+    assert failure.reason.startswith("its published message is refused: line 1, column ")
     assert ids(broker, "<c>1</c>", stream="S", time=0) == ["filter", "deep", "other"]
 
 

@@ -217,7 +217,7 @@ def test_of_too_many_branches_those_that_tell_most_are_kept() -> None:
     [rule] = form.rules
     assert len(rule.branches) == MOST_BRANCHES
     assert rule.branches[0].path.text == "/a/c"
-    assert form.weakened == ("25 conditions at once: tables are asked for 24",)
+    assert form.weakened == ("25 conditions in one rule: the tables index 24 of them",)
 
 
 def test_hostile_disjunctions_end_soon() -> None:

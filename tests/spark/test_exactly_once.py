@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from sapwood import Broker
-from sapwood.spark.distribution.index_snapshot import SubscriptionSource
+from sapwood.spark.distribution.index_snapshot import BrokerSnapshots
 from sapwood.spark.io.sinks import Sink
 from sapwood.spark.pipeline.batch import BatchProcessor, Outcome
 from sapwood.spark.pipeline.batch_log import BatchLog
@@ -151,10 +151,10 @@ def test_stopping_leaves_the_rest_for_the_next_run(tmp_path: Path, spark: SparkS
 def test_what_a_sink_has_already_is_counted_all_the_same(spark: SparkSession) -> None:
     broker = Broker()
     broker.subscribe("a", "//a")
-    population = SubscriptionSource(broker)
+    snapshots = BrokerSnapshots(broker)
     messages = spark.createDataFrame([("1", "<a/>"), ("2", "<b/>")], "message_id STRING, body STRING")
     processor = BatchProcessor(Sink("delta", "deliveries"), Sink("delta", "rejects"))
     with mock.patch.object(Sink, "write", lambda self, rows, batch: None):  # as Delta does, then
-        outcome = processor.process(messages, population.issue(spark.sparkContext), 1, 0)
+        outcome = processor.process(messages, snapshots.issue(spark.sparkContext), 1, 0)
     assert (outcome.messages, outcome.deliveries, outcome.rejects) == (2, 1, 0)
-    population.close()
+    snapshots.close()

@@ -14,7 +14,7 @@ import pytest
 from pyspark import SparkContext
 
 from sapwood import Broker
-from sapwood.spark.distribution.index_snapshot import IndexSnapshot, SnapshotDelta, SubscriptionSource
+from sapwood.spark.distribution.index_snapshot import BrokerSnapshots, IndexSnapshot, SnapshotDelta
 from sapwood.spark.distribution.match_worker import LiveBroker, load_broker
 from tests.support import lxml_oracle, transform_strategies
 from tests.support.spark_stream import delivered_by
@@ -69,7 +69,7 @@ def collected() -> Iterator[None]:
     gc.unfreeze()
 
 
-def issue(source: SubscriptionSource, context: Context) -> IndexSnapshot:
+def issue(source: BrokerSnapshots, context: Context) -> IndexSnapshot:
     return source.issue(cast(SparkContext, context))
 
 
@@ -106,7 +106,7 @@ class Driver:
         self.next = size
         broker = Broker(NAMESPACES)
         broker.subscribe_many(self.queries.items())
-        self.source = SubscriptionSource(broker)
+        self.source = BrokerSnapshots(broker)
         self.history = {0: dict(self.queries)}
 
     def change(self) -> None:
@@ -241,7 +241,7 @@ def test_a_worker_unpacks_a_base_once() -> None:
 def one_change(change: SnapshotDelta, queries: dict[str, str] | None = None) -> LiveBroker:
     broker = Broker()
     broker.subscribe_many((queries or {"a": "/a", "b": "/b"}).items())
-    source, context = SubscriptionSource(broker, 1), Context()
+    source, context = BrokerSnapshots(broker, 1), Context()
     live = LiveBroker(issue(source, context))
     source.advance(change)
     snapshot = issue(source, context)
@@ -254,7 +254,7 @@ def one_change(change: SnapshotDelta, queries: dict[str, str] | None = None) -> 
 
 
 def test_changes_lead_on_only_to_newer_versions() -> None:
-    source = SubscriptionSource(Broker(), 5)
+    source = BrokerSnapshots(Broker(), 5)
     for version in (4, 5):
         with pytest.raises(ValueError, match=f"version {version} does not follow version 5"):
             source.advance(SnapshotDelta(version, put=(("a", "/a"),)))
@@ -283,7 +283,7 @@ def test_a_query_that_cannot_be_compiled_is_left_out_and_told() -> None:
     assert matched(live.broker, "<a/>") == ["a", "good"]
     assert "b" not in live.broker  # its old query is not the one its subscriber wants
     errors: dict[Hashable, str] = {}
-    SubscriptionSource(Broker(), 1).advance(change, lambda id, error: errors.update({id: str(error)}))
+    BrokerSnapshots(Broker(), 1).advance(change, lambda id, error: errors.update({id: str(error)}))
     assert list(errors) == ["bad", "b"] and "/a[" in errors["bad"]
 
 
@@ -296,7 +296,7 @@ def test_a_subscription_may_become_one_of_the_other_kind_and_back() -> None:
 
 
 def test_a_snapshot_says_whether_it_has_transformations() -> None:
-    source, context = SubscriptionSource(Broker()), Context()
+    source, context = BrokerSnapshots(Broker()), Context()
     said = [issue(source, context).transforming]
     for version, change in enumerate(
         (
@@ -355,7 +355,7 @@ def test_snapshots_stay_small_however_long_subscriptions_change(
     monkeypatch.setattr("sapwood.spark.distribution.index_snapshot._MIN_CHANGES_TO_PACK", 50)
     broker = Broker()
     broker.subscribe_many((f"s{i}", f"/a{i}") for i in range(20))
-    source, context = SubscriptionSource(broker), Context()
+    source, context = BrokerSnapshots(broker), Context()
     sizes = []
     for version in range(1, 2_001):
         snapshot = issue(source, context)

@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql.types import BinaryType, IntegerType, StringType, TimestampType
 
 from sapwood import Broker
-from sapwood.spark.distribution.index_snapshot import IndexSnapshot, SubscriptionSource
+from sapwood.spark.distribution.index_snapshot import BrokerSnapshots, IndexSnapshot
 from sapwood.spark.distribution.match_result import MatchResult, Rejection
 from sapwood.spark.distribution.match_worker import MatchPartition, load_broker
 from sapwood.spark.joins import schema, witness_extraction
@@ -53,7 +53,7 @@ def collected() -> Iterator[None]:
 def snapshot() -> IndexSnapshot:
     broker = Broker()
     broker.subscribe_many(QUERIES.items())
-    return SubscriptionSource(broker).issue(Context())
+    return BrokerSnapshots(broker).issue(Context())
 
 
 def messages() -> pa.RecordBatch:

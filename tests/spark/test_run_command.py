@@ -172,7 +172,7 @@ def test_all_bad_queries_of_a_file_are_told_with_their_lines(
     lines += ['{"id": "y", "query": "//a", "language": "sql"}', "for $x in //a return"]
     (folder / "queries.txt").write_text("\n".join(lines))
     told = refused(monkeypatch, capsys, "pipeline.toml")
-    assert "subscriptions.file: 6 queries cannot be served" in told
+    assert "subscriptions.file: 6 queries cannot be evaluated" in told
     assert "starting Spark" not in told
     for line, reason in {
         2: "column 5 of the query",

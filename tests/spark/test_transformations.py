@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from sapwood import Broker, Limits, Matcher, MessageError, QueryError
 from sapwood.spark import match
 from sapwood.spark.distribution import match_worker
-from sapwood.spark.distribution.index_snapshot import SubscriptionSource
+from sapwood.spark.distribution.index_snapshot import BrokerSnapshots
 from sapwood.workload import MessageGenerator, QueryGenerator, TransformationGenerator, load_dtd
 from tests.spark.test_index_snapshot import Context
 from tests.spark.test_matching import BROKEN, frame
@@ -215,7 +215,7 @@ def collected() -> Iterator[None]:
 
 def answered(subscriptions: dict[str, str], bodies: Sequence[str]) -> list[list[dict[str, Any]]]:
     """The rows of each Arrow batch that a worker makes of one batch of messages."""
-    snapshot = SubscriptionSource(compiled(subscriptions)).issue(cast(SparkContext, Context()))
+    snapshot = BrokerSnapshots(compiled(subscriptions)).issue(cast(SparkContext, Context()))
     batch = pa.RecordBatch.from_pydict({"n": list(range(len(bodies))), "body": list(bodies)})
     return [part.to_pylist() for part in match_worker.MatchPartition(snapshot, "body", None)(iter([batch]))]
 

@@ -64,9 +64,9 @@ class Broker:
     ) -> None:
         """Create a broker without subscriptions.
 
-        A DTD tells `explain`, and plans that are not shared, which elements never nest; messages need not
-        conform to it. `lateness`, in seconds, is how far the watermark of joins is behind the newest message:
-        an older message is late.
+        `dtd` lets `explain` and per-query plans know which elements never nest; messages need not conform to
+        it. `lateness`, in seconds, is how far the watermark of joins is behind the newest message: an older
+        message is late.
         """
         matcher = Matcher(namespaces, limits, tuning)
         shared = tuning is None or tuning.share_plans
@@ -133,10 +133,10 @@ class Broker:
         With `on_error`, it is called for each subscription that fails and the rest are added. Without it, the
         error is raised with a note that names the subscription, and those before it stay.
         """
-        add_all(pairs, self.subscribe, on_error, self._forget_places)
+        add_all(pairs, self.subscribe, on_error, self._clear_dataguide)
 
     @synchronized
-    def _forget_places(self) -> None:
+    def _clear_dataguide(self) -> None:
         self._matcher.index.dataguide.clear()
 
     @synchronized
@@ -151,8 +151,7 @@ class Broker:
 
     @synchronized
     def resume(self, id: Hashable) -> None:
-        """Evaluate the query of a subscription again that was suspended because it went over its budget; it
-        is resumed for all subscriptions to the same query."""
+        """Resume a query that was suspended for exceeding its budget, for all subscriptions to it."""
         output = self._registry.outputs.get(id)
         if output is None:
             self._matcher.resume(id)
@@ -256,7 +255,7 @@ class Broker:
         Subscriptions whose query fails are added to `failures`."""
         return self._publisher.join_deliveries(meetings, message, failures)
 
-    def unfollowed(self, meetings: Meetings, name: Hashable) -> Iterator[Failure]:
+    def chain_failures(self, meetings: Meetings, name: Hashable) -> Iterator[Failure]:
         """Yield the subscriptions to chains that could not be continued from join results."""
         return self._publisher.chain_failures(meetings, name)
 
@@ -278,8 +277,8 @@ class Broker:
 
     @synchronized
     def failure_counts(self) -> dict[Hashable, dict[FailureKind, int]]:
-        """Return on how many messages each subscription failed, by kind; those that never did are left
-        out."""
+        """Return on how many messages each subscription failed, by kind; subscriptions without failures
+        are omitted."""
         return self._registry.failure_counts()
 
     # -- explanations ----------------------------------------------------------------------------------

@@ -105,7 +105,7 @@ class DistributedBroker:
 
     def chain_failures(self, results: Meetings) -> Iterator[Failure]:
         """Yield the subscriptions to chains that could not be continued from these results."""
-        return self.broker.unfollowed(results, None)
+        return self.broker.chain_failures(results, None)
 
     def published(self, results: Meetings) -> Iterator[Published]:
         """Yield the messages that queries publish from join results."""

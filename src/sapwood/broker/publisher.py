@@ -125,7 +125,7 @@ class Publisher:
     def _build_deliveries(self, result: PublishResult, source: Message, name: Hashable) -> Deliveries:
         """Return the deliveries of one message, in the order subscribed."""
         failures = self.failures(result, name)
-        ids, new = self._registry.ids, tuple.__new__  # which takes half of what the class itself does
+        ids, new = self._registry.ids, tuple.__new__  # half the time of calling the class
         made = [
             new(Delivery, (ids[number], name, body, None))
             for number, body in sorted(result.made, key=_NUMBER)
@@ -184,11 +184,11 @@ class Publisher:
             try:
                 result, late = self._evaluate(message, name, stream, time)
             except MessageError as error:
-                problem = QueryProblem(FailureKind.FAILED, f"what it publishes is refused: {error}")
+                problem = QueryProblem(FailureKind.FAILED, f"its published message is refused: {error}")
                 deliveries.failures += self._failures(query, problem, name)
                 continue
             if late is not None:
-                problem = QueryProblem(FailureKind.FAILED, f"what it publishes is {late}")
+                problem = QueryProblem(FailureKind.FAILED, f"its published message is {late}")
                 deliveries.failures += self._failures(query, problem, name)
             more = self._build_deliveries(result, message, name)
             deliveries += more

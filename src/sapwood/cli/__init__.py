@@ -40,7 +40,7 @@ class _LazyGroup(TyperGroup):
         return list(_COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        # What is misspelt is compared with all commands, to suggest one.
+        # Load all commands for a misspelt name, to suggest one.
         for name in [cmd_name] if cmd_name in _COMMANDS else _COMMANDS:
             if name not in self.commands:
                 self.commands[name] = _command(name)
@@ -94,10 +94,10 @@ def main() -> None:
     # NumPy's linear algebra, which nothing here uses, would start a busy thread for each core.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
-        copy_context().run(app)  # what a command sets for itself ends with it
+        copy_context().run(app)  # context variables that a command sets are local to it
     except SapwoodError as error:
         fail(str(error))
-    except BrokenPipeError:  # the reader of our output has had enough
+    except BrokenPipeError:  # the reader of stdout has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
     except OSError as error:

@@ -21,7 +21,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print the figures as J
 Only = list[str] | None
 OUT = Path("bench-output")
 
-bench = typer.Typer(help="Measure, beside baselines in the same run.", no_args_is_help=True)
+bench = typer.Typer(help="Run benchmarks, with baselines measured in the same run.", no_args_is_help=True)
 
 
 @bench.command("filter")

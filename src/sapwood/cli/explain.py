@@ -34,7 +34,7 @@ def explain(
         str | None, typer.Option(metavar="QUERIES", help="Other queries, with which it may share work.")
     ] = None,
     dtd: Annotated[
-        str | None, typer.Option(help="A DTD that messages follow: a file, or the name of one of ours.")
+        str | None, typer.Option(help="A DTD that messages follow: a file, or the name of a shipped one.")
     ] = None,
     engine: Annotated[
         Engine, typer.Option(help="The relational engine's view: a filter as rules.")
@@ -71,9 +71,9 @@ def explain(
             if not bodies:
                 parts.append(_why(broker, found))
         filters = _THIS in broker.filters
-    suspicions = QueryWarnings({}, parse_namespaces(namespace))
-    suspicions.check("the query", query)
-    suspicions.finish()
+    query_warnings = QueryWarnings({}, parse_namespaces(namespace))
+    query_warnings.check("the query", query)
+    query_warnings.finish()
     for part in parts:
         print(json.dumps(asdict(part), ensure_ascii=False) if as_json else f"{part}\n")
     for body in made:

@@ -91,5 +91,5 @@ def _in_turn(
 def _time(broker: Broker, stream: str, message: NamedMessage) -> float:
     try:
         return broker.time_of(message.body, stream)
-    except MessageError:  # which is told when it is published
+    except MessageError:  # reported when it is published
         return -inf

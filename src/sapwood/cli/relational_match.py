@@ -138,19 +138,19 @@ def _load(
     clear_tables(matcher, {"store": origin})
     matcher.declare(namespaces)
     refused = 0
-    suspicions = QueryWarnings({}, namespaces)
+    query_warnings = QueryWarnings({}, namespaces)
     rest = read_queries(path)
     with make_progress(rate=True) as progress:
         task = progress.add_task("loading queries", total=None)
         while some := _read(rest, interruption):
             lines = _Lines(some)
             for query in some:
-                suspicions.check(query.place, query.text)
+                query_warnings.check(query.place, query.text)
             pairs = [(encode_id(query.id), query.text) for query in some]
             matcher.catalog.apply_changes(put=pairs, on_error=lines.refuse, replace=False)
             refused += lines.tell()
             progress.advance(task, len(some))
-        suspicions.finish()
+        query_warnings.finish()
     return refused
 
 

@@ -148,7 +148,7 @@ def _describe_stop(config: PipelineConfig, signals: PipelineSignals, outcomes: l
 
     assert signals.received is not None
     if config.run.trigger == BATCH:
-        return f"{signals.received.name} came during the only batch, which is finished: nothing is left to do"
+        return f"{signals.received.name} was received during the only batch, which is complete"
     last = f"after batch {outcomes[-1].batch}" if outcomes else "before the first batch of this run"
     return f"stopped {last}; run it again to continue from there"
 

@@ -129,7 +129,8 @@ def import_(
     A line is a query, whose id is the line's number, or a JSON object with "id" and "query", and perhaps
     "subscriber", "active" and "language": xpath, for-where-return or xscl, else the one that the query looks
     like. In a folder, each *.xpath, *.xq and *.xscl is a query, and its id the file's name without that.
-    What is refused is reported, and the rest goes in; the exit status is then 1. Ctrl-C keeps what is in.
+    Refused subscriptions are reported, the others added; the exit status is then 1. Ctrl-C keeps those
+    already added.
     """
     with _open(store, create=True) as opened:
         declared = parse_namespaces(namespace)
@@ -157,9 +158,9 @@ def _report_version(version: int) -> None:
 def _warn(id: str, query: str, store: SubscriptionStore, declared: dict[str, str]) -> None:
     from sapwood.cli.common.query_warnings import QueryWarnings
 
-    suspicions = QueryWarnings(store.namespaces, declared)
-    suspicions.check(id, query)
-    suspicions.finish()
+    query_warnings = QueryWarnings(store.namespaces, declared)
+    query_warnings.check(id, query)
+    query_warnings.finish()
 
 
 # -- what there is -----------------------------------------------------------------------------------------

@@ -91,9 +91,9 @@ def import_file(
 
     refusals = _Refusals()
     replacements = _Replacements()
-    suspicions = QueryWarnings(store.namespaces, declared)
-    queries: dict[int, NamedQuery] = {}  # of rows that are not in yet, since the store knows no lines
-    dealt_with = 0
+    query_warnings = QueryWarnings(store.namespaces, declared)
+    queries: dict[int, NamedQuery] = {}  # rows not yet imported, by identity: the store has no lines
+    processed = 0
 
     def unreadable(error: LineError) -> None:
         place = f"{error.path}:{error.line}" if error.path == file else error.path
@@ -111,11 +111,11 @@ def import_file(
         refusals.add(queries[id(row)].line, queries[id(row)].place, reason)
 
     def checked(row: NewSubscription, compiled: Any) -> None:
-        suspicions.check_compiled(queries[id(row)].place, compiled)
+        query_warnings.check_compiled(queries[id(row)].place, compiled)
 
     def progressed(count: int) -> None:
-        nonlocal dealt_with
-        dealt_with = count
+        nonlocal processed
+        processed = count
         queries.clear()
         refusals.tell()
         progress.update(task, completed=count)
@@ -128,11 +128,11 @@ def import_file(
             )
         except KeyboardInterrupt:
             refusals.finish()
-            print(f"interrupted after {dealt_with:,} subscriptions; version {store.version}")
+            print(f"interrupted after {processed:,} subscriptions; version {store.version}")
             raise
         refusals.finish()
         replacements.finish()
-        suspicions.finish()
+        query_warnings.finish()
     parts = {"added": done.added, "replaced": done.replaced, "unchanged": done.unchanged}
     summary = ", ".join(f"{name} {count:,}" for name, count in parts.items() if count or name == "added")
     print(f"{summary}, refused {refusals.count:,}; version {done.version}")

@@ -111,7 +111,7 @@ class Index:
         self._source_required = 0
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without what is rebuilt on demand; queries that their owner can compile again are kept as text."""
+        """Return the state without caches; queries that their owner can compile again are stored as text."""
         recompiled = np.isin(self._owners, list(self._compilers)).tolist()
         queries = [
             query.text if isinstance(query, Query) and recompiled[slot] else query

@@ -68,7 +68,7 @@ class Selection:
         if isinstance(value, list):
             try:
                 return [self._from_lxml(*item) for item in value]
-            except Exception as error:  # lxml's tree is not what was read, and should be
+            except Exception as error:  # lxml's tree differs from the parsed document: a defect
                 return report_defect(error, query.text)
         if isinstance(value, bool):
             return [Node(0, "boolean", "true" if value else "false", "")]

@@ -44,7 +44,7 @@ from sapwood.lang.xscl.model import Join
 from sapwood.transform.result_groups import TooManyGroups
 
 _FEW_ROWS, _FEW_RUNS = 16, 128
-"""up to so many template rows and runs, row by row is faster than arrays"""
+"""the maximal number of template rows, and of runs, for which row by row is faster than arrays"""
 _MOST_RELEASED = 64
 """numbers of removed variables whose values may still be in the state, before it is cleaned"""
 _log = logging.getLogger(__name__)

@@ -42,7 +42,7 @@ CHUNK = 50_000
 BATCH = 1_000
 """messages matched at a time"""
 _MAX_BATCH_BYTES = 64 * 1024 * 1024
-"""a batch ends earlier at so many bytes"""
+"""the maximal number of bytes in a batch"""
 
 
 class RelationalMatcher:

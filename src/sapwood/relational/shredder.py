@@ -45,7 +45,7 @@ VALUE_SCHEMA = pa.schema(
 MESSAGE_SCHEMA = pa.schema([("msg", pa.int32())])
 
 _MAX_TEXT_COPIES = 8
-"""The string-values of a message may have so many times the characters of its text, or `Limits.bytes`."""
+"""the maximal size of a message's string-values, as a multiple of its text, if this exceeds `Limits.bytes`"""
 
 _MAX_CACHED_TEXTS = 100_000
 """texts in the cache of conversions"""

@@ -23,7 +23,7 @@ from sapwood.engine import Limits, Matcher
 from sapwood.errors import ArgumentError
 from sapwood.lang.namespaces import Namespaces
 from sapwood.spark.distribution import match_result
-from sapwood.spark.distribution.index_snapshot import IndexSnapshot, SubscriptionSource
+from sapwood.spark.distribution.index_snapshot import BrokerSnapshots, IndexSnapshot
 from sapwood.spark.distribution.match_worker import MatchPartition
 
 Shape = Literal["pairs", "messages"]
@@ -139,7 +139,7 @@ def issue_snapshot(
         raise ArgumentError(
             "joins have a state from batch to batch, so only a pipeline has them: sapwood run"
         )
-    return SubscriptionSource(broker, numeric=_has_numeric_ids(broker)).issue(spark.sparkContext)
+    return BrokerSnapshots(broker, numeric=_has_numeric_ids(broker)).issue(spark.sparkContext)
 
 
 def _has_numeric_ids(broker: Broker) -> bool:

@@ -26,7 +26,7 @@ from sapwood.transform.result_writer import ResultTemplate, ResultWriter
 from sapwood.transform.source_fragments import SourceFragments
 
 if TYPE_CHECKING:
-    from sapwood.transform.shared_plan import Filling, SharedPlan, SharedTemplate
+    from sapwood.transform.shared_plan import HoleSource, SharedPlan, SharedTemplate
 
 Nodes = tuple[int, ...]
 T = TypeVar("T")
@@ -196,15 +196,15 @@ class PlanExecution:
         return b"".join(pieces)
 
     def _lists(self, shared: SharedTemplate, node: int) -> tuple[list[ContextNode], ...]:
-        return tuple([self._fill(filling, node) for filling in shared.fillings])
+        return tuple([self._fill(source, node) for source in shared.hole_sources])
 
-    def _fill(self, filling: Filling, node: int) -> list[ContextNode]:
-        if filling.origin == DOCUMENT:
-            return self._of_document(filling.paths)
-        if filling.relative_path is None or not self._found.joined:
-            return nested_loops.select_nodes(filling.paths, node, self._evaluator, self._document)
-        elements = [node] if filling.relative_path < 0 else self._all_reached.of(filling.relative_path, node)
-        return list(elements) if filling.leaf is None else self._leaves(elements, filling.leaf)
+    def _fill(self, source: HoleSource, node: int) -> list[ContextNode]:
+        if source.origin == DOCUMENT:
+            return self._of_document(source.paths)
+        if source.relative_path is None or not self._found.joined:
+            return nested_loops.select_nodes(source.paths, node, self._evaluator, self._document)
+        elements = [node] if source.relative_path < 0 else self._all_reached.of(source.relative_path, node)
+        return list(elements) if source.leaf is None else self._leaves(elements, source.leaf)
 
     def _of_document(self, paths: tuple[Path, ...]) -> list[ContextNode]:
         known = self._document_lists.get(paths)

@@ -97,10 +97,10 @@ def _sharing(shared: SharedPlan, number: int) -> list[str]:
     if not binding.exact:
         lines[0] += "; the rest of the where clause is checked for each element found"
     lines += [
-        f"group-by of {format_relative_path(filling.paths[0])} below it: "
-        + _others(shared.uses_of_path(filling.relative_path) - 1, "return clause")
-        for filling in template.fillings
-        if filling.relative_path is not None and filling.relative_path != SELF
+        f"group-by of {format_relative_path(source.paths[0])} below it: "
+        + _others(shared.uses_of_path(source.relative_path) - 1, "return clause")
+        for source in template.hole_sources
+        if source.relative_path is not None and source.relative_path != SELF
     ]
     lines.append(f"return clause, filled once for each element: {_others(template.uses - 1, 'query')}")
     return lines

@@ -10,7 +10,7 @@ from lxml import etree
 from sapwood.errors import QueryError
 from sapwood.lang.fwr.model import Transformation
 from sapwood.lang.literals.numbers import format_number
-from sapwood.transform.result_writer import Foreign, Item
+from sapwood.transform.result_writer import Item, LxmlItem
 
 _DOCUMENT = "/"
 
@@ -47,15 +47,15 @@ def _items(value: Any) -> list[Item]:
     if isinstance(value, list):
         return [_item(*item) for item in value]
     if isinstance(value, bool):
-        return [Foreign("value", "true" if value else "false")]
-    return [Foreign("value", format_number(value) if isinstance(value, float) else str(value))]
+        return [LxmlItem("value", "true" if value else "false")]
+    return [LxmlItem("value", format_number(value) if isinstance(value, float) else str(value))]
 
 
 def _item(kind: str, element: int, value: str = "", more: str = "") -> Item:
     if kind == "element":
         return element
     if kind == "attribute":
-        return Foreign("attribute", value, more.removeprefix("{"))
+        return LxmlItem("attribute", value, more.removeprefix("{"))
     if kind in ("text", "namespace"):
-        return Foreign("text", value)
-    return Foreign("markup", value, xml=more)
+        return LxmlItem("text", value)
+    return LxmlItem("markup", value, xml=more)

@@ -13,7 +13,7 @@ from sapwood.transform.source_fragments import SourceFragments
 
 
 @dataclass(frozen=True, slots=True)
-class Foreign:
+class LxmlItem:
     """An item of lxml that is no node of the document."""
 
     kind: str
@@ -25,7 +25,7 @@ class Foreign:
     """of markup"""
 
 
-Item = ContextNode | Foreign
+Item = ContextNode | LxmlItem
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +79,8 @@ class ResultWriter:
         in_tag = hole.standing == "attribute value"
         return ((escaping.escape_attribute(value) if in_tag else escaping.escape_content(value)).encode(),)
 
-    def _content(self, item: LeafNode | Foreign) -> bytes:
-        markup = isinstance(item, Foreign) and item.xml
+    def _content(self, item: LeafNode | LxmlItem) -> bytes:
+        markup = isinstance(item, LxmlItem) and item.xml
         return (markup or escaping.escape_content(self._string(item))).encode()
 
     def _value(self, hole: TemplateHole, items: Sequence[Item]) -> str:
@@ -91,7 +91,7 @@ class ResultWriter:
         return self._string(items[0]) if items else ""
 
     def _string(self, item: Item) -> str:
-        return item.value if isinstance(item, Foreign) else self._document.string_value(item)
+        return item.value if isinstance(item, LxmlItem) else self._document.string_value(item)
 
     def _attributes(self, items: Sequence[Item], taken: set[str]) -> str:
         """Write attributes of a start tag; of several with one name, the first."""
@@ -104,7 +104,7 @@ class ResultWriter:
         return "".join(pieces)
 
     def _attribute(self, item: Item) -> tuple[str, str]:
-        if isinstance(item, Foreign):
+        if isinstance(item, LxmlItem):
             return item.name, item.value
         assert isinstance(item, LeafNode)
         return self._document.attributes[item.element][2 * item.number], self._string(item)

@@ -46,7 +46,7 @@ SELF = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Filling:
+class HoleSource:
     """The source of a hole's nodes: those that a relative path reaches, or attributes or text of them."""
 
     relative_path: int | None
@@ -61,7 +61,7 @@ class SharedTemplate:
     """A template, filled in the same way for all transformations that use it."""
 
     template: ResultTemplate
-    fillings: tuple[Filling, ...]
+    hole_sources: tuple[HoleSource, ...]
     key: str
     copies: tuple[bytes | int, ...] | None = None
     """the frequent case: constants, and relative paths whose elements are copied"""
@@ -240,10 +240,10 @@ class SharedPlan:
         if number is None:
             number = self._template_of[key] = self._next_template
             self._next_template += 1
-            fillings = tuple(self._filling(hole) for hole in transformation.holes) if bound else ()
+            hole_sources = tuple(self._hole_source(hole) for hole in transformation.holes) if bound else ()
             template = ResultTemplate.of(transformation)
-            copies = _copies(template, fillings) if bound else None
-            self.templates[number] = SharedTemplate(template, fillings, key, copies)
+            copies = _copies(template, hole_sources) if bound else None
+            self.templates[number] = SharedTemplate(template, hole_sources, key, copies)
             if _needs_text(transformation):
                 self._index.require(Needs.TEXT)
         self.templates[number].uses += 1
@@ -254,21 +254,21 @@ class SharedPlan:
         shared.uses -= 1
         if shared.uses:
             return
-        for filling in shared.fillings:
-            if filling.relative_path is not None and filling.relative_path != SELF:
-                self._index.unregister_relative_path(filling.relative_path)
+        for source in shared.hole_sources:
+            if source.relative_path is not None and source.relative_path != SELF:
+                self._index.unregister_relative_path(source.relative_path)
         if _needs_text(shared.template):
             self._index.release(Needs.TEXT)
         del self.templates[number], self._template_of[shared.key]
 
-    def _filling(self, hole: TemplateHole) -> Filling:
+    def _hole_source(self, hole: TemplateHole) -> HoleSource:
         number: int | None = None
         leaf: Step | None = None
         found = to_navigation(hole.paths[0]) if len(hole.paths) == 1 and hole.origin != DOCUMENT else None
         if found is not None and (found.leaf is None or found.leaf.axis is not Axis.DESCENDANT):
             leaf = found.leaf
             number = self._index.register_relative_path(to_symbols(found.steps)) if found.steps else SELF
-        return Filling(number, leaf, hole.origin, hole.paths)
+        return HoleSource(number, leaf, hole.origin, hole.paths)
 
     # -- messages --------------------------------------------------------------------------------------
 
@@ -360,19 +360,19 @@ def _bare(steps: tuple[Step, ...]) -> tuple[Step, ...]:
     return tuple(plain_step(step.axis, step.test) for step in steps)
 
 
-def _copies(template: ResultTemplate, fillings: tuple[Filling, ...]) -> tuple[bytes | int, ...] | None:
+def _copies(template: ResultTemplate, hole_sources: tuple[HoleSource, ...]) -> tuple[bytes | int, ...] | None:
     """Return the template with relative paths for holes, if all holes are filled with copies of elements."""
     parts: list[bytes | int] = []
-    filled = iter(fillings)
+    sources = iter(hole_sources)
     for part in template.parts:
         if isinstance(part, bytes):
             parts.append(part)
             continue
-        filling = next(filled)
+        source = next(sources)
         plain = part.kind == "nodes" and part.standing == "content" and not part.default_namespace
-        if not plain or filling.relative_path is None or filling.leaf is not None:
+        if not plain or source.relative_path is None or source.leaf is not None:
             return None
-        parts.append(filling.relative_path)
+        parts.append(source.relative_path)
     return tuple(parts)
 
 

@@ -36,7 +36,7 @@ QUERIES: dict[str, tuple[Role, Callable[[int], str]]] = {
     rounds=(5, 3, 1),
 )
 def measure_compiling(bench: Bench, sizes: tuple[int, ...], rounds: int) -> Iterator[str]:
-    """Measure the time until a query of so many parts is added to an empty matcher."""
+    """Measure the time until a query of a given number of parts is added to an empty matcher."""
     chart = bench.chart(
         "compile",
         "Adding one query",

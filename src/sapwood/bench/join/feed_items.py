@@ -59,7 +59,7 @@ class FeedRun:
     """the broker's estimate of its state at the end; not at each mark, because estimating takes memory"""
 
     def rate(self, items: int | None = None) -> float:
-        """Return items a second, over the first so many of them or over all."""
+        """Return items a second, over the first `items` of them or over all."""
         reached = [mark for mark in self.marks if items is None or mark.items <= items]
         return reached[-1].items / max(reached[-1].seconds, 1e-9)
 
@@ -140,7 +140,7 @@ def measure_feed(bench: Bench, sizes: tuple[int, ...], most: int, first: int) ->
 
 
 def _choose_marks(items: int, first: int) -> list[int]:
-    """Return the marks of a stream: the first so many items, and even parts of all."""
+    """Return the marks of a stream: the `first` items, and even parts of all."""
     even = {items * part // parts for parts in (_QUARTERS, _TENTHS) for part in range(1, parts + 1)}
     return sorted(even | {min(first, items)})
 

@@ -101,7 +101,7 @@ class PairJoiner:
         self._pairs = 1
 
     def warm_up(self, seconds: float) -> None:
-        """Fill all caches, and choose the number of pairs so that a pass takes about so many seconds."""
+        """Fill all caches, and choose the number of pairs so that a pass takes about `seconds`."""
         self._pairs = 1
         self.joining_pass()
         spent = min(self.joining_pass() for _ in range(2))

@@ -53,13 +53,13 @@ def __getattr__(name: str) -> object:
 
 def fail(text: str) -> NoReturn:
     """Print an error and exit with status 2."""
-    _tell("error:", text)
+    _print_error("error:", text)
     sys.exit(2)
 
 
 def report(place: str, reason: str) -> None:
     """Print a refused line or message and where it is."""
-    _tell(f"{place}:", reason)
+    _print_error(f"{place}:", reason)
 
 
 def note(text: str) -> None:
@@ -76,7 +76,7 @@ def warn(text: str) -> None:
     _terminal().print(f"[yellow]warning:[/] {escape(text)}", soft_wrap=True)
 
 
-def _tell(what: str, text: str) -> None:
+def _print_error(what: str, text: str) -> None:
     from rich.markup import escape
 
     _terminal().print(f"[bold red]{escape(what)}[/] {escape(text)}", soft_wrap=True)

@@ -18,16 +18,16 @@ def report_refused(name: str, error: MessageError, raw: bool) -> None:
     if raw:
         report(name, str(error))
     else:
-        told = {"reason": error.reason, "line": error.line, "column": error.column}
-        write_line({"message": name, "error": told})
+        details = {"reason": error.reason, "line": error.line, "column": error.column}
+        write_line({"message": name, "error": details})
 
 
 def failures_field(failures: Sequence[Failure]) -> dict[str, list[dict[str, Any]]]:
     """Return the field of a JSON line that lists failed subscriptions; empty if there are none."""
     if not failures:
         return {}
-    told = [{"id": f.subscription, "kind": str(f.kind), "reason": f.reason} for f in failures]
-    return {"undecided": told}
+    details = [{"id": f.subscription, "kind": str(f.kind), "reason": f.reason} for f in failures]
+    return {"undecided": details}
 
 
 def report_failures(name: str, failures: Sequence[Failure]) -> int:

@@ -47,8 +47,8 @@ class InterruptHandler(SignalHandler):
         super().receive(number, frame)
 
     def on_first(self) -> None:
-        """Tell that the command ends after the current transaction."""
-        console.errors.print("stopping as soon as what is under way is done; again to stop at once")
+        """Print that the command ends after the current transaction or batch."""
+        console.errors.print("stopping after the current transaction or batch; Ctrl-C again to stop at once")
 
     def on_second(self) -> None:
         """Restore the cursor, which a progress display hides."""

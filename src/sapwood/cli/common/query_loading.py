@@ -16,7 +16,7 @@ def load_queries(subscribe_many: SubscribeMany, path: str, declared: dict[str, s
     """Subscribe all queries of a file; return how many were refused, each reported with its line."""
     refused = 0
     place = ""
-    suspicions = QueryWarnings({}, declared or {})
+    query_warnings = QueryWarnings({}, declared or {})
 
     def refuse(id: Hashable, error: ValueError) -> None:
         nonlocal refused
@@ -27,12 +27,12 @@ def load_queries(subscribe_many: SubscribeMany, path: str, declared: dict[str, s
         nonlocal place
         for query in read_queries(path):
             place = query.place
-            suspicions.check(place, query.text)
+            query_warnings.check(place, query.text)
             yield query.id, query.text
             progress.advance(task)
 
     with make_progress() as progress:
         task = progress.add_task("loading queries", total=None)
         subscribe_many(pairs(), refuse)
-        suspicions.finish()
+        query_warnings.finish()
     return refused

@@ -94,7 +94,7 @@ def tables_path(store: str, tables: Path | None) -> Path:
     url = locate(store)
     if url.get_backend_name() != "sqlite":
         fail(
-            f"{mask_password(url)} is not a file beside which tables can be stored: "
+            f"{mask_password(url)} is not a local file, so there is no default path for tables: "
             "give one with --tables FILE"
         )
     return Path(f"{url.database}.duckdb")
@@ -156,6 +156,6 @@ def synchronize_tables(
         try:
             version = synchronize(matcher, store, on_error=refused, on_progress=progressed)
         except KeyboardInterrupt:
-            note(f"{len(matcher):,} subscriptions are in the tables; the next run goes on from there")
+            note(f"{len(matcher):,} subscriptions are in the tables; the next run continues from there")
             raise
     return version, refusals.finish()

@@ -42,7 +42,7 @@ def to_text(query: str, form: RuleForm) -> str:
     """Format the form: one line per branch, with the branching points in parentheses."""
     lines = [f"query     {query}"]
     for number, rule in enumerate(form.rules, 1):
-        branches = [_format_branch(branch) for branch in rule.branches] or ["every message meets it"]
+        branches = [_format_branch(branch) for branch in rule.branches] or ["every message satisfies it"]
         for i, branch in enumerate(branches):
             lines.append(f"{f'rule {number}' if not i else '':9} {branch}")
     lines += _notes(form)
@@ -53,13 +53,13 @@ def _notes(form: RuleForm) -> Iterator[str]:
     points = sorted({p for rule in form.rules for branch in rule.branches for p, _ in branch.points})
     if points:
         listed = ", ".join(f"({point})" for point in points)
-        yield f"meeting   at {listed}, the branches of a rule have to be on the same element"
+        yield f"branching at {listed}, the branches of a rule must share one element"
     if not form.rules:
         yield "decided   at once: no message can match"
     elif form.exact:
-        yield "decided   by the rules: a message that meets one of them matches"
+        yield "decided   by the rules: a message that satisfies one of them matches"
     else:
-        yield "decided   by the query itself, on the messages that meet one of the rules"
+        yield "decided   by the query itself, on the messages that satisfy one of the rules"
     for part in form.weakened:
         yield f"weakened  {part}"
 

@@ -4,7 +4,7 @@ The parts of a twig have to meet at an element of a certain step of their paths,
 is a part with such a step; every distinct one has a number, shared by all twigs that contain it. Given the
 element at which the part was found, its anchor is
 
-    fixed up     if no `//` lies between anchor and part: so many levels up
+    fixed up     if no `//` lies between anchor and part: a fixed number of levels up
     fixed depth  if no `//` lies above the anchor: at that depth
     free         else: at any depth where the path of names allows it
 """

@@ -47,15 +47,15 @@ class Explanation:
         if self.suspended:
             lines.append("suspended it exceeded its budget too often; replace() or resume() reactivates it")
         if self.shared_with:
-            others = "subscription that asks" if self.shared_with == 1 else "subscriptions that ask"
-            lines.append(f"shared    with {self.shared_with:,} {others} the same")
+            others = "other subscription" if self.shared_with == 1 else "other subscriptions"
+            lines.append(f"shared    with {self.shared_with:,} {others} with the same query")
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
         parts: list[tuple[str, tuple[str, ...]]] = [("query", (self.query,)), ("pattern", (self.pattern,))]
         parts += [("found by", tuple(" and ".join(group) for group in self.paths))]
         parts += [("decided", (self._decision,)), ("refined", self.refined)]
-        others = f"with {self.shared_with:,} others that ask the same"
+        others = f"with {self.shared_with:,} others with the same query"
         return notebook_html.sections([*parts, ("shared", (others,) if self.shared_with else ())])
 
 

@@ -30,7 +30,7 @@ class _Miss(NamedTuple):
 
 
 def nearest_miss(condition: pattern.Condition, evaluator: PatternEvaluator) -> tuple[str, ...]:
-    """Return what the message has instead of what a condition demands that does not hold."""
+    """Describe the values in the message that make a condition false."""
     return _Misses(evaluator).of(condition, DOCUMENT).lines
 
 

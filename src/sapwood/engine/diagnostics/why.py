@@ -66,7 +66,7 @@ def explain_match(query: Query, matched: bool, selection: Selection, by_xpath: l
     """Explain a result; `by_xpath` are the nodes that lxml selected, if it decided."""
     if matched and not query.exact:
         steps = tuple(StepTaken("selected by lxml", node) for node in by_xpath[:10])
-        return Why(query.text, True, "the pattern is met, and lxml confirms", steps)
+        return Why(query.text, True, "the pattern matches, and lxml's evaluation is true", steps)
     evaluator = selection.evaluator
     paths = query.paths or tuple(_paths(query.condition))
     if not paths:
@@ -87,8 +87,10 @@ def explain_match(query: Query, matched: bool, selection: Selection, by_xpath: l
     steps = tuple(_steps_taken(path, route, evaluator, selection))
     if missed:
         reason = f"nothing passes the step {path.steps[len(route)]}"
+    elif query.exact:
+        reason = "other conditions fail"
     else:
-        reason = "the pattern is met, but lxml says no" if not query.exact else "other conditions fail"
+        reason = "the pattern matches, but lxml's evaluation is false"
     return Why(query.text, False, reason, steps, _found(query, selection))
 
 

@@ -6,8 +6,8 @@ It is run by its path and imports lxml and the standard library alone, so that i
     replies   lists of results in the order of the queries, each a (status, value, nanoseconds)
 
 Both are marshalled, with their length before them. The number of the query that is being evaluated is in
-memory shared with the parent: whatever ends this process, the parent knows which query caused it. A
-query that exceeds its CPU time is ended by the kernel (SIGPROF), and the process with it.
+memory shared with the parent: the parent can attribute a crash to a query. A query that exceeds its CPU time
+is ended by the kernel (SIGPROF), and the process with it.
 
 libxml2 refuses messages that expat accepts, and reads more of a document type than XPath sees. So a message
 with a document type is rewritten from expat's events; and what libxml2 rejects is read with recovery, if that
@@ -50,11 +50,11 @@ class Unreadable(Exception):
     """Raised when libxml2 does not read a message as expat does."""
 
 
-class _TooMuch(Exception):
+class _ResultTooLarge(Exception):
     """Raised when a result is too large."""
 
 
-class _TooMany(Exception):
+class _TooManyGroups(Exception):
     """Raised when a transformation makes too many groups."""
 
 
@@ -312,7 +312,7 @@ def groups(
                     ]
                 )
                 if len(found) > MOST_GROUPS:
-                    raise _TooMany
+                    raise _TooManyGroups
         return found
 
     return evaluate
@@ -350,7 +350,7 @@ class _Items:
     def _take(self, characters: int) -> None:
         self._room -= characters
         if self._room < 0:
-            raise _TooMuch
+            raise _ResultTooLarge
 
     def _item(self, item: Any) -> tuple[Any, ...]:
         self._take(16)
@@ -424,9 +424,9 @@ def _evaluate(query: bytes, tree: Any, memory: int, most: int) -> tuple[int, Any
         return (TOO_MUCH if _is_memory(error) else GAVE_UP), _reason(error, memory)
     except MemoryError as error:
         return TOO_MUCH, _reason(error, memory)
-    except _TooMuch:
+    except _ResultTooLarge:
         return TOO_MUCH, f"its result has more than {most:,} characters"
-    except _TooMany:
+    except _TooManyGroups:
         return TOO_MANY, f"more than {MOST_GROUPS:,} groups"
     except Exception:
         return BUG, traceback.format_exc()

@@ -71,7 +71,7 @@ class XPathFallback:
             raise QueryError(f"lxml cannot evaluate the query: {reason}", query.text, 0)
 
     def forget(self, slot: int) -> None:
-        """Drop what is kept of a query that is unregistered."""
+        """Remove the cache entries of an unregistered query."""
         self._conditions.pop(slot, None)
         self._overruns.pop(slot, None)
 

@@ -57,7 +57,7 @@ class TemplateGraph:
     @cached_property
     def shared(self) -> tuple[tuple[int, int, int, int, int], ...]:
         """(side, equality, height, equality, height): one column that is above the columns of two equalities,
-        by so many steps each."""
+        by the given heights."""
         found: list[tuple[int, int, int, int, int]] = []
         for side in (0, 1):
             above: dict[int, list[tuple[int, int]]] = {}

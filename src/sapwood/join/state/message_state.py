@@ -258,7 +258,7 @@ class MessageState:
         return self._without_dead(common) if self._dead else common
 
     def has_at_most(self, runs: int, current: CurrentItem) -> bool:
-        """Return whether the current item's values have no more than so many runs in the state."""
+        """Return whether the current item's values have at most `runs` runs in the state."""
         runs_of = self._runs_of
         for value in current.values:
             found = runs_of.get(value)

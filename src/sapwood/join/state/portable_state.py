@@ -36,7 +36,7 @@ class PortableMessage:
 
     @property
     def visible_from(self) -> int:
-        """That of the earliest message."""
+        """The lowest `visible_from` of its messages."""
         return min(record.visible_from for record in self.records)
 
 

@@ -13,7 +13,7 @@ _NO_DATES = (
     "XPath 1.0 has no dates: compare those of ISO 8601 as numbers, translate(d, '-', '') > 20240131, "
     "or a part of them, substring(d, 1, 4) = 2024"
 )
-_NO_CLOCK = f"a query does not know what time it is. {_NO_DATES}"
+_NO_CLOCK = f"XPath 1.0 has no current time. {_NO_DATES}"
 XPATH2_FUNCTIONS = {
     **dict.fromkeys(("date", "dateTime", "time", "gYear", "gYearMonth", "duration"), _NO_DATES),
     **dict.fromkeys(("year-from-date", "month-from-date", "day-from-date", "format-date"), _NO_DATES),

@@ -1,9 +1,9 @@
-"""The chains of joins as most are, read by a few regular expressions, which is faster than the careful way.
+"""The fast path of the XSCL parser: common chains, parsed by regular expressions.
 
     S//book->x1[.//author->x2][title->x3] FOLLOWED BY{x2=x5 AND x3=x6, 1 day} S//blog->x4[…]
 
-A block binds what it selects, and nodes below; links equate variables. Of anything else, and of all that is
-wrong, nothing is said: the careful way knows more.
+A block binds the node it selects, and nodes below; links equate variables. The result is None for all other
+texts and for errors, which the full parser handles.
 """
 
 from __future__ import annotations

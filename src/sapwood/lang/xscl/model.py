@@ -112,8 +112,8 @@ class Join:
 
     @property
     def key(self) -> object:
-        """A key that is equal for queries with the same meaning, whatever their variables are called, and
-        in whatever order what belongs together is written. Not for other processes."""
+        """A key that is equal for queries with the same meaning, independent of variable names and of the
+        order of conditions. Valid in this process only."""
         position_of, first = self.first_blocks(len(self.blocks))
         selected = tuple([position_of[block.selected] for block in self.blocks])
         if self.template is None:

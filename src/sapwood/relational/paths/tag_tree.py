@@ -52,7 +52,7 @@ class TagTree(ABC):
         self.root = TagNode(self, ())
 
     def discard_new_nodes(self, after: int) -> None:
-        """Remove new nodes but for the first so many: those of a rejected message."""
+        """Remove the new nodes after the first `after`: those of a rejected message."""
         for parent, name, _ in self.new[after:]:
             parent.pop(name, None)
         del self.new[after:]

@@ -74,7 +74,7 @@ def relational_form(query: Query) -> RuleForm:
     for alternative in found.alternatives:
         paths = alternative.paths
         if len(paths) > MOST_BRANCHES:  # those with the most selective tests stay
-            weakened.append(f"{len(paths)} conditions at once: tables are asked for {MOST_BRANCHES}")
+            weakened.append(f"{len(paths)} conditions in one rule: the tables index {MOST_BRANCHES} of them")
             paths = tuple(sorted(paths, key=_is_no_equality)[:MOST_BRANCHES])
         rules[_rule(alternative, paths)] = None
     return RuleForm(tuple(rules), tuple(dict.fromkeys(weakened)))
@@ -87,8 +87,8 @@ def _quote(part: str) -> str:
 def _rule(alternative: Alternative, paths: tuple[PathTest, ...]) -> Rule:
     """The rule whose branches are these paths, each once.
 
-    Branches with the same path, test and points part nowhere: what they do not share, no other branch shares
-    either. One of them is enough, and without the others there may be fewer points.
+    Branches with equal path, test and branching points are redundant: no other branch shares a step that only
+    one of them has. One of them is enough, and without the others there may be fewer points.
     """
     trails = [(path, path.step.trail()) for path in paths]
     while True:

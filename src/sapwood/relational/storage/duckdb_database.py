@@ -67,7 +67,7 @@ class Connection:
             return self._raw.sql(sql).to_arrow_table()
 
     def stream(self, sql: str, rows: int) -> Iterator[pa.RecordBatch]:
-        """Execute a query, and yield so many rows at a time."""
+        """Execute a query, and yield its result in batches of `rows` rows."""
         with _translate_interrupts():
             reader = self._raw.sql(sql).to_arrow_reader(rows)
         while True:
@@ -136,7 +136,8 @@ class DuckDBDatabase:
         }
         open_file = _OpenFile(self.path)
         open_file.acquire()
-        self._release_file = weakref.finalize(self, open_file.release)  # once, at garbage collection at last
+        # runs once, at the latest when the object is collected
+        self._release_file = weakref.finalize(self, open_file.release)
         try:
             self._root = duckdb.connect(str(self.path) if self.path else ":memory:", config=config)
         except (duckdb.Error, OSError) as error:
@@ -231,7 +232,7 @@ class DuckDBDatabase:
         return dict(self.writer.rows("SELECT name, next FROM counter"))
 
     def allocate_ids(self, counter: str, count: int) -> int:
-        """Allocate so many new ids of a counter, and return the first."""
+        """Allocate `count` new ids of a counter, and return the first."""
         first = self.next_id(counter)
         self._allocated[counter] = first + count
         return first
@@ -241,7 +242,7 @@ class DuckDBDatabase:
         return self._allocated[counter] if counter in self._allocated else self._next_ids[counter]
 
     def clear_message_cache(self) -> None:
-        """Delete what is cached of messages seen."""
+        """Clear the message cache."""
         for name in MESSAGE_CACHE:
             self.writer.run(f"DELETE FROM {name}")
         self.writer.run("DELETE FROM path_class WHERE path > 0")

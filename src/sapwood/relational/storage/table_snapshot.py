@@ -26,9 +26,9 @@ from sapwood.relational.storage.table_schema import TABLES
 SMALL_TABLES = ("path_match", "path_class", "class_tag", "shape_part")
 """tables that are passed as a whole"""
 RANGE_BITS = 20
-"""subscriptions whose numbers differ only in so many low bits are in one range"""
+"""the number of low bits in which the numbers of subscriptions of one range differ"""
 _MIN_CHANGES_FOR_BASE = 5_000
-"""so many rules may be new or deleted without a new base"""
+"""the maximal number of rules that may be new or deleted without a new base"""
 _RULES_PER_PARTITION = 50_000
 """rules that are worth a further partition of each table"""
 _MAX_PARTITIONS = 16

@@ -1,6 +1,6 @@
 """Snapshots of the compiled subscriptions, and the deltas that bring a worker from one version to the next.
 
-A `SubscriptionSource` lives on the driver: the compiled broker and its version. It issues an `IndexSnapshot`
+`BrokerSnapshots` lives on the driver: the compiled broker and its version. It issues an `IndexSnapshot`
 for each batch, small enough to travel with every task:
 
     packed    the packed broker of some version, broadcast: one file, fetched once by every executor; for a
@@ -83,7 +83,7 @@ class IndexSnapshot:
     """The subscriptions of one version, for the workers."""
 
     source: str
-    """the name of the `SubscriptionSource`"""
+    """the name of the `BrokerSnapshots`"""
     version: int
     packed: BroadcastBytes
     packed_version: int
@@ -101,8 +101,8 @@ class IndexSnapshot:
 
 
 @dataclass(slots=True)
-class SubscriptionSource:
-    """The compiled subscriptions on the driver."""
+class BrokerSnapshots:
+    """The compiled broker on the driver, which issues snapshots of its versions."""
 
     broker: Broker
     version: int = 0

@@ -31,9 +31,9 @@ from sapwood.spark.distribution.worker_cache import WORKER_CACHE
 
 MESSAGES_PER_BATCH = 1_000
 MATCHES_PER_BATCH = 200_000
-"""A third of 500,000 subscriptions can match one message, so batches end at so many matches."""
+"""the maximal number of matches in a batch: a third of 500,000 subscriptions can match one message"""
 BYTES_PER_BATCH = 64 * 1024 * 1024
-"""They also end at so many bytes that transformations made."""
+"""the maximal number of bytes in a batch that transformations output"""
 BYTES_PER_MESSAGE = 128 * 1024 * 1024
 """The bodies made of one message are one row, and with default memory Spark fails at rows twice as large."""
 
@@ -45,10 +45,10 @@ class LiveBroker:
         self.broker = Broker.unpack(snapshot.packed.value)
         self.distributed = DistributedBroker(self.broker)
         self.version = snapshot.packed_version
-        gc.freeze()  # half a million objects that live as long as the worker: not to be looked through again
+        gc.freeze()  # exempts the broker's objects from later collections
         self._id_type = pa.int64() if snapshot.numeric else pa.string()
         self.ids: pa.Array = pa.nulls(0, self._id_type)
-        self._partners: dict[bytes, EquatedVariables] | None = None
+        self._equated_variables: dict[bytes, EquatedVariables] | None = None
         self._list_ids()
 
     def can_advance_to(self, snapshot: IndexSnapshot) -> bool:
@@ -63,14 +63,14 @@ class LiveBroker:
         self.version = snapshot.version
         if deltas:
             self._list_ids()
-            self._partners = None
+            self._equated_variables = None
 
     @property
-    def partners(self) -> dict[bytes, EquatedVariables]:
+    def equated_variables(self) -> dict[bytes, EquatedVariables]:
         """The variables that each variable of the joins is equated with."""
-        if self._partners is None:
-            self._partners = self.distributed.equated_variables()
-        return self._partners
+        if self._equated_variables is None:
+            self._equated_variables = self.distributed.equated_variables()
+        return self._equated_variables
 
     def match(self, source: bytes | str) -> MatchResult:
         """Match a message with all filters and transformations."""
@@ -80,7 +80,7 @@ class LiveBroker:
             return reject(error)
 
     def match_found(self, message: Message, found: IndexMatches) -> MatchResult:
-        """The same for a message that the index has been searched for already."""
+        """Match a message with the index matches that were found before."""
         try:
             return self._to_result(self.distributed.match(message, found))
         except MessageError as error:

@@ -12,10 +12,10 @@ from sapwood.errors import QueryError, StoreError
 from sapwood.input_files import LineError, NamedQuery, read_queries
 from sapwood.lang.languages import XPATH, XSCL, compile_text, detect_language
 from sapwood.spark.distribution.index_snapshot import (
+    BrokerSnapshots,
     IndexSnapshot,
     SnapshotDelta,
     SnapshotTransport,
-    SubscriptionSource,
 )
 from sapwood.spark.distribution.stream_cycles import StreamCycles, SubscriptionStart
 from sapwood.spark.pipeline.config import ConfigError
@@ -34,7 +34,7 @@ class SubscriptionProvider(Protocol):
 
     @property
     def left_out(self) -> Mapping[str, str]:
-        """The subscriptions that cannot be served, each with the reason."""
+        """The subscriptions that cannot be evaluated, each with the reason."""
 
     def newest(self) -> int:
         """The version for a new batch."""
@@ -69,7 +69,7 @@ def is_not_filter(query: str) -> bool:
 
 
 class StoreSubscriptions:
-    """The active subscriptions of a store. Those that cannot be served are left out and logged."""
+    """The active subscriptions of a store. Those that cannot be evaluated are left out and logged."""
 
     def __init__(
         self, location: str, limits: Limits, joining: bool = False, serves: QueryPredicate = _is_any
@@ -80,7 +80,7 @@ class StoreSubscriptions:
         self._joining = joining
         self._serves = serves
         self._declared: dict[str, str] = {}
-        self._source: SubscriptionSource | None = None
+        self._source: BrokerSnapshots | None = None
         self._cycles = StreamCycles()
         self.left_out: dict[str, str] = {}
 
@@ -101,7 +101,7 @@ class StoreSubscriptions:
             self._source.advance(self._delta(self._source, version), self._refuse)
         return self._source.issue(transport)
 
-    def _compile(self, version: int) -> SubscriptionSource:
+    def _compile(self, version: int) -> BrokerSnapshots:
         self._declared = self._store.namespaces
         broker = Broker(self._declared, self._limits)
         if self._joining:
@@ -111,9 +111,9 @@ class StoreSubscriptions:
         else:
             broker.subscribe_many(self._servable(self._store.at(version)), self._refuse)
         _log.info("version %d of the store compiled: %d subscriptions", version, len(broker))
-        return SubscriptionSource(broker, version)
+        return BrokerSnapshots(broker, version)
 
-    def _delta(self, source: SubscriptionSource, until: int) -> SnapshotDelta:
+    def _delta(self, source: BrokerSnapshots, until: int) -> SnapshotDelta:
         since = source.version
         changes = self._store.changes(since, until)
         namespaces = self._store.namespaces
@@ -127,7 +127,7 @@ class StoreSubscriptions:
             put, firsts = _split(started)
         else:
             put, firsts = tuple(self._servable(changes.put)), ()
-        # what is refused, or served elsewhere, may have been something else before
+        # a subscription that is now refused or relational may have been in the broker before
         refused = {id for id, _ in changes.put if id in source.broker} - {id for id, _ in put}
         return SnapshotDelta(until, (*changes.removed, *sorted(refused), *out), put, new, firsts)
 
@@ -192,7 +192,7 @@ class FileSubscriptions:
         broker: Broker | None = None,
     ) -> None:
         """`broker`: one that has them already, as `compile_file` makes it."""
-        self._source = SubscriptionSource(broker or compile_file(path, namespaces, limits, serves))
+        self._source = BrokerSnapshots(broker or compile_file(path, namespaces, limits, serves))
         self._path = path
         self.namespaces = namespaces
         self.left_out: dict[str, str] = {}
@@ -254,7 +254,7 @@ def compile_file(
         listed = [f"{path}:{line}: {wrong[line]}" for line in sorted(wrong)[:_MOST_ERRORS]]
         more = [f"and {len(wrong) - _MOST_ERRORS:,} more"] if len(wrong) > _MOST_ERRORS else []
         count = "a query" if len(wrong) == 1 else f"{len(wrong):,} queries"
-        text = "\n  ".join([f"subscriptions.file: {count} cannot be served:", *listed, *more])
+        text = "\n  ".join([f"subscriptions.file: {count} cannot be evaluated:", *listed, *more])
         raise ConfigError(text)
     return broker
 

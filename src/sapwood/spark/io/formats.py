@@ -1,4 +1,4 @@
-"""Formats of sources: files of XML, and whatever Spark reads, as the DataFrame that `match` takes."""
+"""Formats of sources: XML files, and any other format of Spark, as the DataFrame that `match` takes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Feedback: what a batch puts into the next one, the first messages of chains and what queries publish.
+"""Feedback: rows that a batch passes to the next: partial matches of chains, and published messages.
 
     batch N ── EmitJoins ──► feedback/N ──► one more source of the stream ── ReadFeedback ──► batch N + 1
 

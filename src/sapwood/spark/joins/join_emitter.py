@@ -120,7 +120,7 @@ def explain_lateness(watermark: int) -> str:
     at = datetime.fromtimestamp(watermark / 1000, UTC).isoformat(timespec="milliseconds")
     return (
         f"too late for joins: it happened before {at}, the watermark of its batch;"
-        " a larger joins.lateness would let it in"
+        " increase joins.lateness to accept it"
     )
 
 

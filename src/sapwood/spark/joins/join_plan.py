@@ -95,7 +95,7 @@ def check_state(recorded: Mapping[str, Any], settings: JoinConfig, checkpoint: s
     if found != STATE_FORMAT:
         raise CheckpointError(
             f"{checkpoint} has the state of joins in format {found}, and this version of Sapwood reads format"
-            f" {STATE_FORMAT}. Either go on with the version that wrote it, or set run.checkpoint to a new"
+            f" {STATE_FORMAT}. Either keep using the version that wrote it, or set run.checkpoint to a new"
             " folder, and deliveries.path and rejects.path too: the sources are then read from the beginning,"
             " and the state is built again from the messages that they still have; earlier ones are lost to"
             " joins"

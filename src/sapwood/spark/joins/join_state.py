@@ -131,7 +131,7 @@ class _BucketState(StatefulProcessor):
 
     @abstractmethod
     def evict(self, key: bytes, watermark: int) -> None:
-        """Remove what is of no use after the watermark."""
+        """Evict entries behind the watermark."""
 
 
 # -- values ------------------------------------------------------------------------------------------------

@@ -49,7 +49,7 @@ _DIGEST_LENGTH = 16
 _LATEST = 250_000_000_000
 """seconds: Spark's times end about the year 9999"""
 _MESSAGES_PER_BATCH, _BYTES_PER_BATCH = 500, 32 << 20
-"""An Arrow batch of rows ends at so many messages, or so many bytes of them and of what was made of them."""
+"""the maximal number of messages, and of bytes with their output, in an Arrow batch"""
 
 
 def bucket_of(key: bytes, buckets: int) -> int:
@@ -177,7 +177,7 @@ class WitnessExtractor:
             is_read = self._broker.is_read(stream)
             witnesses, single_blocks = self._broker.extract(found, stream) if is_read else ([], [])
         except MessageError as error:
-            if error.line is None:  # for all who match it later, with tables too
+            if error.line is None:  # a problem, so that later stages reject it too, also those with tables
                 return [self.plain_row(stream, id, columns, message, error.reason)], None
             return [self.plain_row(stream, id, columns, message, None, reject(error))], None
         matches = self._live.match_found(message, found)
@@ -219,7 +219,7 @@ class WitnessExtractor:
     def state_rows(
         self, kind: str, name: bytes, message: PortableMessage, columns: bytes, floor_time: int
     ) -> list[WitnessRow]:
-        """The rows of what is to be stored: the message itself, and the values that others may have."""
+        """The rows to store: the message itself, and the values that others may have."""
         values = self._value_rows(name, message, floor_time)
         # a message that no query joins with others is never late
         is_joined = message.chain or self._broker.is_joined(message.records[0].stream)
@@ -237,9 +237,9 @@ class WitnessExtractor:
 
     def _value_rows(self, name: bytes, message: PortableMessage, floor_time: int) -> list[WitnessRow]:
         by_value: dict[str, dict[bytes, EquatedVariables]] = {}
-        partners = self._live.partners
+        all_equated = self._live.equated_variables
         for variable, value, _ in chain.from_iterable(message.ways):
-            equated = partners.get(variable)
+            equated = all_equated.get(variable)
             if equated is not None:
                 by_value.setdefault(value, {})[variable] = equated
         rows = []

@@ -29,7 +29,7 @@ class PipelineSignals(SignalHandler):
 
     @property
     def exit_code(self) -> int:
-        """130 after Ctrl-C, else 0: SIGTERM asks for an orderly end, which it was."""
+        """130 after Ctrl-C, else 0: SIGTERM requests an orderly end, so it is no error."""
         return INTERRUPTED if self.received == signal.SIGINT else 0
 
     def on_first(self) -> None:

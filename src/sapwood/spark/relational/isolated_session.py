@@ -39,7 +39,7 @@ def move_to_session(frame: DataFrame, spark: SparkSession) -> DataFrame:
 
 
 def set_shuffle_partitions(spark: SparkSession, rows: int) -> int:
-    """Set the shuffle partitions of an isolated session for so many rows, and return their number."""
+    """Set the shuffle partitions of an isolated session for a number of rows, and return their number."""
     most = int(spark.sparkContext.getConf().get(_PARTITIONS, "200"))
     tasks = max(1, min(most, rows // _ROWS_PER_TASK))
     spark.conf.set(_PARTITIONS, tasks)

@@ -26,7 +26,7 @@ from sapwood.spark.relational.row_schemas import SHREDDED_ROW
 
 _MESSAGES_PER_CHUNK = 256
 _BYTES_PER_CHUNK = 8 * 1024 * 1024
-"""Rows are built for so many messages, or so many bytes, at a time."""
+"""the maximal number of messages, and of their bytes, for which rows are built at a time"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from sapwood.spark.relational.shred_stage import ShredderSnapshot, ShredStage
 _log = logging.getLogger(__name__)
 
 BLOCK_BITS = 14
-"""Messages of a partition whose numbers differ only in so many low bits are in one block."""
+"""the number of low bits in which the numbers of a partition's messages in one block differ"""
 
 
 @dataclass(frozen=True, slots=True)

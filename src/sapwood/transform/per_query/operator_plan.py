@@ -63,7 +63,7 @@ AnyOperator = TypeVar("AnyOperator", bound=Operator)
 
 
 @dataclass(frozen=True, slots=True)
-class Removed:
+class RemovedDupElim:
     """A DupElim that is not needed, and why."""
 
     about: str
@@ -84,7 +84,7 @@ class OperatorPlan:
     returns: tuple[OuterJoinSelect | ReturnSelect, ...]
     operators: tuple[Operator, ...]
     """all of them, in the order of evaluation"""
-    removed: tuple[Removed, ...]
+    removed: tuple[RemovedDupElim, ...]
     twin: OperatorPlan | None = None
     """for messages that do not conform to the graph, if the plan depends on it"""
 
@@ -157,7 +157,7 @@ class _Planner:
         self._judge = judge
         self._graph = graph
         self._operators: list[Operator] = []
-        self._removed: list[Removed] = []
+        self._removed: list[RemovedDupElim] = []
 
     def plan(self) -> OperatorPlan:
         several = _beyond_streams(self._transformation)
@@ -191,7 +191,7 @@ class _Planner:
     def _dup_elim(self, about: str, unique: Verdict, ordered: Verdict | None) -> DupElim | None:
         """Make a DupElim unless `unique`; `ordered` is that of pairs, None of single elements."""
         if unique.holds:
-            self._removed.append(Removed(about, unique))
+            self._removed.append(RemovedDupElim(about, unique))
             return None
         scan = ordered is None or ordered.holds
         whys = dict.fromkeys((unique.why, ordered.why if ordered is not None else unique.why))

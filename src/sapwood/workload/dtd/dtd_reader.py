@@ -1,4 +1,4 @@
-"""Read a DTD, one of ours by name or any other by path, with libxml2."""
+"""Read a DTD, a shipped one by name or a file by path, with libxml2."""
 
 from __future__ import annotations
 

@@ -238,7 +238,7 @@ def height_once(particle: Particle, known: Mapping[str, float]) -> float:
 def infer_root(elements: Mapping[str, Element]) -> str:
     """The first declared element that no other contains; the first of all if each is contained.
 
-    ANY content does not count as containing, or no other root could ever be told.
+    ANY content does not count as containing; otherwise no root could be determined.
     """
     contained = {child for name, e in elements.items() for child in e.mentioned if child != name}
     return next((name for name in elements if name not in contained), next(iter(elements)))

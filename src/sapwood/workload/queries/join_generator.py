@@ -121,7 +121,7 @@ class JoinGenerator(Generator[str]):
         return left, self._some(size)
 
     def _some(self, size: int) -> list[int]:
-        """So many different leaves, in any order."""
+        """Draw `size` different leaves, in any order."""
         left = list(range(len(self.schema.leaves)))
         chosen: list[int] = []
         for _ in range(size):

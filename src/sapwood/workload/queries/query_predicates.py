@@ -67,7 +67,7 @@ def _targets(dtd: Dtd, element: Element, values: Values, kind: str) -> Iterator[
     if kind == "attribute":
         for attribute in element.attributes:
             if attribute.default is Default.FIXED:
-                continue  # tells no message from another
+                continue  # the same in every message
             if (pool := values.attribute(attribute)) is not None and pool.quotable:
                 yield Target(f"@{attribute.name}", pool)
     elif kind == "text":

@@ -36,7 +36,7 @@ def _joined(*parts: _Value | str) -> _Value:
 
 
 def _prose(least: int, most: int, words: Sequence[str]) -> _Value:
-    """So many words, and a space on either side: names in mark-up may follow or precede."""
+    """From `least` to `most` words, with a space on either side: names in mark-up may follow or precede."""
     more = most - least + 1
     return lambda random: (
         f" {' '.join([pick(words, random()) for _ in range(least + int(random() * more))])} "

@@ -1,5 +1,5 @@
-"""What an observatory's archive announces, and what is asked of it: the second workload of Tian et al.
-(SIGMOD 2004) in shape.
+"""Messages and queries of an astronomical archive, in the shape of the second workload of Tian et al.
+(SIGMOD 2004).
 
 They had 2,433 descriptions of datasets from NASA, 23 MB with 357,000 values on only 73 distinct tag paths,
 and up to 2.7 million branching subscriptions of two to ten predicates. Our messages follow `observatory.dtd`:
@@ -152,7 +152,7 @@ class _Cutter:
         return _Form(text.split("\0"), self._asked)
 
     def _branches(self, document: ObservationDocument, number: int, size: int) -> str:
-        """So many predicates below a node: all but the last in brackets."""
+        """Format `size` predicates below a node: all but the last in brackets."""
         random, node = self._random, document.nodes[number]
         depth, within = node.place.depth, node.within
         parts: list[str] = []

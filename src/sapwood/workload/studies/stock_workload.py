@@ -1,4 +1,4 @@
-"""Stock quotes, flat and many, and what is asked of them: the first workload of Tian et al. (SIGMOD 2004).
+"""Messages and queries of stock quotes, flat and many: the first workload of Tian et al. (SIGMOD 2004).
 
     <stock><symbol>YHOO</symbol><price>70.20</price><open>50.00</open><change>20.20</change>
       <low>47.20</low><high>74.50</high><volume>10000</volume></stock>                      (in one line)
@@ -33,7 +33,7 @@ _VOLUMES = range(10_000_000)
 
 
 class StockWorkload:
-    """Messages and subscriptions over so many symbols, all equally likely; the same for the same seed."""
+    """Messages and subscriptions over a number of symbols, all equally likely; the same for the same seed."""
 
     def __init__(self, symbols: int = SYMBOLS, seed: int = 0) -> None:
         parameter_checks.at_least(1, symbols=symbols)
@@ -60,14 +60,15 @@ class StockWorkload:
             ).encode()
 
     def queries(self, n: int, messages: int, notifications: int) -> Iterator[str]:
-        """n subscriptions, of which so many messages are expected to cause so many notifications in all.
+        """Yield n subscriptions that together expect `notifications` matches from `messages` messages.
 
         The bounds of each subscription are drawn anew, around what lets the needed share of messages through.
         Raises ValueError where even bounds that let all through would give fewer.
         """
         parameter_checks.at_least(1, n=n, messages=messages)
         parameter_checks.at_least(0, notifications=notifications)
-        # One message in so many has the symbol; each of the four ranges lets the same share of these through.
+        # All symbols are equally frequent; each of the four ranges lets the same share of a symbol's messages
+        # through.
         passing = notifications * len(self._symbols) / (n * messages)
         if passing > 1:
             raise ArgumentError(
@@ -101,7 +102,7 @@ class StockWorkload:
 
 
 def _tickers(count: int) -> list[str]:
-    """So many different symbols, always the same: a market does not change with the seed."""
+    """Return `count` different symbols, always the same: a market does not change with the seed."""
     random = Random(0).random
     found: dict[str, None] = {}
     while len(found) < count:
