@@ -106,7 +106,7 @@ def test_a_bulk_that_goes_wrong_may_go_on() -> None:
     wrong: list[tuple[object, str]] = []
     pairs = [(1, "/a"), (2, "/a["), (1, "/b"), (3, "/a")]
     matcher.add_many(pairs, on_error=lambda id, error: wrong.append((id, type(error).__name__)))
-    assert wrong == [(2, "QueryError"), (1, "ValueError")]
+    assert wrong == [(2, "QueryError"), (1, "ArgumentError")]
     assert list(matcher.match("<a/>")) == [1, 3]
 
 

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from sapwood.broker import Broker
 from sapwood.engine import Limits
-from sapwood.errors import QueryError, StoreError
+from sapwood.errors import ArgumentError, QueryError
 from sapwood.input_files import LineError, NamedQuery, read_queries
 from sapwood.lang.languages import XPATH, XSCL, compile_text, detect_language
 from sapwood.spark.distribution.index_snapshot import (
@@ -241,7 +241,7 @@ def compile_file(
             lines[id] = query.line
             try:
                 _check_language(query, namespaces)
-            except (QueryError, StoreError) as error:
+            except (ArgumentError, QueryError) as error:
                 wrong[query.line] = _in_one_line(error)
                 continue
             if serves(query.text):
@@ -274,7 +274,7 @@ def iter_file_queries(path: str, namespaces: Mapping[str, str]) -> Iterator[tupl
 
 
 def _check_language(query: NamedQuery, namespaces: Mapping[str, str]) -> None:
-    """Raise QueryError or StoreError for a query that is not in the language that the file gives it."""
+    """Raise QueryError or ArgumentError for a query that is not in the language that the file gives it."""
     if query.language not in (None, detect_language(query.text)):
         compile_text(query.text, namespaces, query.language)  # says why it is not
 
