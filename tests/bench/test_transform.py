@@ -11,7 +11,7 @@ from sapwood import Broker
 from sapwood.bench.harness.benchmark_report import Role
 from sapwood.bench.harness.runner import Options, run_suite
 from sapwood.bench.suites import TRANSFORM
-from sapwood.bench.transform import plan_optimisation, plan_sharing, publishing_cost, subscription_changes
+from sapwood.bench.transform import plan_optimisation, publishing_cost, shared_plan_cost, subscription_changes
 from sapwood.bench.transform.evaluators import (
     OPTIMISED,
     SHARED,
@@ -19,7 +19,7 @@ from sapwood.bench.transform.evaluators import (
     per_query_evaluator,
     shared_evaluator,
 )
-from sapwood.bench.transform.result_writing import collect_results, write_results
+from sapwood.bench.transform.result_cost import collect_results, write_results
 from sapwood.bench.transform.thesis_workload import ThesisWorkload, bibliography, book, compile_all
 from sapwood.engine.message.message_reader import Message
 from sapwood.transform.shared_plan import SharedPlan
@@ -63,7 +63,7 @@ def test_sharing_is_compared_on_the_same_messages(everything: Run) -> None:
     assert groups.bar == 9 and groups.at_least and bodies.bar is None
     assert groups.value > 0 and bodies.value > 0
     assert groups.workload == "40 queries, until the last group"
-    assert groups.details["messages"] == plan_sharing.measure_sharing.table["message_count"][SMOKE]
+    assert groups.details["messages"] == shared_plan_cost.measure_sharing.table["message_count"][SMOKE]
     (more,) = find_figures(everything[0], "shared network, queries added to it")
     assert more.value > 0 and more.workload == "60 queries against 40"
 

@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 from sapwood import Broker, Delivery
-from sapwood.broker.distributed import DistributedBroker
+from sapwood.broker.distributed_broker import DistributedBroker
 from sapwood.engine.message.message_reader import Message
 from sapwood.join.state.message_state import StoredMessage
 from sapwood.join.state.portable_state import PortableMessage

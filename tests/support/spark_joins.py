@@ -18,7 +18,7 @@ from urllib.parse import unquote, urlparse
 from pyspark.sql import SparkSession
 
 from sapwood import Broker, Delivery
-from sapwood.broker.distributed import DistributedBroker
+from sapwood.broker.distributed_broker import DistributedBroker
 from sapwood.engine.message.message_reader import Message as Source
 from sapwood.join.state.message_state import StoredMessage
 from sapwood.lang.languages import is_join

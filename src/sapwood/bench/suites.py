@@ -17,7 +17,7 @@ FILTER = Suite(
 )
 TRANSFORM = Suite(
     "transform",
-    ("plan_sharing", "publishing_cost", "subscription_changes", "plan_optimisation", "plan_growth"),
+    ("shared_plan_cost", "publishing_cost", "subscription_changes", "plan_optimisation", "plan_growth"),
     workload="generated from the DTDs 'book' and 'bibliography'",
 )
 JOIN = Suite(

@@ -11,7 +11,7 @@ import typer
 from sapwood import MessageError
 from sapwood.cli.common.console import NamespacesOption, fail, parse_namespaces, write_line
 from sapwood.cli.common.delivery_output import report_failures
-from sapwood.cli.common.query_loading import load_queries
+from sapwood.cli.common.query_loader import load_queries
 from sapwood.cli.common.query_warnings import QueryWarnings
 from sapwood.cli.common.relational_options import Engine, require_duckdb
 from sapwood.input_files import NamedMessage, read_messages

@@ -14,7 +14,7 @@ import typer
 from sapwood import Broker, Deliveries, LateMessage, Limits, MessageError
 from sapwood.cli.common.console import QUERIES_HELP, NamespacesOption, finish, make_progress, parse_namespaces
 from sapwood.cli.common.delivery_output import report_refused, write_delivery, write_failures
-from sapwood.cli.common.query_loading import load_queries
+from sapwood.cli.common.query_loader import load_queries
 from sapwood.input_files import NamedMessage, read_messages
 from sapwood.lang.literals.durations import parse_duration
 

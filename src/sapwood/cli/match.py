@@ -20,7 +20,7 @@ from sapwood.cli.common.console import (
     write_line,
 )
 from sapwood.cli.common.delivery_output import failures_field, report_failures
-from sapwood.cli.common.query_loading import load_queries
+from sapwood.cli.common.query_loader import load_queries
 from sapwood.cli.common.relational_options import (
     BATCH,
     Engine,

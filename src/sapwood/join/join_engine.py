@@ -328,7 +328,7 @@ class JoinEngine:
             bound = enumerate(zip(numbers, values, strict=True), 1)
             yield [Witness(number, value, (at, 0)) for at, (number, value) in bound if value is not None]
 
-    # -- portable state, see `broker/distributed` ------------------------------------------------------
+    # -- portable state, see `distributed_broker` ------------------------------------------------------
 
     def set_visible_from(self, version: int) -> None:
         """Let queries that are added from now on see only messages that are visible from a version on."""

@@ -10,7 +10,7 @@ import gc
 from collections.abc import Iterator
 from functools import partial
 
-from sapwood.bench.filter.warm_matching import COST, load_matcher
+from sapwood.bench.filter.warm_match_cost import COST, load_matcher
 from sapwood.bench.harness.benchmark_report import RAW, Role
 from sapwood.bench.harness.experiment import Bench, BenchError, experiment
 from sapwood.bench.harness.timing import Timing, match_pass, mean_matches, raw_pass, wall_seconds

@@ -13,7 +13,7 @@ from statistics import median
 
 from sapwood import Matcher
 from sapwood.bench.filter.lxml_baseline import compile_seconds
-from sapwood.bench.filter.warm_matching import PRECISION, load_matcher, time_warm
+from sapwood.bench.filter.warm_match_cost import PRECISION, load_matcher, time_warm
 from sapwood.bench.harness.benchmark_report import RAW
 from sapwood.bench.harness.experiment import Bench, at_most, experiment
 from sapwood.bench.harness.timing import (

@@ -8,7 +8,7 @@ from statistics import median
 
 from sapwood import Matcher
 from sapwood.bench.filter.lxml_baseline import compile_seconds
-from sapwood.bench.filter.warm_matching import COST, add_baseline_point, add_matcher_points
+from sapwood.bench.filter.warm_match_cost import COST, add_baseline_point, add_matcher_points
 from sapwood.bench.harness.benchmark_report import Role
 from sapwood.bench.harness.experiment import Bench, experiment
 from sapwood.bench.harness.timing import clock, match_pass, raw_pass, time_once

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from sapwood import Matcher, Tuning
-from sapwood.bench.filter.warm_matching import COST, add_points
+from sapwood.bench.filter.warm_match_cost import COST, add_points
 from sapwood.bench.harness.benchmark_report import Role
 from sapwood.bench.harness.datasets import generate_messages, generate_queries
 from sapwood.bench.harness.experiment import Bench, experiment

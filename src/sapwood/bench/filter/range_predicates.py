@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from random import Random
 
 from sapwood import Matcher, Tuning
-from sapwood.bench.filter.warm_matching import COST, PRECISION, add_baseline_point
+from sapwood.bench.filter.warm_match_cost import COST, PRECISION, add_baseline_point
 from sapwood.bench.harness.benchmark_report import Role
 from sapwood.bench.harness.experiment import Bench, experiment
 from sapwood.bench.harness.timing import Timing, match_pass, raw_pass

@@ -12,7 +12,7 @@ from functools import partial
 from math import log
 from random import Random
 
-from sapwood.bench.filter.warm_matching import load_matcher
+from sapwood.bench.filter.warm_match_cost import load_matcher
 from sapwood.bench.harness.benchmark_report import RAW, Role
 from sapwood.bench.harness.experiment import Bench, at_most, experiment
 from sapwood.bench.harness.timing import Timing, join_timings, match_pass, time_once

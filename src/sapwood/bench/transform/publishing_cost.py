@@ -12,7 +12,7 @@ from sapwood.bench.harness.datasets import NitfFolder, generate_transformations
 from sapwood.bench.harness.experiment import Bench, at_most, experiment
 from sapwood.bench.harness.timing import clock, time_interleaved
 from sapwood.bench.transform.evaluators import shared_evaluator
-from sapwood.bench.transform.result_writing import writing_pass
+from sapwood.bench.transform.result_cost import writing_pass
 from sapwood.bench.transform.thesis_workload import book, compile_all
 
 

@@ -22,7 +22,7 @@ from typing import Protocol
 from uuid import uuid4
 
 from sapwood.broker import Broker
-from sapwood.broker.distributed import DistributedBroker
+from sapwood.broker.distributed_broker import DistributedBroker
 from sapwood.engine.bulk_load import OnError
 
 _log = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from sapwood.broker import Broker
 from sapwood.broker.delivery import PublishResult
-from sapwood.broker.distributed import DistributedBroker
+from sapwood.broker.distributed_broker import DistributedBroker
 from sapwood.engine.index import IndexMatches
 from sapwood.engine.message.message_reader import Message
 from sapwood.errors import MessageError

@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from sapwood.broker.delivery import Delivery
-from sapwood.broker.distributed import DistributedBroker
+from sapwood.broker.distributed_broker import DistributedBroker
 from sapwood.engine.failures import Failure
 from sapwood.join.results import Meetings
 from sapwood.join.state.portable_state import PortableMessage
