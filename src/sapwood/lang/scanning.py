@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from sapwood.errors import QueryError
 from sapwood.lang.names import NAME_ENDS
 
 WORD = r"(?![0-9.\-])(?:[A-Za-z0-9_.]|-(?!>)|[^\x00-\x7f])+"
@@ -26,3 +27,16 @@ def describe_found(text: str, at: int) -> str:
     word = _WORD.match(text, at)
     found = word.group() if word else text[at : at + 1]
     return f"but found {found!r}" if found else "but the query ends"
+
+
+class TextReader:
+    """A reader of a part of a query's text; its errors have positions in the whole."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def _unsupported(self, what: str, at: int) -> QueryError:
+        return self._error(f"XQuery allows {what}, Sapwood does not", at)
+
+    def _error(self, reason: str, position: int, hint: str | None = None) -> QueryError:
+        return QueryError(reason, self._text, position, hint)

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 from xml.sax.saxutils import unescape
 
-from sapwood.errors import QueryError
 from sapwood.lang.fwr.model import Standing
 from sapwood.lang.literals.escaping import NO_XML, escape_attribute, escape_content
 from sapwood.lang.names import NAME, qualified_name_length
+from sapwood.lang.scanning import TextReader
 from sapwood.lang.xpath import error_hints
 from sapwood.lang.xpath.parser import XML_NAMESPACE
 
@@ -50,11 +50,11 @@ class Enclosing(Protocol[_Read]):
         ...
 
 
-class ConstructorReader(Generic[Hole]):
+class ConstructorReader(TextReader, Generic[Hole]):
     """Reads one constructor of a query."""
 
     def __init__(self, text: str, namespaces: Mapping[str, str], enclosing: Enclosing[Hole]) -> None:
-        self._text = text
+        super().__init__(text)
         self._declared = namespaces
         self._enclosing = enclosing
         self._parts: list[str | Hole] = []
@@ -301,12 +301,6 @@ class ConstructorReader(Generic[Hole]):
             hint = "put one expression in each pair of braces" if found == "," else None
             raise self._error(f"expected {wanted!r} {why}, but {described}", at, hint)
         return at + len(wanted)
-
-    def _unsupported(self, what: str, at: int) -> QueryError:
-        return self._error(f"XQuery allows {what}, Sapwood does not", at)
-
-    def _error(self, reason: str, position: int, hint: str | None = None) -> QueryError:
-        return QueryError(reason, self._text, position, hint)
 
 
 def _is_declaration(name: str) -> bool:

@@ -15,10 +15,10 @@ from sapwood.lang.fwr.constructor import Tag
 from sapwood.lang.fwr.model import Standing
 from sapwood.lang.languages import FLWOR_START
 from sapwood.lang.names import NAME
+from sapwood.lang.scanning import TextReader, skip_space
 from sapwood.lang.xpath import ast, error_hints
 from sapwood.lang.xpath.parser import parse_inside
 
-_SPACE = re.compile(r"\s*")
 _XQUERY = re.compile(rf"({NAME})\s*[({{$\"']|({NAME})\s+{NAME}\s*\{{|\(:")
 
 
@@ -36,13 +36,13 @@ class Enclosed:
     """the attributes that its start tag has already"""
 
 
-class ExpressionReader:
+class ExpressionReader(TextReader):
     """Reads expressions; other constructs of XQuery are refused by name."""
 
     path_starts: ClassVar[str] = "start it with /, $doc or a variable"
 
     def __init__(self, text: str, namespaces: Mapping[str, str]) -> None:
-        self._text = text
+        super().__init__(text)
         self._namespaces = namespaces
         self._variables: dict[str, ast.Expr] = {}
         self._of_attributes: set[str] = set()
@@ -99,14 +99,7 @@ class ExpressionReader:
     # -- helpers ---------------------------------------------------------------------------------------
 
     def _space(self, at: int) -> int:
-        match = _SPACE.match(self._text, at)
-        return match.end() if match else at
-
-    def _unsupported(self, what: str, at: int) -> QueryError:
-        return self._error(f"XQuery allows {what}, Sapwood does not", at)
-
-    def _error(self, reason: str, position: int, hint: str | None = None) -> QueryError:
-        return QueryError(reason, self._text, position, hint)
+        return skip_space(self._text, at)
 
 
 def refuse_context(expr: ast.Expr, text: str, path_starts: str) -> None:

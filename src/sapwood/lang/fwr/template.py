@@ -54,11 +54,11 @@ class HoleCompiler:
                 )
             case ast.Number(value=number):
                 return (format_number(number),)
-            case ast.Call(name="string", args=(argument,)) if is_nodes(argument):
+            case ast.Call(name="string", args=(argument,)) if ast.is_node_set(argument):
                 return (self._hole(part, "string", argument),)
             case ast.Call(name="count", args=(argument,)):
                 return (self._hole(part, "count", argument),)
-            case expr if is_nodes(expr):
+            case expr if ast.is_node_set(expr):
                 return (self._hole(part, "nodes", expr),)
         kind = ast.static_type(part.expr)
         self.reasons.append(Reason(part.expr.start, part.expr.end, f"a {kind} is computed by lxml"))
@@ -150,7 +150,3 @@ def _as_boolean(expr: ast.Expr) -> ast.Expr:
     if ast.static_type(expr) != "number":
         return expr
     return ast.Call("boolean", (expr,), start=expr.start, end=expr.end)
-
-
-def is_nodes(expr: ast.Expr) -> bool:
-    return ast.static_type(expr) == "node-set"

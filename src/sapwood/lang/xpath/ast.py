@@ -157,3 +157,8 @@ def static_type(expr: Expr) -> ExprType:
             return "boolean"
         case _:
             return "number"
+
+
+def is_node_set(expr: Expr) -> bool:
+    """Return whether an expression selects nodes."""
+    return static_type(expr) == "node-set"

@@ -188,7 +188,7 @@ class Translator:
         types = {ast.static_type(side), ast.static_type(other)}
         if "boolean" in types or op == "!=":
             return TRUE
-        if op != "=" or "number" in types or _is_nodes(side):
+        if op != "=" or "number" in types or ast.is_node_set(side):
             return self._needed_for_number(side)
         return self._needed_for_text(side) if isinstance(other, ast.Text) and other.value else TRUE
 
@@ -234,7 +234,7 @@ class Translator:
     def _string_equality(self, call: ast.Call, function: str, value: str | float) -> Condition:
         if function == "normalize-space" or isinstance(value, float):
             self.weaken(call, f"{function}() compared with a constant")
-            return self.boolean(call.args[0]) if call.args and _is_nodes(call.args[0]) else TRUE
+            return self.boolean(call.args[0]) if call.args and ast.is_node_set(call.args[0]) else TRUE
         return self._first_node(call, call.args[0] if call.args else None, Test("=", value))
 
     def _string_test(self, call: ast.Call) -> Condition:
@@ -246,9 +246,9 @@ class Translator:
         if isinstance(wanted, ast.Text) and isinstance(subject, ast.Text):
             found = subject.value.find(wanted.value)
             return TRUE if (found == 0 or (found > 0 and call.name == "contains")) else FALSE
-        if isinstance(wanted, ast.Text) and (_is_nodes(subject) or _is_call(subject, "string")):
+        if isinstance(wanted, ast.Text) and (ast.is_node_set(subject) or _is_call(subject, "string")):
             return self._first_node(
-                call, subject if _is_nodes(subject) else None, Test(call.name, wanted.value)
+                call, subject if ast.is_node_set(subject) else None, Test(call.name, wanted.value)
             )
         self.weaken(call, f"{call.name}() of computed strings")
         return self._needed_for_text(subject) if isinstance(wanted, ast.Text) else TRUE
@@ -306,7 +306,7 @@ class Translator:
             and expr.name in ("string", "normalize-space", "translate")
         ):
             expr = expr.args[0]
-        return self.boolean(expr) if _is_nodes(expr) else TRUE
+        return self.boolean(expr) if ast.is_node_set(expr) else TRUE
 
     # -- node-sets -------------------------------------------------------------------------------------
 
@@ -388,10 +388,6 @@ class Translator:
         if not step.predicates:
             return ()
         return self._predicates(step.predicates, positions, step.axis == "attribute" or step.test == TEXT)
-
-
-def _is_nodes(expr: ast.Expr) -> bool:
-    return ast.static_type(expr) == "node-set"
 
 
 def _is_call(expr: ast.Expr, *names: str) -> bool:

@@ -17,7 +17,7 @@ from sapwood.errors import QueryError
 from sapwood.lang.fwr.constructor import ConstructorReader, Tag
 from sapwood.lang.fwr.expressions import Enclosed, ExpressionReader
 from sapwood.lang.fwr.model import Standing, Template
-from sapwood.lang.fwr.template import HoleCompiler, is_nodes, origins_of
+from sapwood.lang.fwr.template import HoleCompiler, origins_of
 from sapwood.lang.languages import is_transformation
 from sapwood.lang.literals.escaping import NO_XML
 from sapwood.lang.names import NAME
@@ -208,9 +208,9 @@ class _HoleReader(ExpressionReader):
         match found.expr:
             case ast.Text() | ast.Number() | ast.Call(name="count"):
                 return found, end
-            case ast.Call(name="string", args=(argument,)) if is_nodes(argument):
+            case ast.Call(name="string", args=(argument,)) if ast.is_node_set(argument):
                 return found, end
-            case expr if is_nodes(expr):
+            case expr if ast.is_node_set(expr):
                 return found, end
         hint = "write {$x1/title}, {string($x1)}, {count($x1/author)}, or text outside the braces"
         reason = "a join writes paths, string() and count() of paths, and constants"

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from sapwood.errors import QueryError
 from sapwood.lang.fwr.expressions import refuse_context
-from sapwood.lang.fwr.template import is_nodes, origins_of, relative_to
+from sapwood.lang.fwr.template import origins_of, relative_to
 from sapwood.lang.literals.durations import parse_window
 from sapwood.lang.literals.numbers import COMPARATORS, FLIPPED, Comparator
 from sapwood.lang.pattern import Path, selects_at_most_one
@@ -361,7 +361,7 @@ def _mark_variables(tokens: list[Token]) -> list[Token]:
 
 
 def _are_paths(*sides: ast.Expr) -> bool:
-    return all(is_nodes(side) and len(origins_of(side)) == 1 for side in sides)
+    return all(ast.is_node_set(side) and len(origins_of(side)) == 1 for side in sides)
 
 
 def _are_numbers(*sides: ast.Expr) -> bool:
@@ -394,7 +394,7 @@ def _describe_operand(side: ast.Expr) -> str:
     match side:
         case ast.Call(name=name):
             return f"{name}()"
-        case _ if is_nodes(side):
+        case _ if ast.is_node_set(side):
             return "a union of variables"
         case _:
             return "conditions" if ast.static_type(side) == "boolean" else "arithmetic"
