@@ -13,8 +13,10 @@ from typing import Any
 import pytest
 
 from sapwood import Broker, Failure, FailureKind, Limits, Matcher, MessageError, QueryError
-from sapwood.engine.fallback import process_pool, xpath_fallback
+from sapwood.engine.fallback import lxml_process, process_pool, xpath_fallback
+from sapwood.engine.fallback.lxml_process import IDLE, LENGTH
 from sapwood.engine.fallback.process_pool import POOL, Budget, Process
+from sapwood.lang.query import compile_query
 
 pytestmark = pytest.mark.slow
 
@@ -185,6 +187,20 @@ def test_the_process_may_be_killed_between_messages(monkeypatch: pytest.MonkeyPa
     os.kill(processes[-1].pid, 9)
     os.waitid(os.P_PID, processes[-1].pid, os.WEXITED | os.WNOWAIT)  # which may take a moment
     assert list(matcher.match("<a><b/></a>")) == [0]
+
+
+def test_a_process_is_idle_when_the_last_result_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Otherwise a process that is killed between messages would seem to have died of a query.
+    monkeypatch.setattr(lxml_process, "_FLUSH", -1)
+    progress = memoryview(bytearray(LENGTH)).cast("q")
+    sent: list[tuple[int, int]] = []
+    queries = [
+        xpath_fallback._condition_request(compile_query(f"count(//b) * 1 = {count}", {})) for count in (1, 2)
+    ]
+    lxml_process.answer(
+        (b"<a><b/></a>", 0, 0, 10, queries), progress, lambda some: sent.append((len(some), progress[0]))
+    )
+    assert sent == [(1, 0), (1, IDLE)]
 
 
 def test_a_process_that_cannot_start_leaves_queries_undecided(monkeypatch: pytest.MonkeyPatch) -> None:

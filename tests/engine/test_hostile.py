@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 import threading
 import time
 import tracemalloc
@@ -219,10 +220,11 @@ def test_the_bombs_of_others_do_no_harm(path: Path, monkeypatch: pytest.MonkeyPa
 def refused_or_harmless(message: bytes) -> None:
     """Asks for matches and for nodes; time and memory must stay within a small multiple of the message."""
     matcher = population(QUERIES)
+    factor = 4 if sys.gettrace() else 1  # measuring coverage takes time
     for ask in (matcher.match, matcher.select):
         started = time.process_time()
         attempt(ask, message)
-        assert time.process_time() - started < 1 + len(message) * 2e-6, ask
+        assert time.process_time() - started < factor * (1 + len(message) * 2e-6), ask
     tracemalloc.start()
     try:
         attempt(matcher.match, message)

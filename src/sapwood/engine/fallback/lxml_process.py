@@ -404,7 +404,8 @@ def answer(request: Request, progress: memoryview, send: Callable[[list[Result]]
         now = perf_counter_ns()
         waiting.append((status, value, now - started))
         started = now
-        if now - sent > _FLUSH:
+        # The last results are sent when idle: the parent may go on as soon as it has them all.
+        if now - sent > _FLUSH and number < len(queries) - 1:
             send(waiting)
             waiting, sent = [], now
     setitimer(ITIMER_PROF, 0)
