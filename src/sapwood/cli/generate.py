@@ -72,7 +72,7 @@ def generate_messages(
     )
     if out is not None:
         _make_folder(out)
-    with make_progress() as progress:
+    with make_progress(writing=out is None) as progress:
         for number in progress.track(range(count), description="messages"):
             body = generator.message()
             if out is not None:
@@ -130,7 +130,7 @@ def generate_queries(
         numeric=not words,
         distinct=not duplicates,
     )
-    with make_progress() as progress:
+    with make_progress(writing=True) as progress:
         for _ in progress.track(range(count), description="queries"):
             print(generator.query())
 
@@ -165,7 +165,7 @@ def generate_transformations(
         numeric=not words,
         distinct=not duplicates,
     )
-    with make_progress() as progress:
+    with make_progress(writing=True) as progress:
         for _ in progress.track(range(count), description="transformations"):
             print(generator.query())
 
@@ -191,7 +191,7 @@ def generate_feeds(
         crossposts=crossposts,
         columns=columns,
     )
-    with make_progress() as progress:
+    with make_progress(writing=True) as progress:
         for _ in progress.track(range(count), description="items"):
             sys.stdout.buffer.write(generator.message() + b"\n")
     sys.stdout.flush()
@@ -232,7 +232,7 @@ def generate_joins(
         window=window,
         stream=stream,
     )
-    with make_progress() as progress:
+    with make_progress(writing=True) as progress:
         for _ in progress.track(range(count), description="joins"):
             print(generator.query())
 

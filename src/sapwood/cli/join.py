@@ -53,7 +53,7 @@ def join(
             broker.time_from(stream, path)
         refused = load_queries(broker.subscribe_many, queries, parse_namespaces(namespace))
         seen = 0
-        with make_progress() as progress:
+        with make_progress(writing=True) as progress:
             task = progress.add_task("joining", total=None)
             for stream, message in _in_turn(broker, [_named(given) for given in messages], timed):
                 seen += 1

@@ -91,7 +91,7 @@ def match(
             if value is not None:
                 fail(f"{name} goes with --engine relational")
         answering = _load_automaton(queries, store, Matcher(declared, limits), select, count)
-    with answering as (refused, answers), make_progress() as progress:
+    with answering as (refused, answers), make_progress(writing=True) as progress:
         task = progress.add_task("matching", total=None)
         seen = 0
         for name, answer, failures in answers(read_messages(messages)):

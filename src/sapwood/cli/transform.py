@@ -28,7 +28,7 @@ def transform(
     with Broker(parse_namespaces(namespace), Limits(bytes=max_bytes)) as broker:
         refused = load_queries(broker.subscribe_many, queries, parse_namespaces(namespace))
         seen = 0
-        with make_progress() as progress:
+        with make_progress(writing=True) as progress:
             task = progress.add_task("transforming", total=None)
             for message in read_messages(messages):
                 seen += 1

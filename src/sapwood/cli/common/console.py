@@ -92,9 +92,12 @@ def parse_namespaces(declared: list[str] | None) -> dict[str, str]:
     return {prefix: uri for prefix, _, uri in pairs}
 
 
-def make_progress(rate: bool = False) -> Progress:
-    """Return a progress bar, optionally with a rate; without a terminal it shows nothing."""
-    if not sys.stderr.isatty():
+def make_progress(rate: bool = False, *, writing: bool = False) -> Progress:
+    """Return a progress bar, optionally with a rate; without a terminal it shows nothing.
+
+    Nor does it while a command is `writing` output to the same terminal, with which it would be mixed.
+    """
+    if not sys.stderr.isatty() or (writing and sys.stdout.isatty()):
         return _NoProgress()  # type: ignore[return-value]  # it has what commands use of Progress
     from sapwood.cli.common.progress import make_bar
 

@@ -27,4 +27,5 @@ def make_bar(console: Console, rate: bool) -> Progress:
     """Return a transient progress bar that counts items, optionally with a rate."""
     speed = [_Rate()] if rate else []
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), *speed, TimeElapsedColumn()
-    return Progress(*columns, console=console, transient=True)
+    # Rich would send the standard output to the terminal, although it may be a file.
+    return Progress(*columns, console=console, transient=True, redirect_stdout=False)

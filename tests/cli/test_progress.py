@@ -1,0 +1,95 @@
+"""Commands show their progress on a terminal, apart from the output, and nothing elsewhere."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+MESSAGES = 300
+INPUTS = {
+    "filters": "//a[@n = 7]\n/a\n",
+    "transformations": "for $a in /a return <b>{$a/@n}</b>\n",
+    "joins": "s/a[@n->i] FOLLOWED BY{i = j, 1 hour} s/a[@n->j]\n",
+    "messages.xmll": "".join(f'<a n="{number % 10}"/>\n' for number in range(MESSAGES)),
+}
+COMMANDS = {
+    "match": ["match", "filters", "messages.xmll"],
+    "transform": ["transform", "transformations", "messages.xmll"],
+    "join": ["join", "joins", "s=messages.xmll"],
+    "generate messages": ["generate", "messages", "--dtd", "news", "--count", "20"],
+    "generate queries": ["generate", "queries", "--dtd", "news", "--count", "20"],
+    "generate transformations": ["generate", "transformations", "--dtd", "news", "--count", "20"],
+    "generate feeds": ["generate", "feeds", "--count", "20"],
+    "generate joins": ["generate", "joins", "--count", "20"],
+}
+
+
+class Terminal:
+    """A pseudo-terminal whose content is collected."""
+
+    def __init__(self) -> None:
+        self._own, self.stream = pty.openpty()
+        self._shown = bytearray()
+        self._reader = Thread(target=self._read)
+        self._reader.start()
+
+    def _read(self) -> None:
+        try:
+            while some := os.read(self._own, 65_536):
+                self._shown += some
+        except OSError:  # the other end is closed
+            pass
+
+    def close(self) -> bytes:
+        os.close(self.stream)
+        self._reader.join()
+        os.close(self._own)
+        return bytes(self._shown)
+
+
+@pytest.fixture
+def inputs(tmp_path: Path) -> Path:
+    for name, text in INPUTS.items():
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+def run(command: list[str], folder: Path, stdout: int, stderr: int) -> bytes:
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "200"}
+    line = [sys.executable, "-m", "sapwood.cli", *command]
+    done = subprocess.run(line, cwd=folder, stdout=stdout, stderr=stderr, env=environment, timeout=120)
+    assert done.returncode == 0
+    return done.stdout or b""
+
+
+@pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
+def test_output_is_the_same_with_and_without_a_terminal(command: list[str], inputs: Path) -> None:
+    plain = run(command, inputs, subprocess.PIPE, subprocess.DEVNULL)
+    assert plain.count(b"\n") >= 20
+
+    terminal = Terminal()
+    try:
+        redirected = run(command, inputs, subprocess.PIPE, terminal.stream)
+    finally:
+        shown = terminal.close()
+    assert redirected == plain
+    assert b"\x1b[" in shown  # the progress bar
+
+
+@pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
+def test_a_progress_bar_is_not_mixed_with_output_on_the_terminal(command: list[str], inputs: Path) -> None:
+    plain = run(command, inputs, subprocess.PIPE, subprocess.DEVNULL)
+    terminal = Terminal()
+    try:
+        run(command, inputs, terminal.stream, terminal.stream)
+    finally:
+        shown = terminal.close()
+    assert plain.replace(b"\n", b"\r\n") in shown
