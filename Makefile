@@ -15,7 +15,7 @@ help:
 	@echo "make test-full   the same with the longest tests at full size, and two million answers from fresh seeds"
 	@echo "make fuzz    random queries and messages from fresh seeds against the oracles (FUZZ_SECONDS=300)"
 	@echo "make bench   the filtering experiments (NITF=folder for the published workloads)"
-	@echo "make coverage   the tests that need no Spark, with the share of branches that they run"
+	@echo "make coverage   all tests, with the share of lines and branches that they run; half an hour"
 	@echo "make docs    the documentation as a site in site/; a warning is an error"
 	@echo "make reference  the parts of the docs that are generated from the code, written anew"
 	@echo "make hooks   lint, format, types and import layers before every commit"
@@ -73,8 +73,7 @@ fuzz: setup
 	$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS)
 
 coverage: setup
-	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder --cov --cov-report term \
-	  --ignore tests/spark --ignore tests/demo --ignore tests/bench/test_spark.py
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder --cov --cov-report term
 
 docs: $(VENV)/.docs-ready
 	$(BIN)/zensical build --clean --strict
