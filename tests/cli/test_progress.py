@@ -77,11 +77,21 @@ def test_output_is_the_same_with_and_without_a_terminal(command: list[str], inpu
 
     terminal = Terminal()
     try:
-        redirected = run(command, inputs, subprocess.PIPE, terminal.stream)
+        with (inputs / "output").open("wb") as file:
+            run(command, inputs, file.fileno(), terminal.stream)
     finally:
         shown = terminal.close()
-    assert redirected == plain
+    assert (inputs / "output").read_bytes() == plain
     assert b"\x1b[" in shown  # the progress bar
+
+
+def test_no_progress_is_shown_while_a_pipe_is_written_to(inputs: Path) -> None:
+    terminal = Terminal()
+    try:
+        run(COMMANDS["generate queries"], inputs, subprocess.PIPE, terminal.stream)
+    finally:
+        shown = terminal.close()
+    assert not shown
 
 
 @pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import stat
 import sys
 from collections.abc import Iterable
 from functools import cache
@@ -95,9 +97,10 @@ def parse_namespaces(declared: list[str] | None) -> dict[str, str]:
 def make_progress(rate: bool = False, *, writing: bool = False) -> Progress:
     """Return a progress bar, optionally with a rate; without a terminal it shows nothing.
 
-    Nor does it while a command is `writing` output to the same terminal, with which it would be mixed.
+    While a command is `writing` output, it shows nothing unless that goes to a file: what is at the other end
+    of a pipe may write to the terminal, too.
     """
-    if not sys.stderr.isatty() or (writing and sys.stdout.isatty()):
+    if not sys.stderr.isatty() or (writing and not stat.S_ISREG(os.fstat(sys.stdout.fileno()).st_mode)):
         return _NoProgress()  # type: ignore[return-value]  # it has what commands use of Progress
     from sapwood.cli.common.progress import make_bar
 
