@@ -7,11 +7,21 @@ from functools import partial
 from statistics import median
 
 from sapwood import Matcher
-from sapwood.bench.filter.lxml_baseline import compile_seconds
-from sapwood.bench.filter.warm_match_cost import COST, add_baseline_point, add_matcher_points
-from sapwood.bench.harness.benchmark_report import Role
-from sapwood.bench.harness.experiment import Bench, experiment
+from sapwood.bench.filter.matching_contenders import (
+    COST,
+    add_baseline_point,
+    add_matcher_points,
+    compile_seconds,
+)
+from sapwood.bench.harness import Axis, Bench, Role, experiment
+from sapwood.bench.harness.datasets import Kind
 from sapwood.bench.harness.timing import clock, match_pass, raw_pass, time_once
+
+_POPULATIONS: tuple[tuple[Kind, str], ...] = (
+    ("distinct", ""),
+    ("repeated", "Sapwood, queries with duplicates"),
+)
+_INSERT_COST = Axis("cost of a query (× raw parsing a message)", "×")
 
 
 @experiment(
@@ -37,11 +47,8 @@ def measure_populations(
     """Measure the cost against the number of queries, distinct and with duplicates."""
     chart = bench.chart("queries", "Number of queries", "queries", COST, log_x=True, note=bench.dataset.label)
     messages = bench.dataset.messages(message_count)
-    for sizes, generate, label in (
-        (distinct, bench.dataset.distinct, ""),
-        (repeated, bench.dataset.repeated, "Sapwood, queries with duplicates"),
-    ):
-        population = generate(max(sizes))
+    for (kind, label), sizes in zip(_POPULATIONS, (distinct, repeated), strict=True):
+        population = bench.dataset.queries(kind, max(sizes))
         matcher = Matcher()
         for size in sizes:
             if size > len(population):
@@ -69,16 +76,12 @@ def measure_inserts(
     bench: Bench, message_count: int, inserted: int, populations: tuple[int, ...]
 ) -> Iterator[str]:
     """Measure the cost of one more query against the number of queries."""
+    note = f"{inserted:,} added at each point; {bench.dataset.label}"
     chart = bench.chart(
-        "inserts",
-        "Adding queries",
-        "queries already loaded",
-        "cost of a query (× raw parsing a message)",
-        log_x=True,
-        note=f"{inserted:,} added at each point; {bench.dataset.label}",
+        "inserts", "Adding queries", "queries already loaded", _INSERT_COST, log_x=True, note=note
     )
     messages = bench.dataset.messages(message_count)
-    population = bench.dataset.distinct(max(populations) + inserted)
+    population = bench.dataset.queries("distinct", max(populations) + inserted)
     matcher = Matcher()
     for size in populations:
         if size + inserted > len(population):

@@ -1,20 +1,28 @@
 """Cost of a message against a parameter of the queries: experiments 3, 4, 7 and 8 of the YFilter thesis.
 
-Messages and queries are generated from the DTD of the dataset, with the parameters of the thesis.
+Messages and queries are generated from the DTD of the dataset, with the parameters of the thesis. Ranges,
+which the thesis does not have, are on one value that differs in every message: caching of values does not
+help.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from random import Random
 from typing import Any
 
 from sapwood import Matcher, Tuning
-from sapwood.bench.filter.warm_match_cost import COST, add_points
-from sapwood.bench.harness.benchmark_report import Role
+from sapwood.bench.filter.matching_contenders import (
+    COST,
+    PRECISION,
+    add_baseline_point,
+    add_matcher_points,
+    load_matcher,
+)
+from sapwood.bench.harness import Bench, Role, experiment
 from sapwood.bench.harness.datasets import generate_messages, generate_queries
-from sapwood.bench.harness.experiment import Bench, experiment
-from sapwood.bench.harness.timing import match_pass, time_once
+from sapwood.bench.harness.timing import Timing, match_pass, time_once, time_rounds
 
 
 def _sweep(
@@ -41,7 +49,8 @@ def _sweep(
         options = fixed | {parameter: value}
         messages = generate_messages(dtd, message_count, int(options.get("depth", 6)))
         queries = generate_queries(dtd, query_count, **options)
-        add_points(bench, chart, value, queries, messages)
+        add_matcher_points(bench, chart, value, load_matcher(queries)[0], messages)
+        add_baseline_point(bench, chart, value, queries, messages)
         if value in unindexed:
             yield f"{x_label}: {value:g}, without the predicate index"
             twin = Matcher(tuning=Tuning(index_values=False))
@@ -108,3 +117,50 @@ def measure_nesting(bench: Bench, **scale: Any) -> Iterator[str]:
 def measure_predicates(bench: Bench, **scale: Any) -> Iterator[str]:
     labels = "predicates", "Value predicates, 20 values", "attribute predicates in each query"
     return _sweep(bench, *labels, "predicates", **scale)
+
+
+@experiment(
+    "growth-ranges",
+    "cost against ranges on one value",
+    message_count=(200, 50, 3),
+    ranges=((10, 100, 1_000, 10_000, 100_000), (10, 100, 1_000, 10_000), (10, 20)),
+    unindexed=(10_000, 1_000, 10),
+)
+def measure_ranges(
+    bench: Bench, message_count: int, ranges: tuple[int, ...], unindexed: int
+) -> Iterator[str]:
+    """Measure the cost against the number of ranges; up to `unindexed` also without the predicate index."""
+    note = "distinct k; every message has a new price, half of the queries match on average"
+    x_label = "queries /quote[price > k]"
+    chart = bench.chart("ranges", "Ranges on one value", x_label, COST, log_x=True, note=note)
+    for size in ranges:
+        queries = [f"/quote[price > {k}.5]" for k in range(size)]
+        yield f"{size:,} ranges"
+        indexed = _time_new_prices(bench, message_count, Tuning(), queries)
+        chart.curve("Sapwood", Role.SAPWOOD).add(size, indexed.multiple, **indexed.details())
+        if size <= unindexed:
+            yield f"{size:,} ranges, without the predicate index"
+            tested = _time_new_prices(bench, message_count, Tuning(index_values=False), queries)
+            curve = chart.curve("Sapwood, each range tested by itself", Role.TWIN)
+            curve.add(size, tested.multiple, **tested.details())
+        add_baseline_point(bench, chart, size, queries, _generate_quotes(Random(2), size, message_count))
+
+
+def _time_new_prices(bench: Bench, message_count: int, tuning: Tuning, queries: list[str]) -> Timing:
+    precision = bench.select(PRECISION)
+    matcher = Matcher(tuning=tuning)
+    matcher.add_many(enumerate(queries))
+    random = Random(1)
+
+    def one_pass() -> float:
+        return match_pass(matcher, _generate_quotes(random, len(queries), message_count))
+
+    sample = _generate_quotes(random, len(queries), message_count)
+    return time_rounds(one_pass, sample, least=precision.rounds, seconds=precision.seconds, warm_up=1)
+
+
+def _generate_quotes(random: Random, highest: int, count: int) -> list[bytes]:
+    return [
+        f"<quote><symbol>SAP</symbol><price>{random.random() * highest:.6f}</price></quote>".encode()
+        for _ in range(count)
+    ]

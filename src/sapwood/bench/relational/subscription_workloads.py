@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
+from sapwood.bench.harness import BenchError
 from sapwood.bench.harness.datasets import open_dataset
-from sapwood.bench.harness.experiment import BenchError
 from sapwood.workload.studies.stock_workload import StockWorkload
 
 
@@ -56,7 +56,7 @@ class NewsPaths:
         return f"news-{self.subscriptions}"
 
     def queries(self) -> Iterator[str]:
-        found = open_dataset().predicates(self.subscriptions)
+        found = open_dataset().queries("predicates", self.subscriptions)
         if len(found) < self.subscriptions:
             raise BenchError(f"there are only {len(found):,} distinct queries, not {self.subscriptions:,}")
         return iter(found)

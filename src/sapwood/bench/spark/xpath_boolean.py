@@ -3,26 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from sapwood.bench.harness.experiment import Bench, at_least, experiment
-from sapwood.bench.harness.isolation import run_isolated
+from sapwood.bench.harness import Bench, at_least, experiment, run_isolated
+from sapwood.bench.harness.benchmark_report import Detail
 from sapwood.bench.spark.match_throughput import drop_rows
 from sapwood.bench.spark.spark_inputs import INPUTS, prepare_inputs, time_repeated
 from sapwood.spark import match, session
-
-
-@dataclass(frozen=True, slots=True)
-class ComparedRates:
-    """Messages a second, and True if the answers are equal."""
-
-    match: float
-    xpath_boolean: float
-    agreed: bool
 
 
 @experiment(
@@ -32,27 +23,18 @@ class ComparedRates:
     message_count=(500, 50, 10),
 )
 def measure_xpath_boolean(bench: Bench, query_count: int, message_count: int) -> Iterator[str]:
-    yield "writing messages and indexes"
-    inputs, rounds = prepare_inputs(bench), bench.select(INPUTS).rounds
+    inputs = yield from prepare_inputs(bench)
     queries = inputs.queries[:: max(1, len(inputs.queries) // query_count)][:query_count]
     yield f"{query_count:,} queries"
-    log = str(bench.folder / "spark.log")
+    rounds, log = bench.select(INPUTS).rounds, bench.folder / "spark.log"
     found = yield from run_isolated(compare_columns, queries, inputs.messages, rounds, message_count, log)
-    bench.figure(
-        "against xpath_boolean, a column for each query",
-        f"{message_count:,} messages, {query_count:,} paths, local[2]",
-        found.match / found.xpath_boolean,
-        "times",
-        at_least(100),
-        ours_per_second=found.match,
-        theirs_per_second=found.xpath_boolean,
-        same_answers="yes" if found.agreed else "no",
-    )
+    workload = f"{message_count:,} messages, {query_count:,} paths, local[2]"
+    bench.ratio("against xpath_boolean, a column for each query", workload, at_least(100), **found)
 
 
 def compare_columns(
-    queries: list[str], messages: str, rounds: int, limit: int, log: str
-) -> Iterator[str | ComparedRates]:
+    queries: list[str], messages: str, rounds: int, limit: int, log: Path
+) -> Iterator[str | dict[str, Detail]]:
     """Match some messages with xpath_boolean, and all of them with `match`.
 
     `match` would take longer to start than to match a few messages.
@@ -67,7 +49,11 @@ def compare_columns(
     their_seconds = min(time_repeated(partial(drop_rows, theirs), rounds))
     ours = match(every, enumerate(queries), shape="messages")
     _, *our_seconds = time_repeated(partial(drop_rows, ours), rounds + 2)
-    yield ComparedRates(count_all / min(our_seconds), count / their_seconds, _have_same_answers(theirs, ours))
+    yield {
+        "ours_per_second": count_all / min(our_seconds),
+        "theirs_per_second": count / their_seconds,
+        "same_answers": "yes" if _have_same_answers(theirs, ours) else "no",
+    }
 
 
 def _have_same_answers(theirs: DataFrame, ours: DataFrame) -> bool:

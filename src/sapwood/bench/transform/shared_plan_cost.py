@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from sapwood.bench.harness.benchmark_report import Chart, Role
-from sapwood.bench.harness.experiment import Bench, at_least, experiment
+from sapwood.bench.harness import Bench, Chart, Role, at_least, experiment
 from sapwood.bench.harness.timing import Timing, time_interleaved
 from sapwood.bench.transform.evaluators import (
     MILLISECONDS,
@@ -48,34 +47,26 @@ def measure_sharing(
         log_x=True,
         note=f"DTD {workload.dtd.name}; plans FWR, by query and DTD; "
         "thesis: without parsing, Pentium III at 850 MHz",
-        unit=" ms",
     )
     messages = workload.messages(message_count, MANY_VALUES)
     queries = workload.queries(shared_only, values=MANY_VALUES)
-    shared, plans = shared_evaluator(), per_query_evaluator(workload.dtd)
-    before = 0
-    for size in sizes:
+    evaluators = [shared_evaluator(), per_query_evaluator(workload.dtd)]
+    for before, size in zip((0, *sizes), (*sizes, len(queries)), strict=True):
         yield f"loading {size:,} queries"
         added = compile_all(queries[before:size])
-        shared.load(added)
-        plans.load(added)
+        for evaluator in evaluators:
+            evaluator.load(added)
         yield f"{size:,} queries"
-        timings = _add_points(chart, size, [shared, plans], messages, rounds)
-        before = size
-    _add_published(chart)
-    _report_ratios(bench, before, timings, len(messages))
-    del plans
-    yield f"loading {len(queries):,} queries"
-    shared.load(compile_all(queries[before:]))
-    yield f"{len(queries):,} queries, shared"
-    more, _ = _add_points(chart, len(queries), [shared], messages, rounds)
-    bench.figure(
-        "shared network, queries added to it",
-        f"{len(queries):,} queries against {before:,}",
-        more.milliseconds / timings[0].milliseconds,
-        milliseconds=more.milliseconds,
-        thesis_times=_PUBLISHED_SHARED[100_000] / _PUBLISHED_SHARED[50_000],
-    )
+        timings = _add_points(chart, size, evaluators, messages, rounds)
+        if size == sizes[-1]:
+            _report_ratios(bench, size, timings, message_count)
+            del evaluators[1]
+    for label, role, published in (
+        ("thesis, shared", Role.PUBLISHED, _PUBLISHED_SHARED),
+        ("thesis, a plan each", Role.PUBLISHED_BASELINE, _PUBLISHED_EACH),
+    ):
+        for size, milliseconds in published.items():
+            chart.curve(label, role).add(size, milliseconds)
 
 
 def _add_points(
@@ -110,12 +101,3 @@ def _report_ratios(bench: Bench, size: int, timings: Sequence[Timing], messages:
             messages=messages,
             thesis_times=_PUBLISHED_EACH[50_000] / _PUBLISHED_SHARED[50_000],
         )
-
-
-def _add_published(chart: Chart) -> None:
-    for label, role, published in (
-        ("thesis, shared", Role.PUBLISHED, _PUBLISHED_SHARED),
-        ("thesis, a plan each", Role.PUBLISHED_BASELINE, _PUBLISHED_EACH),
-    ):
-        for size, milliseconds in published.items():
-            chart.curve(label, role).add(size, milliseconds)
