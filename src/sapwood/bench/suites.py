@@ -32,6 +32,6 @@ RELATIONAL = Suite(
 )
 SPARK = Suite(
     "spark",
-    ("worker_startup", "match_throughput", "xpath_boolean", "stream_memory"),
+    ("worker_startup", "match_throughput", "stream_memory"),
     published=True,
 )

@@ -10,30 +10,19 @@ from collections.abc import Iterator
 from functools import partial
 
 from sapwood.bench.filter.matching_contenders import COST, load_matcher
-from sapwood.bench.harness import Bench, BenchError, Role, experiment
-from sapwood.bench.harness.timing import (
-    Timing,
-    match_pass,
-    mean_matches,
-    raw_pass,
-    time_interleaved,
-    wall_seconds,
-)
+from sapwood.bench.harness import Bench, BenchError, Role, experiment, scale, timing
 
 _ALWAYS_TRUE = "[count(*) >= 0]"
 _PERCENTAGES = (0, 1, 5, 20, 100)
 
 
-@experiment(
-    "fallback",
-    "cost against the share of queries that lxml evaluates",
-    message_count=(100, 20, 3),
-    query_count=(10_000, 1_000, 100),
-    rounds=(5, 3, 1),
-    percentages=(_PERCENTAGES, _PERCENTAGES, (0, 20, 100)),
-)
+@experiment("fallback", "cost against the share of queries that lxml evaluates")
 def measure_fallback(
-    bench: Bench, message_count: int, query_count: int, rounds: int, percentages: tuple[int, ...]
+    bench: Bench,
+    message_count: int = scale(100, 20, 3),
+    query_count: int = scale(10_000, 1_000, 100),
+    rounds: int = scale(5, 3, 1),
+    percentages: tuple[int, ...] = scale(_PERCENTAGES, _PERCENTAGES, (0, 20, 100)),
 ) -> Iterator[str]:
     """Measure the cost with a growing share of queries that need lxml."""
     messages = bench.dataset.messages(message_count)
@@ -46,13 +35,13 @@ def measure_fallback(
         yield f"{percentage} % of {workload}"
         queries = [q + _ALWAYS_TRUE if n % 100 < percentage else q for n, q in enumerate(plain)]
         with load_matcher(queries)[0] as matcher:
-            matched = mean_matches(matcher, messages)
-            passes = partial(match_pass, matcher, messages), partial(raw_pass, messages)
-            walls = [partial(wall_seconds, each) for each in passes]
-            own, raw = time_interleaved(walls, messages, least=rounds)
-        timing = Timing(own.own, raw.own, len(messages))
+            matched = timing.mean_matches(matcher, messages)
+            passes = partial(timing.match_pass, matcher, messages), partial(timing.raw_pass, messages)
+            walls = [partial(timing.wall_seconds, each) for each in passes]
+            own, raw = timing.time_interleaved(walls, messages, least=rounds)
+        wall = timing.Timing(own.own, raw.own, len(messages))
         matches.add(matched)
-        details = timing.details(matched=matched)
-        chart.curve("Sapwood", Role.SAPWOOD).add(percentage, timing.multiple, **details)
+        details = wall.details(matched=matched)
+        chart.curve("Sapwood", Role.SAPWOOD).add(percentage, wall.multiple, **details)
     if len(matches) > 1:
         raise BenchError("queries evaluated natively and by lxml do not agree on their matches")

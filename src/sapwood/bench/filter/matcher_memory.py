@@ -6,19 +6,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from sapwood import Matcher
-from sapwood.bench.harness import Bench, at_most, experiment, run_isolated
+from sapwood.bench.harness import Bench, at_most, experiment, run_isolated, scale
 from sapwood.bench.harness.memory_usage import peak_megabytes, resident_megabytes
 
 _PASSES = 3
 
 
-@experiment(
-    "memory",
-    "resident memory with plain paths, in a process of its own",
-    message_count=(500, 300, 100, 4),
-    query_count=(153_928, 20_000, 10_000, 60),
-)
-def measure_memory(bench: Bench, message_count: int, query_count: int) -> Iterator[str]:
+@experiment("memory", "resident memory with plain paths, in a process of its own")
+def measure_memory(
+    bench: Bench,
+    message_count: int = scale(500, 300, 100, 4),
+    query_count: int = scale(153_928, 20_000, 10_000, 60),
+) -> Iterator[str]:
     queries = bench.dataset.queries("distinct", query_count)
     workload = f"{len(queries):,} distinct paths"
     file = bench.folder / "paths.txt"

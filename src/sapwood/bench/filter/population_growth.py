@@ -13,7 +13,7 @@ from sapwood.bench.filter.matching_contenders import (
     add_matcher_points,
     compile_seconds,
 )
-from sapwood.bench.harness import Axis, Bench, Role, experiment
+from sapwood.bench.harness import Axis, Bench, Role, experiment, scale
 from sapwood.bench.harness.datasets import Kind
 from sapwood.bench.harness.timing import clock, match_pass, raw_pass, time_once
 
@@ -24,25 +24,22 @@ _POPULATIONS: tuple[tuple[Kind, str], ...] = (
 _INSERT_COST = Axis("cost of a query (× raw parsing a message)", "×")
 
 
-@experiment(
-    "growth-queries",
-    "cost against number of queries (experiment 1)",
-    message_count=(500, 300, 100, 4),
-    distinct=(
+@experiment("growth-queries", "cost against number of queries (experiment 1)")
+def measure_populations(
+    bench: Bench,
+    message_count: int = scale(500, 300, 100, 4),
+    distinct: tuple[int, ...] = scale(
         (1_000, 5_000, 20_000, 50_000, 100_000, 153_928),
         (1_000, 2_000, 5_000, 10_000, 20_000, 50_000),
         (1_000, 3_000, 10_000, 20_000),
         (10, 40),
     ),
-    repeated=(
+    repeated: tuple[int, ...] = scale(
         (1_000, 5_000, 20_000, 50_000, 100_000, 200_000, 350_000, 500_000),
         (1_000, 5_000, 20_000, 50_000, 100_000, 200_000, 500_000),
         (1_000, 5_000, 20_000, 50_000),
         (10, 60),
     ),
-)
-def measure_populations(
-    bench: Bench, message_count: int, distinct: tuple[int, ...], repeated: tuple[int, ...]
 ) -> Iterator[str]:
     """Measure the cost against the number of queries, distinct and with duplicates."""
     chart = bench.chart("queries", "Number of queries", "queries", COST, log_x=True, note=bench.dataset.label)
@@ -60,20 +57,17 @@ def measure_populations(
                 add_baseline_point(bench, chart, size, population[:size], messages)
 
 
-@experiment(
-    "growth-inserts",
-    "cost of adding queries (experiment 5)",
-    message_count=(200, 50, 3),
-    inserted=(1_000, 500, 5),
-    populations=(
+@experiment("growth-inserts", "cost of adding queries (experiment 5)")
+def measure_inserts(
+    bench: Bench,
+    message_count: int = scale(200, 50, 3),
+    inserted: int = scale(1_000, 500, 5),
+    populations: tuple[int, ...] = scale(
         (2_000, 5_000, 10_000, 20_000, 40_000, 80_000, 150_000),
         (2_000, 5_000, 10_000, 20_000, 40_000),
         (1_000, 3_000, 10_000),
         (10, 30),
     ),
-)
-def measure_inserts(
-    bench: Bench, message_count: int, inserted: int, populations: tuple[int, ...]
 ) -> Iterator[str]:
     """Measure the cost of one more query against the number of queries."""
     note = f"{inserted:,} added at each point; {bench.dataset.label}"

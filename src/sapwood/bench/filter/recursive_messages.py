@@ -12,7 +12,7 @@ from math import log
 from random import Random
 
 from sapwood.bench.filter.matching_contenders import load_matcher
-from sapwood.bench.harness import Axis, Bench, Role, at_most, experiment
+from sapwood.bench.harness import Axis, Bench, Role, at_most, experiment, scale
 from sapwood.bench.harness.timing import Timing, join_timings, match_pass, time_once
 
 PLAIN = "//a//a//a//a//b"
@@ -67,13 +67,12 @@ def _generate_distinct(
 _LEVELS = (25, 50, 100, 200)
 
 
-@experiment(
-    "recursion",
-    "//a//a//a//a//b on nested a: growth of the time",
-    count=(500, 100, 6),
-    nestings=(_LEVELS, _LEVELS, (5, 10)),
-)
-def measure_recursion(bench: Bench, count: int, nestings: tuple[int, ...]) -> Iterator[str]:
+@experiment("recursion", "//a//a//a//a//b on nested a: growth of the time")
+def measure_recursion(
+    bench: Bench,
+    count: int = scale(500, 100, 6),
+    nestings: tuple[int, ...] = scale(_LEVELS, _LEVELS, (5, 10)),
+) -> Iterator[str]:
     """Measure time against nesting."""
     chart = bench.chart(
         "recursion",

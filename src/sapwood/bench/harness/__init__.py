@@ -5,7 +5,7 @@ Experiments run in the process that is measured, so the modules they import stay
 """
 
 from sapwood.bench.harness.benchmark_report import RAW, Axis, Chart, Listing, Role
-from sapwood.bench.harness.experiments import Bench, BenchError, at_least, at_most, experiment
+from sapwood.bench.harness.experiments import Bench, BenchError, at_least, at_most, experiment, scale
 from sapwood.bench.harness.isolation import collect_isolated, run_isolated, stream_isolated
 
 __all__ = [
@@ -21,5 +21,6 @@ __all__ = [
     "collect_isolated",
     "experiment",
     "run_isolated",
+    "scale",
     "stream_isolated",
 ]

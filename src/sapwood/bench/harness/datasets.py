@@ -6,7 +6,7 @@ import gzip
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from sapwood.bench.harness.experiments import BenchError
 from sapwood.workload import (
@@ -37,19 +37,11 @@ _QUERY_OPTIONS: dict[Kind, dict[str, Any]] = {
 }
 
 
-class Dataset(Protocol):
-    """Messages and four kinds of queries; each method returns up to `count` of them."""
-
-    label: str
-    dtd: Dtd
-    """for experiments that generate messages and queries themselves"""
-
-    def messages(self, count: int) -> list[bytes]: ...
-    def queries(self, kind: Kind, count: int) -> list[str]: ...
-
-
 class NitfFolder:
-    """The published NITF workload: messages in docs/*.xml, and compressed files with a query on each line."""
+    """The published NITF workload: messages in docs/*.xml, and compressed files with a query on each line.
+
+    Its DTD is for experiments that generate messages and queries themselves.
+    """
 
     def __init__(self, folder: Path) -> None:
         if not folder.is_dir():
@@ -89,6 +81,10 @@ class GeneratedDataset:
 
     def queries(self, kind: Kind, count: int) -> list[str]:
         return generate_queries(self.dtd, count, **_QUERY_OPTIONS[kind])
+
+
+Dataset = NitfFolder | GeneratedDataset
+"""messages and four kinds of queries; each method returns up to `count` of them"""
 
 
 def open_dataset(nitf: Path | None = None) -> Dataset:

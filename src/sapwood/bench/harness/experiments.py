@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -112,7 +113,7 @@ class Bench:
         return self.report.listings[-1]
 
     def select(self, row: tuple[Value, ...]) -> Value:
-        """Return the value for the scale of the run: see `experiment`."""
+        """Return the value for the scale of the run: see `scale`."""
         columns = _COLUMNS[len(row)]
         return row[columns.index(self.scale if self.scale in columns else "full")]
 
@@ -140,11 +141,30 @@ class Experiment:
         return self.steps(bench, **{name: bench.select(row) for name, row in self.table.items()})
 
 
-def experiment(
-    name: str, about: str, needs: str = "", /, **table: tuple[Any, ...]
-) -> Callable[[Steps], Experiment]:
-    """Declare an experiment by its function, with a table of its arguments, and a library that it needs.
+@dataclass(frozen=True, slots=True)
+class Scales:
+    """The values of an argument at each scale, made by `scale`."""
 
-    Each argument has a value for every scale: (full, quick, smoke) or (full, generated, quick, smoke).
+    values: tuple[Any, ...]
+
+
+def scale(*values: Any) -> Any:
+    """Declare an argument by its values for full, quick, smoke, or for full, generated, quick, smoke."""
+    return Scales(values)
+
+
+def experiment(name: str, about: str, needs: str = "", /) -> Callable[[Steps], Experiment]:
+    """Declare an experiment by its function, whose arguments have values for every scale as defaults.
+
+        @experiment("memory", "resident memory with plain paths")
+        def measure_memory(bench: Bench, query_count: int = scale(150_000, 10_000, 60)) -> Iterator[str]:
+
+    Where the library that it needs is missing, it is skipped.
     """
-    return lambda steps: Experiment(name, about, steps, table, needs)
+
+    def declare(steps: Steps) -> Experiment:
+        defaults = {name: parameter.default for name, parameter in signature(steps).parameters.items()}
+        table = {name: each.values for name, each in defaults.items() if isinstance(each, Scales)}
+        return Experiment(name, about, steps, table, needs)
+
+    return declare

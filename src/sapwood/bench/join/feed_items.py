@@ -11,7 +11,17 @@ from dataclasses import dataclass
 from itertools import islice, pairwise
 
 from sapwood import Broker
-from sapwood.bench.harness import Axis, Bench, BenchError, Role, at_least, at_most, experiment, run_isolated
+from sapwood.bench.harness import (
+    Axis,
+    Bench,
+    BenchError,
+    Role,
+    at_least,
+    at_most,
+    experiment,
+    run_isolated,
+    scale,
+)
 from sapwood.bench.harness.memory_usage import resident_megabytes
 from sapwood.bench.harness.timing import clock
 from sapwood.bench.join.join_workload import METHODS, SHARED, STREAM, JoinMethod, get_joined
@@ -24,7 +34,7 @@ LINEAR = 1.25
 
 _RATE = Axis("items a second", "")
 _PUBLISHED = "paper: five templates, flat beyond 10,000 queries, since only thousands are distinct"
-_QUARTERS, _TENTHS = 4, 10  # parts of all items, after which memory and rates are reported
+_PARTS = 10  # of all items, after which memory and rates are reported
 _BATCH = 100  # items generated before they are published; few, because they take memory
 
 
@@ -102,35 +112,28 @@ def _publish_to_marks(broker: Broker, items: Iterator[bytes], marks: Sequence[in
 _SIZES = ((10, 100, 1_000, 10_000, 100_000), (10, 1_000, 10_000), (5, 20, 40))
 
 
-@experiment(
-    "feed",
-    "items of feeds: rate and memory (figure 16)",
-    sizes=_SIZES,
-    most=(225_000, 2_000, 80),
-    first=(20_000, 2_000, 30),
-)
-def measure_feed(bench: Bench, sizes: tuple[int, ...], most: int, first: int) -> Iterator[str]:
+@experiment("feed", "items of feeds: rate and memory (figure 16)")
+def measure_feed(
+    bench: Bench,
+    sizes: tuple[int, ...] = scale(*_SIZES),
+    most: int = scale(225_000, 2_000, 80),
+    first: int = scale(20_000, 2_000, 30),
+) -> Iterator[str]:
     """Measure items a second: the first for each number of queries, `most` for the fewest and the most."""
     few, many = min(sizes), max(sizes)
     title = "Items of feeds, unbounded windows"
     chart = bench.chart("feed", title, "queries", _RATE, log_x=True, note=_PUBLISHED)
-    counts = bench.listing(
-        "feed-counts",
-        "Queries over feeds",
-        ("distinct", "templates", "items", "results an item", "deliveries an item", "items/s"),
-        _PUBLISHED,
-    )
     runs: dict[int, FeedRun] = {}
     for size in sizes:
         items = most if size in (few, many) else first
         yield f"{items:,} items for {size:,} queries"
         run = runs[size] = yield from run_isolated(publish_feed, size, _choose_marks(items, first), SHARED)
-        chart.curve(f"the first {first:,} items", Role.SAPWOOD).add(size, run.rate(first))
+        counts = {"distinct": run.distinct, "templates": run.templates}
+        chart.curve(f"the first {first:,} items", Role.SAPWOOD).add(size, run.rate(first), **counts)
         if items > first:
-            chart.curve(f"all {items:,} items", Role.OTHER).add(size, run.rate())
-        last = run.marks[-1]
-        cells = items, last.results / items, last.deliveries / items, run.rate()
-        counts.add(f"{size:,} queries", run.distinct, run.templates, *cells)
+            results, deliveries = run.marks[-1].results / items, run.marks[-1].deliveries / items
+            curve = chart.curve(f"all {items:,} items", Role.OTHER)
+            curve.add(size, run.rate(), results_an_item=results, deliveries_an_item=deliveries)
     _report_repeated(bench, runs, first)
     for size in dict.fromkeys((few, many)):
         _report_memory(bench, size, runs[size])
@@ -139,8 +142,7 @@ def measure_feed(bench: Bench, sizes: tuple[int, ...], most: int, first: int) ->
 
 def _choose_marks(items: int, first: int) -> list[int]:
     """Return the marks of a stream: the `first` items, and even parts of all."""
-    even = {items * part // parts for parts in (_QUARTERS, _TENTHS) for part in range(1, parts + 1)}
-    return sorted(even | {min(first, items)})
+    return sorted({min(first, items), *(items * part // _PARTS for part in range(1, _PARTS + 1))})
 
 
 def _report_repeated(bench: Bench, runs: dict[int, FeedRun], first: int) -> None:
@@ -181,10 +183,8 @@ def _chart_growth(bench: Bench, runs: Mapping[int, FeedRun]) -> None:
     rates = bench.chart("feed-growth", "Items a second as the state grows", "items so far", _RATE)
     for (size, run), role in zip(runs.items(), (Role.SAPWOOD, Role.OTHER), strict=False):
         label = f"{size:,} queries"
-        for part in range(1, _QUARTERS + 1):
-            mark = run.mark_at(part / _QUARTERS)
-            memory.curve(label, role).add(mark.items, mark.megabytes)
-        for before, after in pairwise(run.mark_at(part / _TENTHS) for part in range(_TENTHS + 1)):
+        for before, after in pairwise(run.mark_at(part / _PARTS) for part in range(_PARTS + 1)):
+            memory.curve(label, role).add(after.items, after.megabytes)
             items = after.items - before.items
             rate = items / max(after.seconds - before.seconds, 1e-9)
             results = (after.results - before.results) / items
@@ -194,8 +194,10 @@ def _chart_growth(bench: Bench, runs: Mapping[int, FeedRun]) -> None:
 # -- the join methods ----------------------------------------------------------------------------------
 
 
-@experiment("feed-ways", "the methods to join, on feeds (figure 16)", sizes=_SIZES, items=(200, 100, 20))
-def measure_methods(bench: Bench, sizes: tuple[int, ...], items: int) -> Iterator[str]:
+@experiment("feed-ways", "the methods to join, on feeds (figure 16)")
+def measure_methods(
+    bench: Bench, sizes: tuple[int, ...] = scale(*_SIZES), items: int = scale(200, 100, 20)
+) -> Iterator[str]:
     """Measure all methods on the same items; few, because one query at a time takes long."""
     note = f"the first {items:,} items; paper: sharing values helps further"
     title = "Methods to join items of feeds"

@@ -17,7 +17,7 @@ from time import perf_counter
 from typing import Any
 
 from sapwood import Broker
-from sapwood.bench.harness import Bench, BenchError, experiment, run_isolated
+from sapwood.bench.harness import Bench, BenchError, experiment, run_isolated, scale
 from sapwood.bench.join.join_workload import STREAM
 from sapwood.workload import FeedGenerator, JoinGenerator, feed_schema
 
@@ -37,14 +37,10 @@ class FeedOutcome:
     """by operator and partition"""
 
 
-@experiment(
-    "feed-spark",
-    "items of feeds on Spark, and how their state spreads",
-    "pyspark",
-    items=(4_000, 800, 0),
-    queries=(300, 100, 0),
-)
-def measure_spark(bench: Bench, items: int, queries: int) -> Iterator[str]:
+@experiment("feed-spark", "items of feeds on Spark, and how their state spreads", "pyspark")
+def measure_spark(
+    bench: Bench, items: int = scale(4_000, 800, 0), queries: int = scale(300, 100, 0)
+) -> Iterator[str]:
     """Measure a few thousand items through a pipeline at local[2], and through a broker; 0 skips it."""
     if not items:
         return

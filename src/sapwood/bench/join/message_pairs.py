@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from sapwood.bench.harness import Axis, Bench, BenchError, Chart, Role, at_least, at_most, experiment
+from sapwood.bench.harness import Axis, Bench, BenchError, Chart, Role, at_least, at_most, experiment, scale
 from sapwood.bench.harness.experiments import Limit
-from sapwood.bench.harness.timing import Timing, time_interleaved
+from sapwood.bench.harness.timing import Timing, plot_interleaved, time_interleaved
 from sapwood.bench.join.join_workload import (
     METHODS,
     ONE_BY_ONE,
@@ -24,11 +24,11 @@ MILLISECONDS = Axis("milliseconds to join the second message", " ms")
 MATCHING = "matching alone"
 NOISE = 1.1
 """times: the tolerance for two equal costs on a machine with other load"""
-_MIRRORED = "the paper counts two templates that mirror each other as one"
 _ABOUT = {"flat": "two levels", "levels": "three levels"}
-# Templates by number of queries, and by the most equalities of a query.
-_PUBLISHED_TEMPLATES = {"levels": {10: 6, 100_000: 22}, "flat": {100_000: 6}}
-_PUBLISHED_BY_EQUALITIES = {2: 2, 3: 6, 4: 20, 5: 39}
+# Of templates that mirror each other, the paper counts one.
+_PUBLISHED_TEMPLATES = {"flat": "6 templates", "levels": "6 to 22 templates"}
+_PASSES = ((7, 0.1), (3, 0.02), (2, 0.0))
+"""the rounds, and the seconds of a pass, which joins pairs of messages one after the other"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +65,10 @@ class PairMeasurement:
 
 
 def _measure_methods(
-    chart: Chart, x: float, workload: JoinWorkload, queries: Sequence[str], rounds: int, seconds: float
+    bench: Bench, chart: Chart, x: float, workload: JoinWorkload, queries: Sequence[str]
 ) -> PairMeasurement:
-    """Time all methods in the same rounds, after a check that they find the same; add a point for each.
-
-    `seconds` is the length of a pass, which joins pairs of messages one after the other.
-    """
+    """Time all methods in the same rounds, after a check that they find the same; add a point for each."""
+    rounds, seconds = bench.select(_PASSES)
     # New brokers for each number of queries: equal ones are merged only if they have seen the same messages.
     joiners = [PairJoiner(method, workload.schema, queries) for method in METHODS]
     found = [joiner.results() for joiner in joiners]
@@ -78,13 +76,11 @@ def _measure_methods(
         raise BenchError(f"the join methods do not agree: {found}")
     for joiner in joiners:
         joiner.warm_up(seconds)
-    passes = [*(joiner.joining_pass for joiner in joiners), joiners[0].matching_pass]
-    timings = time_interleaved(passes, [joiners[0].message], least=rounds)
     templates, distinct = joiners[0].templates, len(set(queries))
-    curves = [*((method.label, method.role) for method in METHODS), (MATCHING, Role.OTHER)]
-    for (label, role), timing in zip(curves, timings, strict=True):
-        details = timing.details(templates=templates, distinct=distinct)
-        chart.curve(label, role).add(x, timing.milliseconds, **details)
+    passes = {(joiner.method.label, joiner.method.role): joiner.joining_pass for joiner in joiners}
+    passes[MATCHING, Role.OTHER] = joiners[0].matching_pass
+    counts = {"templates": templates, "distinct": distinct}
+    timings = plot_interleaved(chart, x, passes, [joiners[0].message], least=rounds, **counts)
     shared, unshared, alone, matching = timings
     return PairMeasurement(shared, unshared, alone, matching, joiners[0], templates, distinct, found[0])
 
@@ -93,25 +89,19 @@ def _measure_methods(
 
 
 def measure_queries(
-    workload: JoinWorkload, bench: Bench, sizes: tuple[int, ...], rounds: int, seconds: float
+    workload: JoinWorkload,
+    bench: Bench,
+    sizes: tuple[int, ...] = scale((10, 100, 1_000, 10_000, 100_000), (10, 100, 1_000, 10_000), (5, 40)),
 ) -> Iterator[str]:
     """Measure the number of queries, with the default parameters of the paper."""
     name = workload.schema.name
     title = f"Joining two messages, {_ABOUT[name]}"
-    note = "paper: > 100 times slower one at a time when queries are many, alike when few"
+    note = f"paper: one at a time > 100 times slower if queries are many; {_PUBLISHED_TEMPLATES[name]}"
     chart = bench.chart(name, title, "queries", MILLISECONDS, log_x=True, note=note)
-    counts = bench.listing(
-        f"{name}-counts",
-        f"Queries and templates, {_ABOUT[name]}",
-        ("distinct", "templates", "templates, paper", "distinct satisfied", "deliveries"),
-        _MIRRORED,
-    )
     queries = workload.queries(max(sizes))
     for size in sizes:
         yield f"{size:,} queries"
-        measured = _measure_methods(chart, size, workload, queries[:size], rounds, seconds)
-        published = _PUBLISHED_TEMPLATES[name].get(size)
-        counts.add(f"{size:,} queries", measured.distinct, measured.templates, published, *measured.results)
+        measured = _measure_methods(bench, chart, size, workload, queries[:size])
         if size == min(sizes):
             few = measured.shared.ratio_to(measured.one_by_one)
             measured.report(bench, "all queries at once, against one at a time", name, few, at_most(NOISE))
@@ -121,13 +111,20 @@ def measure_queries(
     measured.report(bench, "without sharing values, against sharing them", name, unshared, at_least(1))
     yield f"{measured.distinct:,} distinct queries"
     one_by_one = PairJoiner(ONE_BY_ONE, workload.schema, list(dict.fromkeys(queries)))
-    _report_distinct(bench, name, measured.joiner, one_by_one, rounds, seconds)
+    _report_distinct(bench, name, measured.joiner, one_by_one)
 
 
-def _report_distinct(
-    bench: Bench, name: str, shared: PairJoiner, one_by_one: PairJoiner, rounds: int, seconds: float
-) -> None:
+FLAT = experiment("flat", "two flat messages, against one query at a time (figures 8 and 14)")(
+    partial(measure_queries, flat())
+)
+LEVELS = experiment("levels", "the same with three levels (figures 11 and 15)")(
+    partial(measure_queries, levels())
+)
+
+
+def _report_distinct(bench: Bench, name: str, shared: PairJoiner, one_by_one: PairJoiner) -> None:
     """Report the ratio without the effect that equal queries are merged: one distinct query at a time."""
+    rounds, seconds = bench.select(_PASSES)
     if one_by_one.results().deliveries != shared.results().distinct:
         raise BenchError("the join methods do not agree on distinct queries")
     one_by_one.warm_up(seconds)
@@ -146,78 +143,57 @@ def _report_distinct(
 
 
 def _vary(
-    bench: Bench,
-    name: str,
-    title: str,
-    x_label: str,
+    labels: tuple[str, str, str],
     statement: str,
     make: Callable[[Any], JoinWorkload],
+    bench: Bench,
     values: tuple[float, ...],
-    count: int,
-    rounds: int,
-    seconds: float,
-) -> Generator[str, None, list[PairMeasurement]]:
+    count: int = scale(1_000, 1_000, 20),
+) -> Iterator[str]:
     """Add a point to each curve of a chart for each value of a parameter of the workload."""
-    chart = bench.chart(name, title, x_label, MILLISECONDS, note=f"{count:,} queries; {statement}")
-    found = []
+    chart = bench.chart(*labels, MILLISECONDS, note=f"{count:,} queries; {statement}")
     for value in values:
-        yield f"{x_label}: {value:g}"
+        yield f"{chart.x_label}: {value:g}"
         workload = make(value)
-        found.append(_measure_methods(chart, value, workload, workload.queries(count), rounds, seconds))
-    return found
+        _measure_methods(bench, chart, value, workload, workload.queries(count))
 
 
-def measure_leaves(bench: Bench, **scale: Any) -> Iterator[str]:
-    """Measure the number of leaves, and with it that of equalities."""
-    labels = "leaves", "Leaves of flat messages", "leaves, and equalities at most"
-    return _vary(bench, *labels, "paper: both ways about 6 times slower at 12 than at 4", flat, **scale)
-
-
-def measure_skew(name: str, make: Callable[..., JoinWorkload], bench: Bench, **scale: Any) -> Iterator[str]:
-    """Measure the Zipf exponent of the number of equalities."""
-    labels = f"Skew towards few equalities, {_ABOUT[name]}", "Zipf exponent of the number of equalities"
-    statement = "paper: all at once alike, one at a time twice as fast at 1.6 as at 0"
-    return _vary(bench, f"{name}-skew", *labels, statement, lambda skew: make(skew=skew), **scale)
-
-
-def measure_equalities(bench: Bench, values: tuple[int, ...], **scale: Any) -> Iterator[str]:
-    """Measure the most equalities of a query over three levels, and list the templates."""
-    labels = "equalities", "Equalities of a query, three levels", "equalities at most"
-    statement = "paper: templates slow down all at once more than one at a time"
-    measured = yield from _vary(bench, *labels, statement, levels, values, **scale)
-    counts = bench.listing(
-        "equalities-templates",
-        "Templates by the most equalities of a query, three levels",
-        tuple(f"K = {most}" for most in values),
-        _MIRRORED,
+LEAVES = experiment("leaves", "the number of leaves (figure 9)")(
+    partial(
+        _vary,
+        ("leaves", "Leaves of flat messages", "leaves, and equalities at most"),
+        "paper: both ways about 6 times slower at 12 than at 4",
+        flat,
+        values=scale((4, 6, 8, 10, 12), (4, 8, 12), (4, 6)),
     )
-    counts.add("templates", *(each.templates for each in measured))
-    counts.add("paper", *(_PUBLISHED_BY_EQUALITIES.get(most) for most in values), published=True)
-    counts.add("distinct queries", *(each.distinct for each in measured))
-
-
-# -- declarations --------------------------------------------------------------------------------------
-
-_PASSES: dict[str, tuple[Any, ...]] = {"rounds": (7, 3, 2), "seconds": (0.1, 0.02, 0.0)}
-_SIZES = _PASSES | {"sizes": ((10, 100, 1_000, 10_000, 100_000), (10, 100, 1_000, 10_000), (5, 40))}
-_VALUES = _PASSES | {"count": (1_000, 1_000, 20)}
-_LEAVES = ((4, 6, 8, 10, 12), (4, 8, 12), (4, 6))
-_EQUALITIES = ((2, 3, 4, 5), (2, 3, 4, 5), (2, 3))
-_SKEWS = ((0.0, 0.4, 0.8, 1.2, 1.6), (0.0, 0.8, 1.6), (0.0, 1.6))
-
-FLAT = experiment("flat", "two flat messages, against one query at a time (figures 8 and 14)", **_SIZES)(
-    partial(measure_queries, flat())
 )
-LEVELS = experiment("levels", "the same with three levels (figures 11 and 15)", **_SIZES)(
-    partial(measure_queries, levels())
+EQUALITIES = experiment("equalities", "the number of equalities (figure 12)")(
+    partial(
+        _vary,
+        ("equalities", "Equalities of a query, three levels", "equalities at most"),
+        "paper: 2 to 39 templates slow down all at once more than one at a time",
+        levels,
+        values=scale((2, 3, 4, 5), (2, 3, 4, 5), (2, 3)),
+    )
 )
-LEAVES = experiment("leaves", "the number of leaves (figure 9)", values=_LEAVES, **_VALUES)(measure_leaves)
-EQUALITIES = experiment("equalities", "the number of equalities (figure 12)", values=_EQUALITIES, **_VALUES)(
-    measure_equalities
+_SKEW = "Zipf exponent of the number of equalities"
+_SKEW_STATEMENT = "paper: all at once alike, one at a time twice as fast at 1.6 as at 0"
+_SKEWS = scale((0.0, 0.4, 0.8, 1.2, 1.6), (0.0, 0.8, 1.6), (0.0, 1.6))
+FLAT_SKEW = experiment("flat-skew", "skew towards few equalities (figure 10)")(
+    partial(
+        _vary,
+        ("flat-skew", "Skew towards few equalities, two levels", _SKEW),
+        _SKEW_STATEMENT,
+        lambda skew: flat(skew=skew),
+        values=_SKEWS,
+    )
 )
-FLAT_SKEW = experiment("flat-skew", "skew towards few equalities (figure 10)", values=_SKEWS, **_VALUES)(
-    partial(measure_skew, "flat", flat)
-)
-LEVELS_SKEW = experiment("levels-skew", "the same with three levels (figure 13)", values=_SKEWS, **_VALUES)(
-    partial(measure_skew, "levels", levels)
+LEVELS_SKEW = experiment("levels-skew", "the same with three levels (figure 13)")(
+    partial(
+        _vary,
+        ("levels-skew", "Skew towards few equalities, three levels", _SKEW),
+        _SKEW_STATEMENT,
+        lambda skew: levels(skew=skew),
+        values=_SKEWS,
+    )
 )

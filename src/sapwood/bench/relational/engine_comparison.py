@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from math import exp, log
 
-from sapwood.bench.harness import Axis, Bench, Role, experiment, run_isolated
+from sapwood.bench.harness import Axis, Bench, Role, experiment, run_isolated, scale
 from sapwood.bench.relational.automaton_run import serve_automaton
 from sapwood.bench.relational.database_runs import MEMORY, serve_database
 from sapwood.bench.relational.stock_databases import STOCKS, open_database
@@ -16,20 +16,13 @@ from sapwood.bench.relational.table_measurements import WALL, ServingCost, check
 _TABLES, _AUTOMATON = "tables", "automaton"
 
 
-@experiment(
-    "crossing",
-    "tables against the automaton: cost and memory",
-    both=((1_000, 10_000, 100_000, 300_000), (1_000, 5_000), (20,)),
-    tables_only=((1_000_000,), (20_000,), (200,)),
-    news=((1_000, 10_000, 100_000), (1_000, 5_000), (5, 30)),
-    news_batch=(500, 100, 4),
-)
+@experiment("crossing", "tables against the automaton: cost and memory")
 def measure_engines(
     bench: Bench,
-    both: tuple[int, ...],
-    tables_only: tuple[int, ...],
-    news: tuple[int, ...],
-    news_batch: int,
+    both: tuple[int, ...] = scale((1_000, 10_000, 100_000, 300_000), (1_000, 5_000), (20,)),
+    tables_only: tuple[int, ...] = scale((1_000_000,), (20_000,), (200,)),
+    news: tuple[int, ...] = scale((1_000, 10_000, 100_000), (1_000, 5_000), (5, 30)),
+    news_batch: int = scale(500, 100, 4),
 ) -> Iterator[str]:
     """Measure the cost of a message and memory against the number of subscriptions, of stocks and of news."""
     stocks = bench.select(STOCKS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sapwood.bench.harness import Bench, Role, experiment, stream_isolated
+from sapwood.bench.harness import Bench, Role, experiment, scale, stream_isolated
 from sapwood.bench.relational.database_runs import match_observations
 from sapwood.bench.relational.stock_databases import ROLES
 from sapwood.bench.relational.stock_quotes import report_plan
@@ -36,17 +36,14 @@ _COLUMNS = (
 )
 
 
-@experiment(
-    "observations",
-    "branching queries: linear paths and path match",
-    documents=(DOCUMENTS, 150, 12),
-    batch=(100, 100, 5),
-    sizes=(tuple(PUBLISHED), (1_000, 2_000, 4_000), (30, 60)),
-    most_shared=(700_000, 4_000, 30),
-    rounds=(1, 1, 1),
-)
+@experiment("observations", "branching queries: linear paths and path match")
 def measure_observations(
-    bench: Bench, documents: int, batch: int, sizes: tuple[int, ...], most_shared: int, rounds: int
+    bench: Bench,
+    documents: int = scale(DOCUMENTS, 150, 12),
+    batch: int = scale(100, 100, 5),
+    sizes: tuple[int, ...] = scale(tuple(PUBLISHED), (1_000, 2_000, 4_000), (30, 60)),
+    most_shared: int = scale(700_000, 4_000, 30),
+    rounds: int = scale(1, 1, 1),
 ) -> Iterator[str]:
     """Measure linear paths, path match and matching against the number of subscriptions, in one process.
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Literal
 
-from sapwood.bench.harness import Bench, collect_isolated, experiment, stream_isolated
+from sapwood.bench.harness import Bench, collect_isolated, experiment, scale, stream_isolated
 from sapwood.bench.harness.memory_usage import peak_megabytes
 from sapwood.bench.relational.database_runs import COMPARED, MEMORY, match_by_plans
 from sapwood.bench.relational.stock_databases import STOCKS, open_database
@@ -27,8 +27,8 @@ _LABELS: dict[Backend, str] = {
 }
 
 
-@experiment("spark", "Spark SQL against DuckDB on the same tables", "pyspark", size=(100_000, 5_000, 0))
-def measure_spark(bench: Bench, size: int) -> Iterator[str]:
+@experiment("spark", "Spark SQL against DuckDB on the same tables", "pyspark")
+def measure_spark(bench: Bench, size: int = scale(100_000, 5_000, 0)) -> Iterator[str]:
     """Measure all messages matched by DuckDB in one process, and on Spark; no subscriptions skip it."""
     if not size:
         return

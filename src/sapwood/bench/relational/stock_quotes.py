@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sapwood.bench.harness import Bench, Role, at_most, collect_isolated, experiment, run_isolated
+from sapwood.bench.harness import Bench, Role, at_most, collect_isolated, experiment, run_isolated, scale
 from sapwood.bench.relational.database_runs import MEMORY, match_by_plans, serve_database
 from sapwood.bench.relational.stock_databases import (
     PLANS,
     ROLES,
     STOCKS,
-    StockScale,
     drop_database,
     open_database,
 )
@@ -31,28 +30,29 @@ FLAT = 1.5
 _SMALL_BATCH = 1_000
 
 
-@experiment("stocks", "stock quotes by three plans, by notifications", scale=STOCKS)
-def measure_stocks(bench: Bench, scale: StockScale) -> Iterator[str]:
+@experiment("stocks", "stock quotes by three plans, by notifications")
+def measure_stocks(bench: Bench) -> Iterator[str]:
     """Measure the seconds for all messages against the number of notifications.
 
     Reading (parsing and shredding) is a part of each.
     """
-    workload = f"{scale.messages:,} messages, {scale.subscriptions:,} subscriptions"
+    stocks = bench.select(STOCKS)
+    workload = f"{stocks.messages:,} messages, {stocks.subscriptions:,} subscriptions"
     title = f"Stock quotes: {workload}"
     chart = bench.chart("stocks", title, "notifications", SECONDS, log_x=True, note=PAPER)
-    plans = [(plan.value, scale.messages) for plan in PLANS]
-    if scale.messages > _SMALL_BATCH:
+    plans = [(plan.value, stocks.messages) for plan in PLANS]
+    if stocks.messages > _SMALL_BATCH:
         plans.append((Plan.UNROLLED.value, _SMALL_BATCH))
-    for notifications, paper in zip(scale.notifications, PUBLISHED.values(), strict=False):
-        quotes = scale.quotes(scale.subscriptions, notifications)
+    for notifications, paper in zip(stocks.notifications, PUBLISHED.values(), strict=False):
+        quotes = stocks.quotes(stocks.subscriptions, notifications)
         loaded = yield from open_database(bench, quotes)
         yield f"{notifications:,} notifications"
-        bodies = quotes.messages(scale.messages)
-        found = yield from collect_isolated(match_by_plans, [loaded.file], plans, bodies, scale.rounds)
+        bodies = quotes.messages(stocks.messages)
+        found = yield from collect_isolated(match_by_plans, [loaded.file], plans, bodies, stocks.rounds)
         check_agreement(f"{notifications:,} notifications", *found)
         for (label, batch), rounds in zip(plans, found, strict=True):
             role = ROLES[Plan(label)]
-            if batch < scale.messages:
+            if batch < stocks.messages:
                 label, role = f"{label}, batches of {batch:,}", Role.FIRST
             chart.curve(label, role).add(notifications, rounds.best, found=rounds.notifications)
         reading = min(rounds.reading for rounds in found)
@@ -63,7 +63,7 @@ def measure_stocks(bench: Bench, scale: StockScale) -> Iterator[str]:
         for plan in (Plan.SHARED, Plan.BUCKETS):
             published = round(paper[plan] / paper[Plan.UNROLLED], 2)
             report_plan(bench, plan, f"{workload}, {notifications:,} notifications", by_plan, paper=published)
-        if quotes != scale.quotes(scale.subscriptions):
+        if quotes != stocks.quotes(stocks.subscriptions):
             drop_database(bench, quotes)
 
 
@@ -81,13 +81,12 @@ def report_plan(
     )
 
 
-@experiment(
-    "growth",
-    "stock quotes, by subscriptions at the same selectivity",
-    subscriptions=(tuple(PUBLISHED_GROWTH), (2_000, 4_000, 20_000), (20, 200)),
-    rounds=(5, 3, 1),
-)
-def measure_growth(bench: Bench, subscriptions: tuple[int, ...], rounds: int) -> Iterator[str]:
+@experiment("growth", "stock quotes, by subscriptions at the same selectivity")
+def measure_growth(
+    bench: Bench,
+    subscriptions: tuple[int, ...] = scale(tuple(PUBLISHED_GROWTH), (2_000, 4_000, 20_000), (20, 200)),
+    rounds: int = scale(5, 3, 1),
+) -> Iterator[str]:
     """Measure seconds against the number of subscriptions at the same selectivity."""
     stocks = bench.select(STOCKS)
     title = f"{stocks.messages:,} stock quotes, the same share of subscriptions notified"
@@ -119,8 +118,8 @@ def measure_growth(bench: Bench, subscriptions: tuple[int, ...], rounds: int) ->
         chart.curve("paper: unrolled", Role.PUBLISHED).add(size, seconds)
 
 
-@experiment("large", "more subscriptions than fit into memory", subscriptions=(2_000_000, 40_000, 300))
-def measure_large(bench: Bench, subscriptions: int) -> Iterator[str]:
+@experiment("large", "more subscriptions than fit into memory")
+def measure_large(bench: Bench, subscriptions: int = scale(2_000_000, 40_000, 300)) -> Iterator[str]:
     """Measure more subscriptions than the paper had, with DuckDB limited to the paper's memory."""
     stocks = bench.select(STOCKS)
     quotes = stocks.quotes(subscriptions)

@@ -1,4 +1,4 @@
-"""Messages a second of `sapwood.spark.match` against the matcher alone."""
+"""Messages a second of `sapwood.spark.match`, against the matcher alone and against Spark's xpath_boolean."""
 
 from __future__ import annotations
 
@@ -8,21 +8,24 @@ from pathlib import Path
 from typing import Literal
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from sapwood import Matcher
-from sapwood.bench.harness import Bench, at_least, experiment, run_isolated
-from sapwood.bench.spark.spark_inputs import INPUTS, InputScale, prepare_inputs, time_repeated
+from sapwood.bench.harness import Bench, at_least, experiment, run_isolated, scale
+from sapwood.bench.harness.benchmark_report import Detail
+from sapwood.bench.spark.spark_inputs import INPUTS, prepare_inputs, time_repeated
 from sapwood.spark import match, session
 
 Shape = Literal["messages", "pairs"]
 
 
-@experiment("throughput", "messages a second, against the matcher alone", scale=INPUTS)
-def measure_throughput(bench: Bench, scale: InputScale) -> Iterator[str]:
+@experiment("throughput", "messages a second, against the matcher alone")
+def measure_throughput(bench: Bench) -> Iterator[str]:
     """Measure the matcher alone, local[1] and local[2] on the same messages."""
     inputs = yield from prepare_inputs(bench)
+    messages, rounds = bench.select(INPUTS).messages, bench.select(INPUTS).rounds
     yield "the matcher alone"
-    alone = yield from run_isolated(match_alone, inputs.index, inputs.messages, scale.rounds)
+    alone = yield from run_isolated(match_alone, inputs.index, inputs.messages, rounds)
     cases: tuple[tuple[str, str, Shape, bool], ...] = (
         ("an array of numbers", inputs.index, "messages", True),
         ("an array of strings", inputs.named_index, "messages", False),
@@ -32,10 +35,10 @@ def measure_throughput(bench: Bench, scale: InputScale) -> Iterator[str]:
         rates: list[tuple[float, float]] = []
         for master in ("local[1]", "local[2]"):
             yield f"{label} at {master}"
-            given = master, index, inputs.messages, scale.rounds, shape, bench.folder / "spark.log"
+            given = master, index, inputs.messages, rounds, shape, bench.folder / "spark.log"
             rates.append((yield from run_isolated(match_table, *given)))
         (one, first), (two, _) = rates
-        workload = f"{scale.messages:,} messages, {inputs.paths}; {label}"
+        workload = f"{messages:,} messages, {inputs.paths}; {label}"
         bench.ratio(
             "local[1] against the matcher alone",
             workload,
@@ -81,3 +84,50 @@ def match_table(
 def drop_rows(rows: DataFrame) -> None:
     """Compute all rows without writing them."""
     rows.write.format("noop").mode("overwrite").save()
+
+
+@experiment("xpath_boolean", "against Spark's own function, a column for each query")
+def measure_xpath_boolean(
+    bench: Bench, query_count: int = scale(100, 20, 5), message_count: int = scale(500, 50, 10)
+) -> Iterator[str]:
+    inputs = yield from prepare_inputs(bench)
+    queries = inputs.queries[:: max(1, len(inputs.queries) // query_count)][:query_count]
+    yield f"{query_count:,} queries"
+    rounds, log = bench.select(INPUTS).rounds, bench.folder / "spark.log"
+    found = yield from run_isolated(compare_columns, queries, inputs.messages, rounds, message_count, log)
+    workload = f"{message_count:,} messages, {query_count:,} paths, local[2]"
+    bench.ratio("against xpath_boolean, a column for each query", workload, at_least(100), **found)
+
+
+def compare_columns(
+    queries: list[str], messages: str, rounds: int, limit: int, log: Path
+) -> Iterator[str | dict[str, Detail]]:
+    """Match some messages with xpath_boolean, and all of them with `match`.
+
+    `match` would take longer to start than to match a few messages.
+    """
+    spark = session("local[2]", log=log)
+    every = spark.read.parquet(messages)
+    table = every.limit(limit).repartition(2).cache()
+    count, count_all = table.count(), every.count()
+    text = F.col("body").cast("string")
+    columns = [F.xpath_boolean(text, F.lit(query)).alias(f"q{i}") for i, query in enumerate(queries)]
+    theirs = table.select("message_id", *columns)
+    their_seconds = min(time_repeated(partial(drop_rows, theirs), rounds))
+    ours = match(every, enumerate(queries), shape="messages")
+    _, *our_seconds = time_repeated(partial(drop_rows, ours), rounds + 2)
+    yield {
+        "ours_per_second": count_all / min(our_seconds),
+        "theirs_per_second": count / their_seconds,
+        "same_answers": "yes" if _have_same_answers(theirs, ours) else "no",
+    }
+
+
+def _have_same_answers(theirs: DataFrame, ours: DataFrame) -> bool:
+    rows = theirs.limit(50).collect()
+    same = ours.filter(F.col("message_id").isin([row["message_id"] for row in rows])).collect()
+    found = {row["message_id"]: {f"q{number}" for number in row["subscriptions"]} for row in same}
+    return all(
+        found[row["message_id"]] == {name for name, true in row.asDict().items() if true is True}
+        for row in rows
+    )

@@ -11,7 +11,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from sapwood.bench.harness import Axis, Bench, Role, at_most, experiment, run_isolated
+from sapwood.bench.harness import Axis, Bench, Role, at_most, experiment, run_isolated, scale
 from sapwood.bench.harness.datasets import open_dataset
 from sapwood.bench.harness.memory_usage import largest_child_megabytes, resident_megabytes
 from sapwood.spark import session
@@ -35,15 +35,13 @@ _GROWTH = 1.1
 """the most memory of the last quarter of the batches against the second, in times"""
 
 
-@experiment(
-    "memory",
-    "memory of a stream over its batches",
-    "psutil",
-    batches=(200, 20, 4),
-    subscriptions=(10_000, 500, 50),
-    changes=(10, 5, 2),
-)
-def measure_memory(bench: Bench, batches: int, subscriptions: int, changes: int) -> Iterator[str]:
+@experiment("memory", "memory of a stream over its batches", "psutil")
+def measure_memory(
+    bench: Bench,
+    batches: int = scale(200, 20, 4),
+    subscriptions: int = scale(10_000, 500, 50),
+    changes: int = scale(10, 5, 2),
+) -> Iterator[str]:
     """Measure the memory of driver, workers and JVM after each batch, with `changes` before it."""
     check_java()
     folder = bench.folder / "stream"

@@ -10,7 +10,7 @@ from itertools import cycle
 from statistics import mean, median
 
 from sapwood import Broker
-from sapwood.bench.harness import RAW, Bench, at_most, experiment
+from sapwood.bench.harness import RAW, Bench, at_most, experiment, scale
 from sapwood.bench.harness.datasets import NitfFolder, generate_transformations
 from sapwood.bench.harness.timing import clock, cpu_seconds, time_interleaved
 from sapwood.bench.transform.evaluators import shared_evaluator
@@ -21,14 +21,13 @@ _MESSAGES = 50
 """between which queries are added and removed"""
 
 
-@experiment(
-    "cost",
-    "cost of publishing a message",
-    query_count=(10_000, 2_000, 50),
-    message_count=(180, 50, 3),
-    rounds=(9, 5, 2),
-)
-def measure_publishing(bench: Bench, query_count: int, message_count: int, rounds: int) -> Iterator[str]:
+@experiment("cost", "cost of publishing a message")
+def measure_publishing(
+    bench: Bench,
+    query_count: int = scale(10_000, 2_000, 50),
+    message_count: int = scale(180, 50, 3),
+    rounds: int = scale(9, 5, 2),
+) -> Iterator[str]:
     """Measure published NITF messages, if given, and generated ones; one query in a hundred has a result."""
     dataset = bench.dataset
     if isinstance(dataset, NitfFolder):  # whose messages have twenty values
@@ -72,13 +71,12 @@ def publish_pass(broker: Broker, messages: Sequence[bytes]) -> float:
     return clock() - start
 
 
-@experiment(
-    "adding",
-    "adding and removing a query, among few and many",
-    sizes=((100, 50_000), (100, 5_000), (5, 40)),
-    changes=(300, 100, 6),
-)
-def measure_changes(bench: Bench, sizes: tuple[int, int], changes: int) -> Iterator[str]:
+@experiment("adding", "adding and removing a query, among few and many")
+def measure_changes(
+    bench: Bench,
+    sizes: tuple[int, int] = scale((100, 50_000), (100, 5_000), (5, 40)),
+    changes: int = scale(300, 100, 6),
+) -> Iterator[str]:
     """Measure the same queries added to few and to many, between messages, so that caches are warm."""
     workload = book()
     few, many = sizes

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from sapwood.bench.harness import Bench, Chart, Role, experiment
+from sapwood.bench.harness import Bench, Chart, Role, experiment, scale
 from sapwood.bench.transform.evaluators import (
     MILLISECONDS,
     SHARINGS,
@@ -23,50 +23,50 @@ from sapwood.bench.transform.thesis_workload import (
     compile_all,
 )
 
-_TABLE = {"message_count": (10, 5, 2), "rounds": (3, 2, 2)}
+_MESSAGES, _ROUNDS = scale(10, 5, 2), scale(3, 2, 2)
 
 
-@experiment(
-    "predicates-and-returns",
-    "against their number (experiment 12)",
-    query_count=(5_000, 1_000, 30),
-    predicates=((1, 2, 3), (1, 2, 3), (1, 3)),
-    returns=((1, 2, 3, 4), (1, 2, 3, 4), (1, 4)),
-    **_TABLE,
-)
+@experiment("predicates-and-returns", "against their number (experiment 12)")
 def measure_paths(
-    bench: Bench, predicates: tuple[int, ...], returns: tuple[int, ...], **scale: int
+    bench: Bench,
+    query_count: int = scale(5_000, 1_000, 30),
+    predicates: tuple[int, ...] = scale((1, 2, 3), (1, 2, 3), (1, 3)),
+    returns: tuple[int, ...] = scale((1, 2, 3, 4), (1, 2, 3, 4), (1, 4)),
+    message_count: int = _MESSAGES,
+    rounds: int = _ROUNDS,
 ) -> Iterator[str]:
+    sizes = query_count, message_count, rounds
     workload = bibliography()
     labels = "predicates", "Predicates in a query", "predicate paths (PP)"
     chart = _add_chart(bench, workload, *labels, "thesis: with 3, 116 match, and all are close")
-    yield from _vary(chart, workload, "predicate_paths", predicates, _make_evaluators, **scale)
+    yield from _vary(chart, workload, "predicate_paths", predicates, _make_evaluators, *sizes)
     labels = "returns", "Return paths of a query", "return paths (RP)"
     chart = _add_chart(bench, workload, *labels, "thesis: F and FW grow with them, FWR hardly does")
-    yield from _vary(chart, workload, "return_paths", returns, _make_evaluators, **scale)
+    yield from _vary(chart, workload, "return_paths", returns, _make_evaluators, *sizes)
 
 
-@experiment(
-    "descendant",
-    "against P(//) (experiment 14)",
-    query_count=(10_000, 1_000, 40),
-    probabilities=((0.05, 0.1, 0.2, 0.4), (0.05, 0.2, 0.4), (0.05, 0.4)),
-    **_TABLE,
-)
-def measure_descendants(bench: Bench, probabilities: tuple[float, ...], **scale: int) -> Iterator[str]:
+@experiment("descendant", "against P(//) (experiment 14)")
+def measure_descendants(
+    bench: Bench,
+    query_count: int = scale(10_000, 1_000, 40),
+    probabilities: tuple[float, ...] = scale((0.05, 0.1, 0.2, 0.4), (0.05, 0.2, 0.4), (0.05, 0.4)),
+    message_count: int = _MESSAGES,
+    rounds: int = _ROUNDS,
+) -> Iterator[str]:
+    sizes = query_count, message_count, rounds
     workload = book()
     labels = "descendant", "Probability of a descendant step", "DSProb"
     chart = _add_chart(bench, workload, *labels, "thesis: all grow; with 0.4, FW beats FWR by 4 %")
-    return _vary(chart, workload, "descendant", probabilities, _make_knowing_evaluators, **scale)
+    return _vary(chart, workload, "descendant", probabilities, _make_knowing_evaluators, *sizes)
 
 
-@experiment(
-    "growth",
-    "against the number of queries (experiments 15, 16)",
-    sizes=((5_000, 10_000, 20_000, 40_000), (500, 1_000, 2_000), (10, 30)),
-    **_TABLE,
-)
-def measure_growth(bench: Bench, sizes: tuple[int, ...], message_count: int, rounds: int) -> Iterator[str]:
+@experiment("growth", "against the number of queries (experiments 15, 16)")
+def measure_growth(
+    bench: Bench,
+    sizes: tuple[int, ...] = scale((5_000, 10_000, 20_000, 40_000), (500, 1_000, 2_000), (10, 30)),
+    message_count: int = _MESSAGES,
+    rounds: int = _ROUNDS,
+) -> Iterator[str]:
     workload = bibliography()
     messages = workload.messages(message_count, MANY_VALUES)
     labels = "growth", "Number of queries", "distinct queries"

@@ -13,7 +13,7 @@ from collections import Counter, deque
 from collections.abc import Generator, Iterable, Iterator
 from statistics import median
 
-from sapwood.bench.harness import Bench, at_most, experiment
+from sapwood.bench.harness import Bench, at_most, experiment, scale
 from sapwood.bench.transform.evaluators import (
     MILLISECONDS,
     OPTIMISED,
@@ -51,31 +51,37 @@ _BOOK: Thesis = {  # tables 10 and 11, of 10,000 queries
     "dtd": ((21, 93, 30, 137, 163), (3968, 6032, 3968, 6032, 1500)),
 }
 
-_TABLE = {"query_count": (5_000, 1_000, 30), "message_count": (10, 5, 2), "rounds": (3, 2, 2)}
+_QUERIES, _MESSAGES, _ROUNDS = scale(5_000, 1_000, 30), scale(10, 5, 2), scale(3, 2, 2)
 
 
-@experiment("approaches", "F, FW and FWR, and their optimisation (experiment 10)", **_TABLE)
-def measure_approaches(bench: Bench, **scale: int) -> Iterator[str]:
+@experiment("approaches", "F, FW and FWR, and their optimisation (experiment 10)")
+def measure_approaches(
+    bench: Bench, query_count: int = _QUERIES, message_count: int = _MESSAGES, rounds: int = _ROUNDS
+) -> Iterator[str]:
     statement = "thesis: not optimised, FW is fastest and FWR slowest; by query or DTD, FWR leads"
-    return _list_approaches(bench, _Inputs(bibliography(), **scale), "approaches", statement)
+    inputs = _Inputs(bibliography(), query_count, message_count, rounds)
+    return _list_approaches(bench, inputs, "approaches", statement)
 
 
-@experiment("operators", "costs and numbers of operators (experiment 11)", **_TABLE)
-def measure_operators(bench: Bench, **scale: int) -> Iterator[str]:
+@experiment("operators", "costs and numbers of operators (experiment 11)")
+def measure_operators(
+    bench: Bench, query_count: int = _QUERIES, message_count: int = _MESSAGES, rounds: int = _ROUNDS
+) -> Iterator[str]:
     """Measure experiment 11: without recursion, the DTD shows that no plan needs hashing or DupElim."""
-    inputs = _Inputs(bibliography(), **scale)
+    inputs = _Inputs(bibliography(), query_count, message_count, rounds)
     counts = yield from _list_operators(bench, inputs, "operators", _BIBLIOGRAPHY, 5_000)
     bench.figure("hash joins left by the DTD", inputs.name, counts[0] + counts[2], "", at_most(0))
     bench.figure("DupElims left by the DTD", inputs.name, counts[4], "", at_most(0))
 
 
-@experiment(
-    "recursive",
-    "experiments 10 and 11 with recursive messages (experiment 13)",
-    **(_TABLE | {"query_count": (10_000, 1_000, 40)}),
-)
-def measure_recursive(bench: Bench, **scale: int) -> Iterator[str]:
-    inputs = _Inputs(book(), **scale)
+@experiment("recursive", "experiments 10 and 11 with recursive messages (experiment 13)")
+def measure_recursive(
+    bench: Bench,
+    query_count: int = scale(10_000, 1_000, 40),
+    message_count: int = _MESSAGES,
+    rounds: int = _ROUNDS,
+) -> Iterator[str]:
+    inputs = _Inputs(book(), query_count, message_count, rounds)
     statement = "thesis: by the query, FW beats FWR; by the DTD, FWR leads by less"
     yield from _list_approaches(bench, inputs, "recursive-approaches", statement)
     yield from _list_operators(bench, inputs, "recursive-operators", _BOOK, 10_000)

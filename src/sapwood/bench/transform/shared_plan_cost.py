@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from sapwood.bench.harness import Bench, Chart, Role, at_least, experiment
-from sapwood.bench.harness.timing import Timing, time_interleaved
+from sapwood.bench.harness import Bench, Chart, Role, at_least, experiment, scale
+from sapwood.bench.harness.timing import Timing, plot_interleaved
 from sapwood.bench.transform.evaluators import (
     MILLISECONDS,
     Evaluator,
@@ -26,16 +26,13 @@ _PUBLISHED_EACH = {10_000: 516, 20_000: 1111, 30_000: 1715, 40_000: 2344, 50_000
 _PUBLISHED_SHARED = {10_000: 105, 20_000: 156, 30_000: 212, 40_000: 264, 50_000: 317, 100_000: 472}
 
 
-@experiment(
-    "sharing",
-    "one network against a plan for each query (experiments 15, 16)",
-    message_count=(10, 5, 2),  # few, because 50,000 plans take long
-    rounds=(3, 2, 2),
-    sizes=((10_000, 20_000, 30_000, 40_000, 50_000), (1_000, 3_000, 5_000), (20, 40)),
-    shared_only=(100_000, 10_000, 60),
-)
+@experiment("sharing", "one network against a plan for each query (experiments 15, 16)")
 def measure_sharing(
-    bench: Bench, message_count: int, rounds: int, sizes: tuple[int, ...], shared_only: int
+    bench: Bench,
+    message_count: int = scale(10, 5, 2),
+    rounds: int = scale(3, 2, 2),
+    sizes: tuple[int, ...] = scale((10_000, 20_000, 30_000, 40_000, 50_000), (1_000, 3_000, 5_000), (20, 40)),
+    shared_only: int = scale(100_000, 10_000, 60),
 ) -> Iterator[str]:
     """Measure both contenders at several sizes, and the shared plan also with `shared_only` queries."""
     workload = book()
@@ -73,15 +70,10 @@ def _add_points(
     chart: Chart, size: int, evaluators: Sequence[Evaluator], messages: Sequence[bytes], rounds: int
 ) -> list[Timing]:
     """Add to two curves of each evaluator: until the last group, and until all is written."""
-    passes = [
-        partial(timed, messages) for each in evaluators for timed in (each.groups_pass, each.results_pass)
-    ]
-    timings = time_interleaved(passes, messages, least=rounds, warm_up=1)
-    matched = evaluators[0].mean_results(messages)
-    for (label, role), timing in zip(_CURVES, timings, strict=False):
-        details = timing.details(plans=len(evaluators[0].plans), matched=matched)
-        chart.curve(label, role).add(size, timing.milliseconds, **details)
-    return timings
+    passes = [timed for each in evaluators for timed in (each.groups_pass, each.results_pass)]
+    contenders = {curve: partial(timed, messages) for curve, timed in zip(_CURVES, passes, strict=False)}
+    counts = {"plans": len(evaluators[0].plans), "matched": evaluators[0].mean_results(messages)}
+    return plot_interleaved(chart, size, contenders, messages, least=rounds, warm_up=1, **counts)
 
 
 def _report_ratios(bench: Bench, size: int, timings: Sequence[Timing], messages: int) -> None:
