@@ -17,7 +17,7 @@ from rich.console import Console
 
 from sapwood.bench.harness import datasets, isolation, plots
 from sapwood.bench.harness.benchmark_report import BenchmarkReport, Chart, Figure, Listing, Role
-from sapwood.bench.harness.experiment import Bench, Experiment, ScaleName
+from sapwood.bench.harness.experiments import Bench, Experiment, ScaleName
 from sapwood.bench.harness.runner import Options, Suite, run_suite
 from sapwood.bench.harness.terminal_tables import build_tables
 from sapwood.workload import load_dtd
@@ -128,12 +128,8 @@ def nitf_folder(folder: Path) -> Path:
     (folder / datasets.MESSAGES).mkdir()
     for number, message in enumerate(made.messages(6)):
         (folder / datasets.MESSAGES / f"{number}.xml").write_bytes(message)
-    for name, lines in (
-        (datasets.DISTINCT, made.distinct(60)),
-        (datasets.REPEATED, made.repeated(80)),
-        (datasets.PREDICATES, made.predicates(30)),
-        (datasets.NESTED, made.nested(20)),
-    ):
-        with gzip.open(folder / name, "wt", encoding="utf-8") as file:
-            file.writelines(f"{line}\n" for line in lines)
+    counts: dict[datasets.Kind, int] = {"distinct": 60, "repeated": 80, "predicates": 30, "nested": 20}
+    for kind, count in counts.items():
+        with gzip.open(folder / datasets.QUERY_FILES[kind], "wt", encoding="utf-8") as file:
+            file.writelines(f"{query}\n" for query in made.queries(kind, count))
     return folder

@@ -19,7 +19,7 @@ from rich.console import Console
 from sapwood import Matcher
 from sapwood.bench.harness import datasets, isolation, memory_usage, timing
 from sapwood.bench.harness.benchmark_report import BenchmarkReport, Figure, Listing
-from sapwood.bench.harness.experiment import Bench, BenchError, ScaleName, at_least, at_most
+from sapwood.bench.harness.experiments import Bench, BenchError, ScaleName, at_least, at_most
 from sapwood.bench.harness.isolation import run_isolated, stream_isolated
 from sapwood.bench.harness.runner import Options, Suite, run_suite
 from sapwood.bench.harness.terminal_tables import build_tables, format_number
@@ -44,7 +44,7 @@ def test_a_missing_folder_is_named(tmp_path: Path) -> None:
 
 def test_missing_files_are_named(tmp_path: Path) -> None:
     folder = nitf_folder(tmp_path)
-    (folder / datasets.NESTED).unlink()
+    (folder / datasets.QUERY_FILES["nested"]).unlink()
     for message in (folder / datasets.MESSAGES).iterdir():
         message.unlink()
     with pytest.raises(BenchError, match=r"has no docs/\*\.xml, no queries-nested1-50k"):
@@ -53,26 +53,26 @@ def test_missing_files_are_named(tmp_path: Path) -> None:
 
 def test_a_broken_file_is_named(tmp_path: Path) -> None:
     folder = nitf_folder(tmp_path)
-    (folder / datasets.DISTINCT).write_bytes(b"not compressed")
+    (folder / datasets.QUERY_FILES["distinct"]).write_bytes(b"not compressed")
     with pytest.raises(BenchError, match=r"cannot read .*queries-153928"):
-        datasets.open_dataset(folder).distinct(10)
+        datasets.open_dataset(folder).queries("distinct", 10)
 
 
 def test_a_folder_returns_the_contents_of_its_files(tmp_path: Path) -> None:
     dataset = datasets.open_dataset(nitf_folder(tmp_path))
     made = datasets.GeneratedDataset(load_dtd("news"))
-    assert dataset.distinct(20) == made.distinct(60)[:20]
-    assert dataset.repeated(1_000) == made.repeated(80)
+    assert dataset.queries("distinct", 20) == made.queries("distinct", 60)[:20]
+    assert dataset.queries("repeated", 1_000) == made.queries("repeated", 80)
     assert dataset.messages(2) == made.messages(2)
     assert dataset.dtd.name == "news"  # the folder has no DTD of its own
 
 
 def test_generated_queries_are_of_their_kind() -> None:
     dataset = datasets.open_dataset()
-    assert len(set(dataset.distinct(200))) == 200
-    assert len(set(dataset.repeated(2_000))) < 2_000
-    assert all(query.count("[@") == 1 for query in dataset.predicates(20))
-    assert all(query.count("[") == 1 and "@" not in query for query in dataset.nested(20))
+    assert len(set(dataset.queries("distinct", 200))) == 200
+    assert len(set(dataset.queries("repeated", 2_000))) < 2_000
+    assert all(query.count("[@") == 1 for query in dataset.queries("predicates", 20))
+    assert all(query.count("[") == 1 and "@" not in query for query in dataset.queries("nested", 20))
 
 
 def test_fewer_queries_where_there_are_no_more() -> None:
@@ -161,6 +161,14 @@ def test_bars_of_any_kind(tmp_path: Path) -> None:
     assert bench.report.figures[-1].details == {"shown": 1}
 
 
+def test_a_ratio_is_of_its_first_two_details(tmp_path: Path) -> None:
+    bench = make_bench(tmp_path, "full")
+    bench.ratio("sooner", "some", at_least(2), theirs=6.0, ours=2, rounds=5)
+    (figure,) = bench.report.figures
+    assert (figure.value, figure.unit, figure.met) == (3.0, "times", True)
+    assert figure.details == {"theirs": 6.0, "ours": 2, "rounds": 5}
+
+
 @pytest.mark.parametrize("scale", ["generated", "quick", "smoke"])
 def test_bars_are_judged_at_full_scale_only(scale: Any, tmp_path: Path) -> None:
     bench = make_bench(tmp_path, scale)
@@ -187,7 +195,7 @@ def test_listings() -> None:
     report = BenchmarkReport("some", quick=False)
     report.listings += [Listing("empty", "Empty", ("a",)), Listing("some", "Some", ("a", "b"), "of [note]")]
     report.listings[1].add("ours", 1.5, None)
-    report.listings[1].add("theirs", 12345, 0, published=True)
+    report.listings[1].add_named("theirs", {"b": 0, "a": 12345}, published=True)
     (table,) = build_tables(report)
     assert [list(column.cells) for column in table.columns[1:]] == [["1.50", "12,345"], ["", "0"]]
     assert str(table.caption) == "of [note]"
@@ -226,6 +234,21 @@ def test_every_experiment_has_its_arguments_at_every_scale(suite: Suite, tmp_pat
             signature(experiment.steps).bind(None, **scale)
             given.append(scale)
         assert given[0] != given[3] or not experiment.table
+
+
+def test_an_experiment_is_skipped_where_a_library_is_missing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("sapwood.bench.harness.experiments.find_spec", lambda name: None)
+    bench = make_bench(tmp_path)
+    needy = [experiment for suite in SUITES for experiment in suite.experiments if experiment.needs]
+    assert not [step for experiment in needy for step in experiment.run(bench)]
+    assert bench.report.skipped == [
+        "feed-spark: Spark is missing: in a clone of Sapwood, pip install '.[spark]'",
+        "spark: Spark is missing: in a clone of Sapwood, pip install '.[spark]'",
+        "memory: psutil is missing: pip install 'sapwood[bench]'",
+    ]
+    assert not bench.report.figures and not bench.report.charts
 
 
 @pytest.mark.parametrize("suite", SUITES, ids=lambda suite: suite.name)
@@ -285,7 +308,7 @@ def count_for_ever() -> Iterator[str]:
 
 def test_memory_without_psutil(monkeypatch: pytest.MonkeyPatch) -> None:
     measured = memory_usage.resident_megabytes()
-    assert measured > 1 and memory_usage.has_psutil()
+    assert measured > 1
     monkeypatch.setattr(memory_usage, "_psutil", lambda: None)
     assert 0.5 < memory_usage.resident_megabytes() / measured < 2
     assert memory_usage.peak_megabytes() >= measured / 2

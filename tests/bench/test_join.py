@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Generator
-from importlib.util import find_spec
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from sapwood import Broker
-from sapwood.bench.harness.experiment import BenchError, at_most
+from sapwood.bench.harness.experiments import BenchError, at_most
 from sapwood.bench.harness.isolation import stream_isolated
 from sapwood.bench.harness.runner import Options, run_suite
-from sapwood.bench.join import feed_items, feed_on_spark, message_pairs
+from sapwood.bench.join import feed_items, message_pairs
 from sapwood.bench.join.feed_items import FeedRun, StreamMark, publish_feed
 from sapwood.bench.join.join_workload import (
     METHODS,
@@ -37,7 +37,6 @@ from tests.bench.support import (
     assert_written,
     find_chart,
     find_figures,
-    find_listing,
     make_bench,
     points_by_label,
     print_report,
@@ -46,7 +45,6 @@ from tests.bench.support import (
 
 PAIR_CHARTS = {"flat", "levels", "leaves", "equalities", "flat-skew", "levels-skew"}
 CHARTS = PAIR_CHARTS | {"feed", "feed-memory", "feed-growth", "feed-ways"}
-LISTINGS = {"flat-counts", "levels-counts", "equalities-templates", "feed-counts"}
 
 
 @pytest.fixture(scope="module")
@@ -81,16 +79,14 @@ def test_the_curves_of_pairs(everything: Run) -> None:
     assert "paper" in find_chart(everything[0], "leaves").note
 
 
-def test_templates_are_listed_beside_those_of_the_paper(everything: Run) -> None:
-    ours, paper, distinct = find_listing(everything[0], "equalities-templates").rows
-    assert paper.cells == (2, 6) and paper.published
-    assert ours.cells[0] == 2
-    assert all(cell is not None and cell > 0 for cell in distinct.cells)
-    for row in find_listing(everything[0], "flat-counts").rows:
-        distinct_queries, templates, _, met, deliveries = row.cells
-        assert distinct_queries and templates and met and deliveries
-        assert templates <= 6
-        assert met <= distinct_queries and met <= deliveries
+def test_templates_and_results_are_counted(everything: Run) -> None:
+    for series in find_chart(everything[0], "flat").series:
+        assert all(0 < cast(int, point.details["templates"]) <= 6 for point in series.points)
+    few, more = find_chart(everything[0], "equalities").series[0].points
+    assert few.details["templates"] == 2 and cast(int, more.details["templates"]) > 2
+    for figure in find_figures(everything[0], "one query at a time, against all at once"):
+        met, deliveries = (cast(int, figure.details[key]) for key in ("queries_met", "deliveries"))
+        assert 0 < met <= min(deliveries, cast(int, figure.details["distinct"]))
 
 
 def test_rate_and_memory_of_feeds(everything: Run) -> None:
@@ -98,13 +94,15 @@ def test_rate_and_memory_of_feeds(everything: Run) -> None:
     (flat_rate,) = find_figures(report, "items a second, queries repeated")
     assert flat_rate.workload == "feed, 40 queries against 20"
     assert flat_rate.at_least and flat_rate.value > 0
-    assert len(find_figures(report, "memory an item")) == 2
-    assert all(figure.value > 0 for figure in find_figures(report, "memory an item, the broker's estimate"))
+    estimates = [each.details["estimated_by_the_broker"] for each in find_figures(report, "memory an item")]
+    assert len(estimates) == 2 and all(isinstance(bytes_, float) and bytes_ > 0 for bytes_ in estimates)
     linear = find_figures(report, "memory, second half of the growth against the first")
     assert [figure.bar for figure in linear] == [1.25, 1.25]
-    rows = find_listing(report, "feed-counts").rows
-    assert [row.cells[2] for row in rows] == [80, 30, 80]
-    assert all(xs == [20, 40, 60, 80] for xs in points_by_label(find_chart(report, "feed-memory")).values())
+    every_tenth = list(range(8, 81, 8))
+    assert all(xs == every_tenth for xs in points_by_label(find_chart(report, "feed-memory")).values())
+    first, all_items = find_chart(report, "feed").series
+    assert [point.x for point in first.points] == [5, 20, 40] and first.points[2].details["distinct"] == 37
+    assert all(cast(float, point.details["deliveries_an_item"]) > 0 for point in all_items.points)
     assert set(points_by_label(find_chart(report, "feed-growth"))) == {"40 queries", "5 queries"}
 
 
@@ -118,7 +116,7 @@ def test_methods_are_compared_on_feeds(everything: Run) -> None:
 
 
 def test_every_chart_and_listing_is_filled(everything: Run) -> None:
-    assert_filled(everything[0], CHARTS, LISTINGS)
+    assert_filled(everything[0], CHARTS, set())
     assert gc.isenabled()
 
 
@@ -234,16 +232,6 @@ def test_a_rate_is_of_the_first_items_or_all() -> None:
     )
     found = FeedRun(marks, 1, 1, 1)
     assert (found.rate(10), found.rate(39), found.rate()) == (10, 10, 5)
-
-
-def test_spark_is_skipped_where_it_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(feed_on_spark, "find_spec", lambda name: None)
-    bench = make_bench(tmp_path)
-    assert not list(feed_on_spark.measure_spark.steps(bench, 10, 10))
-    assert bench.report.skipped == [
-        "feed-spark: Spark is missing: in a clone of Sapwood, pip install '.[spark]'"
-    ]
-    assert not bench.report.figures and find_spec("pyspark")
 
 
 def test_the_command() -> None:

@@ -8,10 +8,8 @@ from pathlib import Path
 import pytest
 
 from sapwood.bench.harness.runner import Options, run_suite
-from sapwood.bench.spark import stream_memory
 from sapwood.bench.suites import SPARK
 from sapwood.spark.spark_session import JavaError, check_java
-from tests.bench.support import make_bench
 
 
 @pytest.fixture(scope="module")
@@ -31,13 +29,6 @@ def test_figures_are_measured_and_written(java: None, tmp_path: Path) -> None:
     assert not report.missed  # nothing is promised at this scale
     written = json.loads((tmp_path / "spark.json").read_text())
     assert [figure["measure"] for figure in written["figures"]] == [loading.measure, compared.measure]
-
-
-def test_memory_of_a_stream_needs_psutil(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(stream_memory, "has_psutil", lambda: False)
-    bench = make_bench(tmp_path)
-    assert not list(stream_memory.measure_memory.steps(bench, 1, 1, 1))
-    assert bench.report.skipped == ["memory: psutil is missing: pip install 'sapwood[bench]'"]
 
 
 def test_bars_are_promises_about_the_published_workload(tmp_path: Path) -> None:

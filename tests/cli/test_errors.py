@@ -11,7 +11,7 @@ import sapwood.errors
 from sapwood.errors import SapwoodError
 
 _MODULES = [
-    "sapwood.bench.harness.experiment",
+    "sapwood.bench.harness.experiments",
     "sapwood.engine.serialization",
     "sapwood.input_files",
     "sapwood.relational.storage.store_sync",

@@ -8,8 +8,7 @@ from functools import partial
 
 from sapwood import Matcher
 from sapwood.bench.filter.recursive_messages import growth_degree
-from sapwood.bench.harness.benchmark_report import Role
-from sapwood.bench.harness.experiment import Bench, at_most, experiment
+from sapwood.bench.harness import Axis, Bench, Role, at_most, experiment, scale
 from sapwood.bench.harness.timing import cpu_seconds
 
 _LINEAR = 1.5
@@ -29,23 +28,15 @@ QUERIES: dict[str, tuple[Role, Callable[[int], str]]] = {
 }
 
 
-@experiment(
-    "growth-compile",
-    "time to add one query against its length",
-    sizes=((10, 100, 1_000), (10, 100, 1_000), (5, 20)),
-    rounds=(5, 3, 1),
-)
-def measure_compiling(bench: Bench, sizes: tuple[int, ...], rounds: int) -> Iterator[str]:
+@experiment("growth-compile", "time to add one query against its length")
+def measure_compiling(
+    bench: Bench,
+    sizes: tuple[int, ...] = scale((10, 100, 1_000), (10, 100, 1_000), (5, 20)),
+    rounds: int = scale(5, 3, 1),
+) -> Iterator[str]:
     """Measure the time until a query of a given number of parts is added to an empty matcher."""
-    chart = bench.chart(
-        "compile",
-        "Adding one query",
-        "parts of the query",
-        "milliseconds to add it",
-        log_x=True,
-        note="the best of the rounds, into an empty matcher",
-        unit=" ms",
-    )
+    y, note = Axis("milliseconds to add it", " ms"), "the best of the rounds, into an empty matcher"
+    chart = bench.chart("compile", "Adding one query", "parts of the query", y, log_x=True, note=note)
     for label, (role, make) in QUERIES.items():
         seconds: dict[int, float] = {}
         for parts in sizes:

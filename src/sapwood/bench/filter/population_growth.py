@@ -7,41 +7,45 @@ from functools import partial
 from statistics import median
 
 from sapwood import Matcher
-from sapwood.bench.filter.lxml_baseline import compile_seconds
-from sapwood.bench.filter.warm_match_cost import COST, add_baseline_point, add_matcher_points
-from sapwood.bench.harness.benchmark_report import Role
-from sapwood.bench.harness.experiment import Bench, experiment
+from sapwood.bench.filter.matching_contenders import (
+    COST,
+    add_baseline_point,
+    add_matcher_points,
+    compile_seconds,
+)
+from sapwood.bench.harness import Axis, Bench, Role, experiment, scale
+from sapwood.bench.harness.datasets import Kind
 from sapwood.bench.harness.timing import clock, match_pass, raw_pass, time_once
 
+_POPULATIONS: tuple[tuple[Kind, str], ...] = (
+    ("distinct", ""),
+    ("repeated", "Sapwood, queries with duplicates"),
+)
+_INSERT_COST = Axis("cost of a query (× raw parsing a message)", "×")
 
-@experiment(
-    "growth-queries",
-    "cost against number of queries (experiment 1)",
-    message_count=(500, 300, 100, 4),
-    distinct=(
+
+@experiment("growth-queries", "cost against number of queries (experiment 1)")
+def measure_populations(
+    bench: Bench,
+    message_count: int = scale(500, 300, 100, 4),
+    distinct: tuple[int, ...] = scale(
         (1_000, 5_000, 20_000, 50_000, 100_000, 153_928),
         (1_000, 2_000, 5_000, 10_000, 20_000, 50_000),
         (1_000, 3_000, 10_000, 20_000),
         (10, 40),
     ),
-    repeated=(
+    repeated: tuple[int, ...] = scale(
         (1_000, 5_000, 20_000, 50_000, 100_000, 200_000, 350_000, 500_000),
         (1_000, 5_000, 20_000, 50_000, 100_000, 200_000, 500_000),
         (1_000, 5_000, 20_000, 50_000),
         (10, 60),
     ),
-)
-def measure_populations(
-    bench: Bench, message_count: int, distinct: tuple[int, ...], repeated: tuple[int, ...]
 ) -> Iterator[str]:
     """Measure the cost against the number of queries, distinct and with duplicates."""
     chart = bench.chart("queries", "Number of queries", "queries", COST, log_x=True, note=bench.dataset.label)
     messages = bench.dataset.messages(message_count)
-    for sizes, generate, label in (
-        (distinct, bench.dataset.distinct, ""),
-        (repeated, bench.dataset.repeated, "Sapwood, queries with duplicates"),
-    ):
-        population = generate(max(sizes))
+    for (kind, label), sizes in zip(_POPULATIONS, (distinct, repeated), strict=True):
+        population = bench.dataset.queries(kind, max(sizes))
         matcher = Matcher()
         for size in sizes:
             if size > len(population):
@@ -53,32 +57,25 @@ def measure_populations(
                 add_baseline_point(bench, chart, size, population[:size], messages)
 
 
-@experiment(
-    "growth-inserts",
-    "cost of adding queries (experiment 5)",
-    message_count=(200, 50, 3),
-    inserted=(1_000, 500, 5),
-    populations=(
+@experiment("growth-inserts", "cost of adding queries (experiment 5)")
+def measure_inserts(
+    bench: Bench,
+    message_count: int = scale(200, 50, 3),
+    inserted: int = scale(1_000, 500, 5),
+    populations: tuple[int, ...] = scale(
         (2_000, 5_000, 10_000, 20_000, 40_000, 80_000, 150_000),
         (2_000, 5_000, 10_000, 20_000, 40_000),
         (1_000, 3_000, 10_000),
         (10, 30),
     ),
-)
-def measure_inserts(
-    bench: Bench, message_count: int, inserted: int, populations: tuple[int, ...]
 ) -> Iterator[str]:
     """Measure the cost of one more query against the number of queries."""
+    note = f"{inserted:,} added at each point; {bench.dataset.label}"
     chart = bench.chart(
-        "inserts",
-        "Adding queries",
-        "queries already loaded",
-        "cost of a query (× raw parsing a message)",
-        log_x=True,
-        note=f"{inserted:,} added at each point; {bench.dataset.label}",
+        "inserts", "Adding queries", "queries already loaded", _INSERT_COST, log_x=True, note=note
     )
     messages = bench.dataset.messages(message_count)
-    population = bench.dataset.distinct(max(populations) + inserted)
+    population = bench.dataset.queries("distinct", max(populations) + inserted)
     matcher = Matcher()
     for size in populations:
         if size + inserted > len(population):

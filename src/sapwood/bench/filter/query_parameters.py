@@ -1,31 +1,37 @@
 """Cost of a message against a parameter of the queries: experiments 3, 4, 7 and 8 of the YFilter thesis.
 
-Messages and queries are generated from the DTD of the dataset, with the parameters of the thesis.
+Messages and queries are generated from the DTD of the dataset, with the parameters of the thesis. Ranges,
+which the thesis does not have, are on one value that differs in every message: caching of values does not
+help.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from random import Random
 from typing import Any
 
 from sapwood import Matcher, Tuning
-from sapwood.bench.filter.warm_match_cost import COST, add_points
-from sapwood.bench.harness.benchmark_report import Role
+from sapwood.bench.filter.matching_contenders import (
+    COST,
+    PRECISION,
+    add_baseline_point,
+    add_matcher_points,
+    load_matcher,
+)
+from sapwood.bench.harness import Bench, Role, experiment, scale
 from sapwood.bench.harness.datasets import generate_messages, generate_queries
-from sapwood.bench.harness.experiment import Bench, experiment
-from sapwood.bench.harness.timing import match_pass, time_once
+from sapwood.bench.harness.timing import Timing, match_pass, time_once, time_rounds
 
 
 def _sweep(
-    bench: Bench,
-    chart_name: str,
-    title: str,
-    x_label: str,
+    labels: tuple[str, str, str],
     parameter: str,
+    bench: Bench,
     values: tuple[float, ...],
-    message_count: int,
     query_count: int,
+    message_count: int = scale(200, 50, 3),
     unindexed: tuple[float, ...] = (),
     **fixed: Any,
 ) -> Iterator[str]:
@@ -35,15 +41,16 @@ def _sweep(
     """
     dtd = bench.dataset.dtd
     note = f"up to {query_count:,} distinct queries, DTD {dtd.name}"
-    chart = bench.chart(chart_name, title, x_label, COST, note=note)
+    chart = bench.chart(*labels, COST, note=note)
     for value in values:
-        yield f"{x_label}: {value:g}"
+        yield f"{chart.x_label}: {value:g}"
         options = fixed | {parameter: value}
         messages = generate_messages(dtd, message_count, int(options.get("depth", 6)))
         queries = generate_queries(dtd, query_count, **options)
-        add_points(bench, chart, value, queries, messages)
+        add_matcher_points(bench, chart, value, load_matcher(queries)[0], messages)
+        add_baseline_point(bench, chart, value, queries, messages)
         if value in unindexed:
-            yield f"{x_label}: {value:g}, without the predicate index"
+            yield f"{chart.x_label}: {value:g}, without the predicate index"
             twin = Matcher(tuning=Tuning(index_values=False))
             twin.add_many(enumerate(queries))
             first = time_once(partial(match_pass, twin, messages), messages)
@@ -51,60 +58,97 @@ def _sweep(
             curve.add(value, first.multiple, **first.details())
 
 
-@experiment(
-    "growth-depth",
-    "cost against depth (experiment 3)",
-    values=((6, 7, 8, 9, 10), (6, 8, 10), (6, 7)),
-    message_count=(200, 50, 3),
-    query_count=(50_000, 20_000, 5_000, 30),
+DEPTH = experiment("growth-depth", "cost against depth (experiment 3)")(
+    partial(
+        _sweep,
+        ("depth", "Depth of messages and queries", "levels"),
+        "depth",
+        values=scale((6, 7, 8, 9, 10), (6, 8, 10), (6, 7)),
+        query_count=scale(50_000, 20_000, 5_000, 30),
+    )
 )
-def measure_depth(bench: Bench, **scale: Any) -> Iterator[str]:
-    return _sweep(bench, "depth", "Depth of messages and queries", "levels", "depth", **scale)
-
-
-@experiment(
-    "growth-wildcards",
-    "cost against P(*) (experiment 4)",
-    values=((0.0, 0.2, 0.4, 0.6, 0.8), (0.0, 0.4, 0.8), (0.0, 0.5)),
-    message_count=(200, 50, 3),
-    query_count=(50_000, 20_000, 5_000, 30),
+WILDCARDS = experiment("growth-wildcards", "cost against P(*) (experiment 4)")(
+    partial(
+        _sweep,
+        ("wildcards", "Probability of a wildcard, 10 levels", "P(*) of a step"),
+        "wildcard",
+        values=scale((0.0, 0.2, 0.4, 0.6, 0.8), (0.0, 0.4, 0.8), (0.0, 0.5)),
+        query_count=scale(50_000, 20_000, 5_000, 30),
+        depth=10,
+        descendant=0.0,
+    )
 )
-def measure_wildcards(bench: Bench, **scale: Any) -> Iterator[str]:
-    labels = "wildcards", "Probability of a wildcard, 10 levels", "P(*) of a step"
-    return _sweep(bench, *labels, "wildcard", **scale, depth=10, descendant=0.0)
-
-
-@experiment(
-    "growth-descendants",
-    "cost against P(//) (experiment 4)",
-    values=((0.0, 0.2, 0.4, 0.6, 0.8, 1.0), (0.0, 0.5, 1.0), (0.0, 1.0)),
-    message_count=(200, 50, 3),
-    query_count=(10_000, 2_000, 20),
+DESCENDANTS = experiment("growth-descendants", "cost against P(//) (experiment 4)")(
+    partial(
+        _sweep,
+        ("descendants", "Probability of a descendant step, 10 levels", "P(//) of a step"),
+        "descendant",
+        values=scale((0.0, 0.2, 0.4, 0.6, 0.8, 1.0), (0.0, 0.5, 1.0), (0.0, 1.0)),
+        query_count=scale(10_000, 2_000, 20),
+        depth=10,
+        wildcard=0.0,
+    )
 )
-def measure_descendants(bench: Bench, **scale: Any) -> Iterator[str]:
-    labels = "descendants", "Probability of a descendant step, 10 levels", "P(//) of a step"
-    return _sweep(bench, *labels, "descendant", **scale, depth=10, wildcard=0.0)
-
-
-@experiment(
-    "growth-nesting",
-    "cost against nested paths in a query (experiment 8)",
-    values=((0, 1, 2, 3), (0, 1, 2, 3), (0, 1)),
-    message_count=(200, 50, 3),
-    query_count=(20_000, 10_000, 1_500, 15),
+NESTING = experiment("growth-nesting", "cost against nested paths in a query (experiment 8)")(
+    partial(
+        _sweep,
+        ("nesting", "Nested paths", "nested paths in each query"),
+        "nested",
+        values=scale((0, 1, 2, 3), (0, 1, 2, 3), (0, 1)),
+        query_count=scale(20_000, 10_000, 1_500, 15),
+    )
 )
-def measure_nesting(bench: Bench, **scale: Any) -> Iterator[str]:
-    return _sweep(bench, "nesting", "Nested paths", "nested paths in each query", "nested", **scale)
-
-
-@experiment(
-    "growth-predicates",
-    "cost against predicates in a query (experiment 7)",
-    values=((0, 1, 2, 5, 10, 20), (0, 1, 5, 20), (0, 2)),
-    message_count=(200, 50, 3),
-    query_count=(20_000, 10_000, 1_500, 15),
-    unindexed=((1, 5, 10), (1, 5), (2,)),
+PREDICATES = experiment("growth-predicates", "cost against predicates in a query (experiment 7)")(
+    partial(
+        _sweep,
+        ("predicates", "Value predicates, 20 values", "attribute predicates in each query"),
+        "predicates",
+        values=scale((0, 1, 2, 5, 10, 20), (0, 1, 5, 20), (0, 2)),
+        query_count=scale(20_000, 10_000, 1_500, 15),
+        unindexed=scale((1, 5, 10), (1, 5), (2,)),
+    )
 )
-def measure_predicates(bench: Bench, **scale: Any) -> Iterator[str]:
-    labels = "predicates", "Value predicates, 20 values", "attribute predicates in each query"
-    return _sweep(bench, *labels, "predicates", **scale)
+
+
+@experiment("growth-ranges", "cost against ranges on one value")
+def measure_ranges(
+    bench: Bench,
+    message_count: int = scale(200, 50, 3),
+    ranges: tuple[int, ...] = scale((10, 100, 1_000, 10_000, 100_000), (10, 100, 1_000, 10_000), (10, 20)),
+    unindexed: int = scale(10_000, 1_000, 10),
+) -> Iterator[str]:
+    """Measure the cost against the number of ranges; up to `unindexed` also without the predicate index."""
+    note = "distinct k; every message has a new price, half of the queries match on average"
+    x_label = "queries /quote[price > k]"
+    chart = bench.chart("ranges", "Ranges on one value", x_label, COST, log_x=True, note=note)
+    for size in ranges:
+        queries = [f"/quote[price > {k}.5]" for k in range(size)]
+        yield f"{size:,} ranges"
+        indexed = _time_new_prices(bench, message_count, Tuning(), queries)
+        chart.curve("Sapwood", Role.SAPWOOD).add(size, indexed.multiple, **indexed.details())
+        if size <= unindexed:
+            yield f"{size:,} ranges, without the predicate index"
+            tested = _time_new_prices(bench, message_count, Tuning(index_values=False), queries)
+            curve = chart.curve("Sapwood, each range tested by itself", Role.TWIN)
+            curve.add(size, tested.multiple, **tested.details())
+        add_baseline_point(bench, chart, size, queries, _generate_quotes(Random(2), size, message_count))
+
+
+def _time_new_prices(bench: Bench, message_count: int, tuning: Tuning, queries: list[str]) -> Timing:
+    precision = bench.select(PRECISION)
+    matcher = Matcher(tuning=tuning)
+    matcher.add_many(enumerate(queries))
+    random = Random(1)
+
+    def one_pass() -> float:
+        return match_pass(matcher, _generate_quotes(random, len(queries), message_count))
+
+    sample = _generate_quotes(random, len(queries), message_count)
+    return time_rounds(one_pass, sample, least=precision.rounds, seconds=precision.seconds, warm_up=1)
+
+
+def _generate_quotes(random: Random, highest: int, count: int) -> list[bytes]:
+    return [
+        f"<quote><symbol>SAP</symbol><price>{random.random() * highest:.6f}</price></quote>".encode()
+        for _ in range(count)
+    ]

@@ -6,15 +6,13 @@ enumerates them fails. The time of one message is measured against n, and the de
 
 from __future__ import annotations
 
-import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from math import log
 from random import Random
 
-from sapwood.bench.filter.warm_match_cost import load_matcher
-from sapwood.bench.harness.benchmark_report import RAW, Role
-from sapwood.bench.harness.experiment import Bench, at_most, experiment
+from sapwood.bench.filter.matching_contenders import load_matcher
+from sapwood.bench.harness import Axis, Bench, Role, at_most, experiment, scale
 from sapwood.bench.harness.timing import Timing, join_timings, match_pass, time_once
 
 PLAIN = "//a//a//a//a//b"
@@ -69,19 +67,18 @@ def _generate_distinct(
 _LEVELS = (25, 50, 100, 200)
 
 
-@experiment(
-    "recursion",
-    "//a//a//a//a//b on nested a: time and memory",
-    count=(500, 100, 6),
-    nestings=(_LEVELS, _LEVELS, (5, 10)),
-)
-def measure_recursion(bench: Bench, count: int, nestings: tuple[int, ...]) -> Iterator[str]:
-    """Measure time against nesting, and the memory that the deepest message takes."""
+@experiment("recursion", "//a//a//a//a//b on nested a: growth of the time")
+def measure_recursion(
+    bench: Bench,
+    count: int = scale(500, 100, 6),
+    nestings: tuple[int, ...] = scale(_LEVELS, _LEVELS, (5, 10)),
+) -> Iterator[str]:
+    """Measure time against nesting."""
     chart = bench.chart(
         "recursion",
         "Recursion: //a//a//a//a//b on nested a",
         "nested a elements",
-        "first sight of a message (× raw parsing)",
+        Axis("first sight of a message (× raw parsing)", "×"),
         log_x=True,
         note="each message is matched by a matcher that has not matched any before",
     )
@@ -91,24 +88,17 @@ def measure_recursion(bench: Bench, count: int, nestings: tuple[int, ...]) -> It
         (f"{count:,}, a predicate at every step", predicate_queries(count), Role.FIRST),
         (f"{count:,}, a nested path at every step", nested_queries(count), Role.TWIN),
     ):
-        curve = chart.curve(label, role)
         seconds: dict[int, float] = {}
         for levels in nestings:
             yield f"{label}, {levels} levels"
             first = _time_first_sight(queries, nested_message(levels))
-            curve.add(levels, first.multiple, **first.details())
+            chart.curve(label, role).add(levels, first.multiple, **first.details())
             seconds[levels] = first.microseconds / 1e6
             if seconds[levels] > _TIME_LIMIT:
                 break
-        yield f"{label}: memory"
-        deepest = max(seconds)
-        workload = f"{label}, {deepest} deep"
         if len(seconds) > 1:
+            workload = f"{label}, {max(seconds)} deep"
             bench.figure("recursion, degree", workload, growth_degree(seconds), "", at_most(_MAX_DEGREE))
-        bench.figure("recursion, first sight", workload, curve.points[-1].y, RAW)
-        bench.figure(
-            "recursion, peak memory", workload, _peak_megabytes(queries, nested_message(deepest)), "MB"
-        )
 
 
 def growth_degree(seconds: dict[int, float]) -> float:
@@ -124,14 +114,3 @@ def _time_first_sight(queries: Sequence[str], message: bytes) -> Timing:
         matcher = load_matcher(queries)[0]
         firsts.append(time_once(partial(match_pass, matcher, [message]), [message]))
     return join_timings(firsts)
-
-
-def _peak_megabytes(queries: Sequence[str], message: bytes) -> float:
-    """Return the megabytes that matching the message allocates on top of the loaded matcher."""
-    matcher = load_matcher(queries)[0]
-    tracemalloc.start()
-    try:
-        len(matcher.match(message))
-        return tracemalloc.get_traced_memory()[1] / 1e6
-    finally:
-        tracemalloc.stop()

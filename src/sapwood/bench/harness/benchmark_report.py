@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 from math import inf
+from typing import NamedTuple
 
 Detail = float | int | str | list[float]
 Cell = float | int | None
@@ -73,6 +74,13 @@ class Series:
         self.points.append(Point(x, y, round_details(details)))
 
 
+class Axis(NamedTuple):
+    """The label of a vertical axis, and the unit of the numbers along it."""
+
+    label: str
+    unit: str
+
+
 @dataclass(slots=True)
 class Chart:
     """Curves with common axes. `y`, in `unit`, has a logarithmic axis, and so has `x` if `log_x`."""
@@ -81,9 +89,9 @@ class Chart:
     title: str
     x_label: str
     y_label: str
-    log_x: bool = False
-    note: str = ""
-    unit: str = "×"
+    log_x: bool
+    note: str
+    unit: str
     series: list[Series] = field(default_factory=list)
 
     def curve(self, label: str, role: Role) -> Series:
@@ -115,6 +123,10 @@ class Listing:
 
     def add(self, label: str, *cells: Cell, published: bool = False) -> None:
         self.rows.append(ListingRow(label, cells, published))
+
+    def add_named(self, label: str, cells: Mapping[str, Cell], published: bool = False) -> None:
+        """Add a row by the names of its columns; the other cells stay empty."""
+        self.add(label, *map(cells.get, self.columns), published=published)
 
 
 @dataclass(slots=True)

@@ -6,9 +6,9 @@ import gzip
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal
 
-from sapwood.bench.harness.experiment import BenchError
+from sapwood.bench.harness.experiments import BenchError
 from sapwood.workload import (
     Dtd,
     MessageGenerator,
@@ -18,47 +18,35 @@ from sapwood.workload import (
     load_dtd,
 )
 
-DISTINCT = "queries-153928-distinct.txt.gz"
-REPEATED = "queries-500000.txt.gz"
-PREDICATES = "queries-pred1-100k.txt.gz"
-NESTED = "queries-nested1-50k.txt.gz"
 MESSAGES = "docs"
 NITF_DTD = "nitf-2-5.dtd"
-
-
-class Dataset(Protocol):
-    """Messages and four kinds of queries; each method returns up to `count` of them."""
-
-    label: str
-    dtd: Dtd
-    """for experiments that generate messages and queries themselves"""
-
-    def messages(self, count: int) -> list[bytes]: ...
-    def distinct(self, count: int) -> list[str]:
-        """Return plain paths, all different."""
-        ...
-
-    def repeated(self, count: int) -> list[str]:
-        """Return plain paths with duplicates, as many users would subscribe to them."""
-        ...
-
-    def predicates(self, count: int) -> list[str]:
-        """Return paths with one attribute predicate."""
-        ...
-
-    def nested(self, count: int) -> list[str]:
-        """Return paths with one nested path."""
-        ...
+Kind = Literal["distinct", "repeated", "predicates", "nested"]
+"""plain paths, all different; the same with duplicates, as many users would subscribe to them; paths with one
+attribute predicate; paths with one nested path"""
+QUERY_FILES: dict[Kind, str] = {
+    "distinct": "queries-153928-distinct.txt.gz",
+    "repeated": "queries-500000.txt.gz",
+    "predicates": "queries-pred1-100k.txt.gz",
+    "nested": "queries-nested1-50k.txt.gz",
+}
+_QUERY_OPTIONS: dict[Kind, dict[str, Any]] = {
+    "distinct": {},
+    "repeated": {"distinct": False},
+    "predicates": {"predicates": 1},
+    "nested": {"nested": 1},
+}
 
 
 class NitfFolder:
-    """The published NITF workload: messages in docs/*.xml, and compressed files with a query on each line."""
+    """The published NITF workload: messages in docs/*.xml, and compressed files with a query on each line.
+
+    Its DTD is for experiments that generate messages and queries themselves.
+    """
 
     def __init__(self, folder: Path) -> None:
         if not folder.is_dir():
             raise BenchError(f"there is no folder {folder}")
-        needed = (DISTINCT, REPEATED, PREDICATES, NESTED)
-        missing = [name for name in needed if not (folder / name).is_file()]
+        missing = [name for name in QUERY_FILES.values() if not (folder / name).is_file()]
         self._messages = sorted((folder / MESSAGES).glob("*.xml"))
         if not self._messages:
             missing.insert(0, f"{MESSAGES}/*.xml")
@@ -72,24 +60,13 @@ class NitfFolder:
     def messages(self, count: int) -> list[bytes]:
         return [path.read_bytes() for path in self._messages[:count]]
 
-    def distinct(self, count: int) -> list[str]:
-        return self._lines(DISTINCT, count)
-
-    def repeated(self, count: int) -> list[str]:
-        return self._lines(REPEATED, count)
-
-    def predicates(self, count: int) -> list[str]:
-        return self._lines(PREDICATES, count)
-
-    def nested(self, count: int) -> list[str]:
-        return self._lines(NESTED, count)
-
-    def _lines(self, name: str, count: int) -> list[str]:
+    def queries(self, kind: Kind, count: int) -> list[str]:
+        file = self._folder / QUERY_FILES[kind]
         try:
-            with gzip.open(self._folder / name, "rt", encoding="utf-8") as lines:
+            with gzip.open(file, "rt", encoding="utf-8") as lines:
                 return [line.rstrip("\n") for line in islice(lines, count)]
         except (OSError, EOFError, UnicodeDecodeError) as error:
-            raise BenchError(f"cannot read {self._folder / name}: {error}") from error
+            raise BenchError(f"cannot read {file}: {error}") from error
 
 
 class GeneratedDataset:
@@ -102,17 +79,12 @@ class GeneratedDataset:
     def messages(self, count: int) -> list[bytes]:
         return generate_messages(self.dtd, count)
 
-    def distinct(self, count: int) -> list[str]:
-        return generate_queries(self.dtd, count)
+    def queries(self, kind: Kind, count: int) -> list[str]:
+        return generate_queries(self.dtd, count, **_QUERY_OPTIONS[kind])
 
-    def repeated(self, count: int) -> list[str]:
-        return generate_queries(self.dtd, count, distinct=False)
 
-    def predicates(self, count: int) -> list[str]:
-        return generate_queries(self.dtd, count, predicates=1)
-
-    def nested(self, count: int) -> list[str]:
-        return generate_queries(self.dtd, count, nested=1)
+Dataset = NitfFolder | GeneratedDataset
+"""messages and four kinds of queries; each method returns up to `count` of them"""
 
 
 def open_dataset(nitf: Path | None = None) -> Dataset:

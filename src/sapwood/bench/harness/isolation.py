@@ -1,7 +1,5 @@
 """Measurements in processes of their own, whose memory and caches are those of the measurement alone.
 
-    python -m sapwood.bench.harness.isolation < CALL
-
 An isolated function is a generator that yields texts, which announce its next step, and results. It is found
 by its module and name, in a process that has imported little else. Its arguments and all that it yields
 are pickled, so results can be any dataclasses. Everything that it prints goes to the standard error.
@@ -33,24 +31,31 @@ def stream_isolated(
     return _stream_process(work, args, options)
 
 
-def run_isolated(
+def collect_isolated(
     work: Callable[Given, Iterator[str | Result]], /, *args: Given.args, **options: Given.kwargs
-) -> Generator[str, None, Result]:
-    """Run a function that has one result in a new process; yield its texts and return the result."""
+) -> Generator[str, None, list[Result]]:
+    """Run a function in a new process; yield its texts and return its results."""
     found: list[Result] = []
     for item in _stream_process(work, args, options):
         if isinstance(item, str):
             yield item
         else:
             found.append(item)
-    (result,) = found
+    return found
+
+
+def run_isolated(
+    work: Callable[Given, Iterator[str | Result]], /, *args: Given.args, **options: Given.kwargs
+) -> Generator[str, None, Result]:
+    """Run a function that has one result in a new process; yield its texts and return the result."""
+    (result,) = yield from collect_isolated(work, *args, **options)
     return result
 
 
 def _stream_process(
     work: Callable[..., Iterator[Any]], args: tuple[Any, ...], options: dict[str, Any]
 ) -> Iterator[Any]:
-    command = [sys.executable, "-m", "sapwood.bench.harness.isolation"]
+    command = [sys.executable, "-c", f"from {__name__} import main; main()"]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert process.stdin is not None and process.stdout is not None
     try:
@@ -82,7 +87,3 @@ def main() -> None:
         for item in getattr(import_module(module), name)(*args, **options):
             pickle.dump(item, items)
             items.flush()
-
-
-if __name__ == "__main__":
-    main()

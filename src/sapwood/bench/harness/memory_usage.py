@@ -8,7 +8,7 @@ from math import nan
 from pathlib import Path
 from typing import Any
 
-from sapwood.bench.harness.experiment import INSTALL_HINT, BenchError
+from sapwood.bench.harness.experiments import INSTALL_HINT, BenchError
 
 _STATUS = Path("/proc/self/status")
 
@@ -22,14 +22,10 @@ def _psutil() -> Any:
     return psutil
 
 
-def has_psutil() -> bool:
-    return _psutil() is not None
-
-
 def resident_megabytes() -> float:
     """Return the resident memory of this process."""
-    if has_psutil():
-        return float(_psutil().Process().memory_info().rss) / 1e6
+    if (psutil := _psutil()) is not None:
+        return float(psutil.Process().memory_info().rss) / 1e6
     resident = _proc_status("VmRSS")
     if resident is None:
         raise BenchError(f"measuring memory on this system needs psutil: {INSTALL_HINT}")

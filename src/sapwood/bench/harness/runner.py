@@ -19,7 +19,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from sapwood.bench.harness.benchmark_report import BenchmarkReport
 from sapwood.bench.harness.datasets import open_dataset
-from sapwood.bench.harness.experiment import INSTALL_HINT, Bench, BenchError, Experiment, ScaleName
+from sapwood.bench.harness.experiments import INSTALL_HINT, Bench, BenchError, Experiment, ScaleName
 from sapwood.bench.harness.machine_info import describe_machine
 
 

@@ -15,14 +15,14 @@ Garbage is collected before a measurement starts, and as Python schedules it dur
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from time import get_clock_info, perf_counter, process_time
 from typing import TYPE_CHECKING
 from xml.parsers import expat
 
-from sapwood.bench.harness.benchmark_report import Detail
+from sapwood.bench.harness.benchmark_report import Chart, Detail, Role
 
 if TYPE_CHECKING:
     from sapwood import Matcher
@@ -174,3 +174,20 @@ def time_interleaved(
         raw.append(raw_pass(messages))
         own.append(tuple(own_pass() for own_pass in passes))
     return [Timing(times, tuple(raw), len(messages)) for times in zip(*own, strict=True)]
+
+
+def plot_interleaved(
+    chart: Chart,
+    x: float,
+    contenders: Mapping[tuple[str, Role], Pass],
+    messages: Sequence[bytes],
+    *,
+    least: int,
+    warm_up: int = 0,
+    **details: Detail,
+) -> list[Timing]:
+    """Time the passes of curves in the same rounds, and add the milliseconds of a message to each curve."""
+    timings = time_interleaved(list(contenders.values()), messages, least=least, warm_up=warm_up)
+    for (label, role), timing in zip(contenders, timings, strict=True):
+        chart.curve(label, role).add(x, timing.milliseconds, **timing.details(**details))
+    return timings

@@ -11,9 +11,17 @@ from dataclasses import dataclass
 from itertools import islice, pairwise
 
 from sapwood import Broker
-from sapwood.bench.harness.benchmark_report import Role, Series
-from sapwood.bench.harness.experiment import Bench, BenchError, at_least, at_most, experiment
-from sapwood.bench.harness.isolation import run_isolated
+from sapwood.bench.harness import (
+    Axis,
+    Bench,
+    BenchError,
+    Role,
+    at_least,
+    at_most,
+    experiment,
+    run_isolated,
+    scale,
+)
 from sapwood.bench.harness.memory_usage import resident_megabytes
 from sapwood.bench.harness.timing import clock
 from sapwood.bench.join.join_workload import METHODS, SHARED, STREAM, JoinMethod, get_joined
@@ -24,9 +32,9 @@ FLAT = 0.9
 LINEAR = 1.25
 """the most memory of the second half of the items against the first: 1, apart from tables that double"""
 
-_RATE = "items a second"
+_RATE = Axis("items a second", "")
 _PUBLISHED = "paper: five templates, flat beyond 10,000 queries, since only thousands are distinct"
-_QUARTERS, _TENTHS = 4, 10  # parts of all items, after which memory and rates are reported
+_PARTS = 10  # of all items, after which memory and rates are reported
 _BATCH = 100  # items generated before they are published; few, because they take memory
 
 
@@ -104,58 +112,47 @@ def _publish_to_marks(broker: Broker, items: Iterator[bytes], marks: Sequence[in
 _SIZES = ((10, 100, 1_000, 10_000, 100_000), (10, 1_000, 10_000), (5, 20, 40))
 
 
-@experiment(
-    "feed",
-    "items of feeds: rate and memory (figure 16)",
-    sizes=_SIZES,
-    most=(225_000, 2_000, 80),
-    first=(20_000, 2_000, 30),
-)
-def measure_feed(bench: Bench, sizes: tuple[int, ...], most: int, first: int) -> Iterator[str]:
+@experiment("feed", "items of feeds: rate and memory (figure 16)")
+def measure_feed(
+    bench: Bench,
+    sizes: tuple[int, ...] = scale(*_SIZES),
+    most: int = scale(225_000, 2_000, 80),
+    first: int = scale(20_000, 2_000, 30),
+) -> Iterator[str]:
     """Measure items a second: the first for each number of queries, `most` for the fewest and the most."""
     few, many = min(sizes), max(sizes)
     title = "Items of feeds, unbounded windows"
-    chart = bench.chart("feed", title, "queries", _RATE, log_x=True, note=_PUBLISHED, unit="")
-    counts = bench.listing(
-        "feed-counts",
-        "Queries over feeds",
-        ("distinct", "templates", "items", "results an item", "deliveries an item", "items/s"),
-        _PUBLISHED,
-    )
+    chart = bench.chart("feed", title, "queries", _RATE, log_x=True, note=_PUBLISHED)
     runs: dict[int, FeedRun] = {}
     for size in sizes:
         items = most if size in (few, many) else first
         yield f"{items:,} items for {size:,} queries"
         run = runs[size] = yield from run_isolated(publish_feed, size, _choose_marks(items, first), SHARED)
-        chart.curve(f"the first {first:,} items", Role.SAPWOOD).add(size, run.rate(first))
+        counts = {"distinct": run.distinct, "templates": run.templates}
+        chart.curve(f"the first {first:,} items", Role.SAPWOOD).add(size, run.rate(first), **counts)
         if items > first:
-            chart.curve(f"all {items:,} items", Role.OTHER).add(size, run.rate())
-        last = run.marks[-1]
-        cells = items, last.results / items, last.deliveries / items, run.rate()
-        counts.add(f"{size:,} queries", run.distinct, run.templates, *cells)
+            results, deliveries = run.marks[-1].results / items, run.marks[-1].deliveries / items
+            curve = chart.curve(f"all {items:,} items", Role.OTHER)
+            curve.add(size, run.rate(), results_an_item=results, deliveries_an_item=deliveries)
     _report_repeated(bench, runs, first)
     for size in dict.fromkeys((few, many)):
         _report_memory(bench, size, runs[size])
-    _report_growth(bench, {size: runs[size] for size in dict.fromkeys((many, few))})
+    _chart_growth(bench, {size: runs[size] for size in dict.fromkeys((many, few))})
 
 
 def _choose_marks(items: int, first: int) -> list[int]:
     """Return the marks of a stream: the `first` items, and even parts of all."""
-    even = {items * part // parts for parts in (_QUARTERS, _TENTHS) for part in range(1, parts + 1)}
-    return sorted(even | {min(first, items)})
+    return sorted({min(first, items), *(items * part // _PARTS for part in range(1, _PARTS + 1))})
 
 
 def _report_repeated(bench: Bench, runs: dict[int, FeedRun], first: int) -> None:
     before, most = sorted(runs)[-2:] if len(runs) > 1 else (min(runs), max(runs))
-    rate, rate_before = runs[most].rate(first), runs[before].rate(first)
-    bench.figure(
+    bench.ratio(
         "items a second, queries repeated",
         f"feed, {most:,} queries against {before:,}",
-        rate / rate_before,
-        "times",
         at_least(FLAT),
-        items_per_second=rate,
-        items_per_second_before=rate_before,
+        items_per_second=runs[most].rate(first),
+        items_per_second_before=runs[before].rate(first),
         distinct=runs[most].distinct,
         distinct_before=runs[before].distinct,
         items=first,
@@ -165,60 +162,46 @@ def _report_repeated(bench: Bench, runs: dict[int, FeedRun], first: int) -> None
 def _report_memory(bench: Bench, size: int, run: FeedRun) -> None:
     before, half, last = run.marks[0], run.mark_at(0.5), run.marks[-1]
     queries = f"feed, {size:,} queries"
-    workload = f"{queries}, {last.items:,} items"
-    each = (last.megabytes - before.megabytes) / last.items * 1e6
-    details = {"megabytes": last.megabytes, "megabytes_before": before.megabytes}
-    bench.figure("memory an item", workload, each, "bytes", **details)
-    estimate = run.state_bytes / last.items
-    megabytes = run.state_bytes / 1e6
-    bench.figure("memory an item, the broker's estimate", workload, estimate, "bytes", megabytes=megabytes)
+    bench.figure(
+        "memory an item",
+        f"{queries}, {last.items:,} items",
+        (last.megabytes - before.megabytes) / last.items * 1e6,
+        "bytes",
+        megabytes=last.megabytes,
+        megabytes_before=before.megabytes,
+        estimated_by_the_broker=run.state_bytes / last.items,
+    )
     growth = (last.megabytes - half.megabytes) / max(half.megabytes - before.megabytes, 1e-6)
     measure = "memory, second half of the growth against the first"
     bench.figure(measure, queries, growth, "times", at_most(LINEAR))
 
 
-def _report_growth(bench: Bench, runs: Mapping[int, FeedRun]) -> None:
+def _chart_growth(bench: Bench, runs: Mapping[int, FeedRun]) -> None:
     """Chart memory and rate as the state grows."""
-    memory = bench.chart(
-        "feed-memory", "Memory, unbounded windows", "items so far", "resident megabytes", unit=" MB"
-    )
-    rates = bench.chart("feed-growth", "Items a second as the state grows", "items so far", _RATE, unit="")
+    megabytes = Axis("resident megabytes", " MB")
+    memory = bench.chart("feed-memory", "Memory, unbounded windows", "items so far", megabytes)
+    rates = bench.chart("feed-growth", "Items a second as the state grows", "items so far", _RATE)
     for (size, run), role in zip(runs.items(), (Role.SAPWOOD, Role.OTHER), strict=False):
         label = f"{size:,} queries"
-        for part in range(1, _QUARTERS + 1):
-            mark = run.mark_at(part / _QUARTERS)
-            memory.curve(label, role).add(mark.items, mark.megabytes)
-        for before, after in pairwise(run.mark_at(part / _TENTHS) for part in range(_TENTHS + 1)):
+        for before, after in pairwise(run.mark_at(part / _PARTS) for part in range(_PARTS + 1)):
+            memory.curve(label, role).add(after.items, after.megabytes)
             items = after.items - before.items
             rate = items / max(after.seconds - before.seconds, 1e-9)
             results = (after.results - before.results) / items
             rates.curve(label, role).add(after.items, rate, met=results)
-        _report_slowdown(bench, size, rates.curve(label, role))
-
-
-def _report_slowdown(bench: Bench, size: int, curve: Series) -> None:
-    first, last = curve.points[0], curve.points[-1]
-    bench.figure(
-        f"items a second, the last of {_TENTHS} parts of the items against the first",
-        f"feed, {size:,} queries, {last.x:,.0f} items",
-        last.y / first.y,
-        first_per_second=first.y,
-        last_per_second=last.y,
-        first_met=first.details["met"],
-        last_met=last.details["met"],
-    )
 
 
 # -- the join methods ----------------------------------------------------------------------------------
 
 
-@experiment("feed-ways", "the methods to join, on feeds (figure 16)", sizes=_SIZES, items=(200, 100, 20))
-def measure_methods(bench: Bench, sizes: tuple[int, ...], items: int) -> Iterator[str]:
+@experiment("feed-ways", "the methods to join, on feeds (figure 16)")
+def measure_methods(
+    bench: Bench, sizes: tuple[int, ...] = scale(*_SIZES), items: int = scale(200, 100, 20)
+) -> Iterator[str]:
     """Measure all methods on the same items; few, because one query at a time takes long."""
     note = f"the first {items:,} items; paper: sharing values helps further"
-    chart = bench.chart(
-        "feed-ways", "Methods to join items of feeds", "queries", _RATE, log_x=True, note=note, unit=""
-    )
+    title = "Methods to join items of feeds"
+    chart = bench.chart("feed-ways", title, "queries", _RATE, log_x=True, note=note)
     for size in sizes:
         runs: dict[str, FeedRun] = {}
         for method in METHODS:
@@ -228,13 +211,10 @@ def measure_methods(bench: Bench, sizes: tuple[int, ...], items: int) -> Iterato
             chart.curve(method.label, method.role).add(size, run.rate(), **details)
         if len({run.marks[-1].deliveries for run in runs.values()}) > 1:
             raise BenchError(f"the join methods do not agree on {size:,} queries over feeds")
-    shared = runs[SHARED.label].rate()
     for method in METHODS[1:]:
-        other = runs[method.label].rate()
-        bench.figure(
+        bench.ratio(
             f"items a second, {SHARED.label}, against {method.label}",
             f"feed, {size:,} queries, {items:,} items",
-            shared / other,
-            shared_per_second=shared,
-            other_per_second=other,
+            shared_per_second=runs[SHARED.label].rate(),
+            other_per_second=runs[method.label].rate(),
         )

@@ -12,18 +12,15 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
-from importlib.util import find_spec
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 from sapwood import Broker
-from sapwood.bench.harness.experiment import Bench, BenchError, experiment
-from sapwood.bench.harness.isolation import run_isolated
+from sapwood.bench.harness import Bench, BenchError, experiment, run_isolated, scale
 from sapwood.bench.join.join_workload import STREAM
 from sapwood.workload import FeedGenerator, JoinGenerator, feed_schema
 
-SPARK_MISSING = "Spark is missing: in a clone of Sapwood, pip install '.[spark]'"
 _BATCHES = 3
 _TIME = re.compile(rb"<timestamp>(.*?)</timestamp>")
 _OPERATORS = {"values": 1, "messages": 0}  # Spark numbers them from the end
@@ -40,18 +37,12 @@ class FeedOutcome:
     """by operator and partition"""
 
 
-@experiment(
-    "feed-spark",
-    "items of feeds on Spark, and how their state spreads",
-    items=(4_000, 800, 0),
-    queries=(300, 100, 0),
-)
-def measure_spark(bench: Bench, items: int, queries: int) -> Iterator[str]:
+@experiment("feed-spark", "items of feeds on Spark, and how their state spreads", "pyspark")
+def measure_spark(
+    bench: Bench, items: int = scale(4_000, 800, 0), queries: int = scale(300, 100, 0)
+) -> Iterator[str]:
     """Measure a few thousand items through a pipeline at local[2], and through a broker; 0 skips it."""
     if not items:
-        return
-    if find_spec("pyspark") is None:
-        bench.skip("feed-spark", SPARK_MISSING)
         return
     folder = bench.folder / "feed-spark"
     folder.mkdir()
@@ -68,29 +59,17 @@ def measure_spark(bench: Bench, items: int, queries: int) -> Iterator[str]:
 
 
 def _report(bench: Bench, workload: str, items: int, broker: FeedOutcome, spark: FeedOutcome) -> None:
-    rate, spark_rate = items / broker.seconds, items / spark.seconds
+    rate = items / broker.seconds
+    measure = "items a second on Spark at local[2], against one process"
+    rates = {"spark_per_second": items / spark.seconds, "process_per_second": rate}
+    bench.ratio(measure, workload, **rates, deliveries=spark.deliveries)
     first, *later = spark.batches
-    after_first = items * len(later) / _BATCHES / max(sum(later), 1e-9)
-    bench.figure(
-        "items a second on Spark at local[2], against one process",
-        workload,
-        spark_rate / rate,
-        spark_per_second=spark_rate,
-        process_per_second=rate,
-        deliveries=spark.deliveries,
-    )
     measure = "items a second on Spark at local[2] after the first batch, against one process"
-    details = {"spark_per_second": after_first, "first_batch_seconds": first}
-    bench.figure(measure, workload, after_first / rate, **details)
-    spread = bench.listing(
-        "feed-spark-state",
-        "Rows of join state on Spark, by partition",
-        ("rows", "fewest in a partition", "most in a partition", "most against even"),
-        workload,
-    )
+    after_first = items * len(later) / _BATCHES / max(sum(later), 1e-9)
+    rates = {"spark_per_second": after_first, "process_per_second": rate}
+    bench.ratio(measure, workload, **rates, first_batch_seconds=first)
     for name, rows in spark.rows.items():
         uneven = max(rows) * len(rows) / max(sum(rows), 1)
-        spread.add(name, sum(rows), min(rows), max(rows), uneven)
         measure = f"rows of {name} in the fullest partition, against an even spread"
         bench.figure(measure, workload, uneven, rows=[float(count) for count in rows])
 

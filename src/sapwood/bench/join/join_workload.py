@@ -12,12 +12,12 @@ cached, and the state does not grow.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import count
 from typing import NamedTuple
 
 from sapwood import Broker, Tuning
-from sapwood.bench.harness.benchmark_report import Role
+from sapwood.bench.harness import Role
 from sapwood.bench.harness.timing import clock
 from sapwood.broker.delivery import PublishResult
 from sapwood.engine.message.message_reader import Message
@@ -38,26 +38,25 @@ class JoinWorkload:
 
     schema: JoinSchema
     equalities: int
-    skew: float = 0.8
+    skew: float
+    """the Zipf exponent of the number of equalities"""
 
-    def queries(self, count: int, window: str = f"{WINDOW} s") -> list[str]:
+    def queries(self, count: int) -> list[str]:
         """Generate queries as many users would leave them: some are equal."""
+        window = f"{WINDOW} s"
         return JoinGenerator(
             self.schema, seed=1, equalities=self.equalities, skew=self.skew, window=window
         ).take(count)
 
-    def with_skew(self, skew: float) -> JoinWorkload:
-        return replace(self, skew=skew)
 
-
-def flat(leaves: int = 6) -> JoinWorkload:
+def flat(leaves: int = 6, skew: float = 0.8) -> JoinWorkload:
     """Return the workload with two levels, and up to as many equalities as leaves."""
-    return JoinWorkload(flat_schema(leaves), leaves)
+    return JoinWorkload(flat_schema(leaves), leaves, skew)
 
 
-def levels(equalities: int = 4) -> JoinWorkload:
+def levels(equalities: int = 4, skew: float = 0.8) -> JoinWorkload:
     """Return the workload with three levels and sixteen leaves."""
-    return JoinWorkload(levels_schema(), equalities)
+    return JoinWorkload(levels_schema(), equalities, skew)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,6 @@ from sapwood.bench.harness.memory_usage import peak_megabytes, resident_megabyte
 from sapwood.bench.harness.timing import wall_seconds
 from sapwood.bench.relational.subscription_workloads import SubscriptionWorkload
 from sapwood.bench.relational.table_measurements import (
-    GrownDatabase,
     LoadedFile,
     PlanRounds,
     ServingCost,
@@ -83,9 +82,8 @@ def _match_by_plan(
     rounds: int,
 ) -> Iterator[str | PlanRounds]:
     yield f"building access structures of the plan {plan.value}"
-    indexing = {
-        file: wall_seconds(partial(matcher.catalog.use_plan, plan)) for file, matcher in matchers.items()
-    }
+    for matcher in matchers.values():
+        matcher.catalog.use_plan(plan)
     yield f"plan {plan.value}, batches of {batch:,}"
     digests = {
         file: digest_answers(matcher.match_many(bodies[:compared], batch))
@@ -103,12 +101,10 @@ def _match_by_plan(
             file=file,
             plan=plan.value,
             batch=batch,
-            indexing=indexing[file],
             seconds=seconds[file],
             reading=wall_seconds(partial(shred_messages, matcher, bodies, batch)),
             notifications=counts[file],
             digest=digests[file],
-            resident=resident_megabytes(),
             peak=peak_megabytes(),
         )
 
@@ -162,10 +158,11 @@ def _count_matches(matcher: RelationalMatcher, body: bytes) -> int:
 
 def match_observations(
     file: str, documents: int, sizes: Sequence[int], most_shared: int, batch: int, rounds: int
-) -> Iterator[str | GrownDatabase | PlanRounds]:
+) -> Iterator[str | dict[str, float] | PlanRounds]:
     """Match descriptions of observations with a database that grows from size to size.
 
-    Up to `most_shared` subscriptions, the plan shared is measured before the plan unrolled.
+    Yields what `_describe_database` returns for each size, and its rounds. Up to `most_shared` subscriptions,
+    the plan shared is measured before the plan unrolled.
     """
     workload = ObservationWorkload(documents=documents)
     yield f"generating {documents:,} documents"
@@ -182,22 +179,25 @@ def match_observations(
             seconds += wall_seconds(partial(matcher.connection.run, "CHECKPOINT"))
             yield f"{size:,} subscriptions: path match"
             shred_messages(matcher, bodies, batch)  # so that the database knows all tag paths
-            yield _describe_database(file, matcher, size, seconds, before)
+            yield {
+                **_describe_database(matcher),
+                "path match s": _time_path_match(matcher),
+                "added in s": seconds,
+                "file MB": _megabytes(file),
+                "MB before": before,
+            }
             for plan in (Plan.SHARED, Plan.UNROLLED) if size <= most_shared else (Plan.UNROLLED,):
                 for item in _match_by_plan({file: matcher}, plan, batch, bodies, COMPARED_DOCUMENTS, rounds):
                     yield f"{size:,} subscriptions: {item}" if isinstance(item, str) else item
 
 
-def _describe_database(
-    file: str, matcher: RelationalMatcher, size: int, loading: float, before: float
-) -> GrownDatabase:
-    path_match = _time_path_match(matcher)
-    paths, tags, matches = (
-        matcher.connection.value(f"SELECT count(*) FROM {table}")
-        for table in ("linear_path", "tag_path", "path_match")
-    )
-    predicates, megabytes = _count_predicates(matcher), _megabytes(file)
-    return GrownDatabase(size, predicates, paths, tags, matches, loading, path_match, megabytes, before)
+def _describe_database(matcher: RelationalMatcher) -> dict[str, float]:
+    """Return numbers of rows: distinct linear paths, tag paths that some of them match, and pairs of both."""
+    tables = {"linear paths": "linear_path", "tag paths": "tag_path", "path matches": "path_match"}
+    counts = {
+        name: int(matcher.connection.value(f"SELECT count(*) FROM {table}")) for name, table in tables.items()
+    }
+    return {"predicates": _count_predicates(matcher), **counts}
 
 
 def _time_path_match(matcher: RelationalMatcher) -> float:

@@ -6,9 +6,7 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from math import exp, log
 
-from sapwood.bench.harness.benchmark_report import Role
-from sapwood.bench.harness.experiment import Bench, experiment
-from sapwood.bench.harness.isolation import run_isolated
+from sapwood.bench.harness import Axis, Bench, Role, experiment, run_isolated, scale
 from sapwood.bench.relational.automaton_run import serve_automaton
 from sapwood.bench.relational.database_runs import MEMORY, serve_database
 from sapwood.bench.relational.stock_databases import STOCKS, open_database
@@ -18,20 +16,13 @@ from sapwood.bench.relational.table_measurements import WALL, ServingCost, check
 _TABLES, _AUTOMATON = "tables", "automaton"
 
 
-@experiment(
-    "crossing",
-    "tables against the automaton: cost and memory",
-    both=((1_000, 10_000, 100_000, 300_000), (1_000, 5_000), (20,)),
-    tables_only=((1_000_000,), (20_000,), (200,)),
-    news=((1_000, 10_000, 100_000), (1_000, 5_000), (5, 30)),
-    news_batch=(500, 100, 4),
-)
+@experiment("crossing", "tables against the automaton: cost and memory")
 def measure_engines(
     bench: Bench,
-    both: tuple[int, ...],
-    tables_only: tuple[int, ...],
-    news: tuple[int, ...],
-    news_batch: int,
+    both: tuple[int, ...] = scale((1_000, 10_000, 100_000, 300_000), (1_000, 5_000), (20,)),
+    tables_only: tuple[int, ...] = scale((1_000_000,), (20_000,), (200,)),
+    news: tuple[int, ...] = scale((1_000, 10_000, 100_000), (1_000, 5_000), (5, 30)),
+    news_batch: int = scale(500, 100, 4),
 ) -> Iterator[str]:
     """Measure the cost of a message and memory against the number of subscriptions, of stocks and of news."""
     stocks = bench.select(STOCKS)
@@ -53,23 +44,15 @@ def _compare_engines(
     tables_only: tuple[int, ...] = (),
 ) -> Iterator[str]:
     stocks = bench.select(STOCKS)
-    cost = bench.chart(
-        f"crossing-{name}-cost",
-        title,
-        "subscriptions",
-        "microseconds a message",
-        log_x=True,
-        note=WALL,
-        unit=" µs",
-    )
+    y = Axis("microseconds a message", " µs")
+    cost = bench.chart(f"crossing-{name}-cost", title, "subscriptions", y, log_x=True, note=WALL)
     memory = bench.chart(
         f"crossing-{name}-memory",
         f"Memory of a process with the subscriptions to {name}",
         "subscriptions",
-        "resident megabytes",
+        Axis("resident megabytes", " MB"),
         log_x=True,
         note=f"tables: DuckDB limited to {MEMORY}",
-        unit=" MB",
     )
     listing = bench.listing(
         f"crossing-{name}",
@@ -107,17 +90,15 @@ def _report(bench: Bench, name: str, batch: int, both: Mapping[int, tuple[Servin
     if where is not None:
         measure = "tables take less memory than the automaton, from"
         bench.figure(measure, f"{name}, up to {most:,} subscriptions", round(where), "subscriptions")
-    bench.figure(
+    bench.ratio(
         "memory, the automaton against tables",
         workload,
-        automaton.resident / tables.resident,
         automaton_megabytes=automaton.resident,
         tables_megabytes=tables.resident,
     )
-    bench.figure(
+    bench.ratio(
         f"a message, the automaton against tables in batches of {batch:,}",
         workload,
-        automaton.single / tables.batched,
         automaton_microseconds=automaton.single,
         tables_microseconds=tables.batched,
         tables_alone_microseconds=tables.single,

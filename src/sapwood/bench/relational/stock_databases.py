@@ -6,9 +6,7 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
 
-from sapwood.bench.harness.benchmark_report import Role
-from sapwood.bench.harness.experiment import Bench
-from sapwood.bench.harness.isolation import run_isolated
+from sapwood.bench.harness import Bench, Role, run_isolated
 from sapwood.bench.relational.database_runs import load_database
 from sapwood.bench.relational.subscription_workloads import StockQuotes, SubscriptionWorkload
 from sapwood.bench.relational.table_measurements import LoadedFile
@@ -37,11 +35,10 @@ class StockScale:
     """single messages, which take long with a database"""
     symbols: int = SYMBOLS
 
-    def quotes(self, subscriptions: int) -> StockQuotes:
-        """Return a workload with the same notifications for each pair, whatever its size."""
-        return self.quotes_with(subscriptions, self.notifications_at(subscriptions))
-
-    def quotes_with(self, subscriptions: int, notifications: int) -> StockQuotes:
+    def quotes(self, subscriptions: int, notifications: int | None = None) -> StockQuotes:
+        """Return a workload; unless given, it has the same notifications for each pair, whatever its size."""
+        if notifications is None:
+            notifications = self.notifications_at(subscriptions)
         return StockQuotes(self.symbols, subscriptions, self.messages, notifications)
 
     def notifications_at(self, subscriptions: int) -> int:

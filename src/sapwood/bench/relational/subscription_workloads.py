@@ -4,25 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
 
+from sapwood.bench.harness import BenchError
 from sapwood.bench.harness.datasets import open_dataset
-from sapwood.bench.harness.experiment import BenchError
 from sapwood.workload.studies.stock_workload import StockWorkload
-
-
-class SubscriptionWorkload(Protocol):
-    """A number of subscriptions, and messages that some of them match; the same ones in every run."""
-
-    @property
-    def subscriptions(self) -> int: ...
-    @property
-    def key(self) -> str:
-        """A name for files."""
-        ...
-
-    def queries(self) -> Iterator[str]: ...
-    def messages(self, count: int) -> list[bytes]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +21,7 @@ class StockQuotes:
 
     @property
     def key(self) -> str:
+        """A name for files."""
         return f"stocks-{self.subscriptions}-{self.notifications}"
 
     def queries(self) -> Iterator[str]:
@@ -53,13 +39,18 @@ class NewsPaths:
 
     @property
     def key(self) -> str:
+        """A name for files."""
         return f"news-{self.subscriptions}"
 
     def queries(self) -> Iterator[str]:
-        found = open_dataset().predicates(self.subscriptions)
+        found = open_dataset().queries("predicates", self.subscriptions)
         if len(found) < self.subscriptions:
             raise BenchError(f"there are only {len(found):,} distinct queries, not {self.subscriptions:,}")
         return iter(found)
 
     def messages(self, count: int) -> list[bytes]:
         return open_dataset().messages(count)
+
+
+SubscriptionWorkload = StockQuotes | NewsPaths
+"""a number of subscriptions, and messages that some of them match; the same ones in every run"""

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from statistics import median
 from zlib import crc32
 
-from sapwood.bench.harness.experiment import BenchError
+from sapwood.bench.harness import Axis, BenchError
 
+SECONDS = Axis("seconds for all messages", " s")
 WALL = "wall time, since DuckDB uses all cores"
 PAPER = "paper: DB2 8.1 on a Pentium 4 with 512 MB"
 
@@ -36,8 +37,6 @@ class PlanRounds:
     file: str
     plan: str
     batch: int
-    indexing: float
-    """seconds to build the access structures of the plan; about 0 if they exist"""
     seconds: list[float]
     """of each round"""
     reading: float
@@ -45,7 +44,6 @@ class PlanRounds:
     notifications: int
     digest: int
     """of the subscriptions notified of the first messages"""
-    resident: float
     peak: float
 
     @property
@@ -73,28 +71,6 @@ class ServingCost:
     peak: float
     duckdb: float = 0.0
     """megabytes that DuckDB reports"""
-
-
-@dataclass(frozen=True, slots=True)
-class GrownDatabase:
-    """A database that has grown to a number of subscriptions."""
-
-    subscriptions: int
-    predicates: int
-    paths: int
-    """distinct linear paths"""
-    tags: int
-    """tag paths that some of them match"""
-    matches: int
-    """pairs of both"""
-    loading: float
-    """seconds since the size before"""
-    path_match: float
-    """seconds to find all these pairs from scratch"""
-    megabytes: float
-    """of the file"""
-    before: float
-    """megabytes of the process before it opened the database: messages and the query generator"""
 
 
 def digest_answers(answers: Iterable[Iterable[object]]) -> int:

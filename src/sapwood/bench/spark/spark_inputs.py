@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import cycle, islice
@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sapwood import Matcher
-from sapwood.bench.harness.experiment import Bench
+from sapwood.bench.harness import Bench
 from sapwood.bench.harness.timing import wall_seconds
 from sapwood.spark.spark_session import check_java
 
@@ -48,10 +48,11 @@ class SparkInputs:
         return f"{len(self.queries):,} paths"
 
 
-def prepare_inputs(bench: Bench) -> SparkInputs:
+def prepare_inputs(bench: Bench) -> Generator[str, None, SparkInputs]:
     """Write the files, unless an experiment before has written them; JavaError if Spark cannot run."""
     check_java()
     if "spark inputs" not in bench.cache:
+        yield "writing messages and indexes"
         bench.cache["spark inputs"] = _write_inputs(bench)
     inputs: SparkInputs = bench.cache["spark inputs"]
     return inputs
@@ -59,7 +60,7 @@ def prepare_inputs(bench: Bench) -> SparkInputs:
 
 def _write_inputs(bench: Bench) -> SparkInputs:
     scale = bench.select(INPUTS)
-    queries = bench.dataset.distinct(scale.queries)
+    queries = bench.dataset.queries("distinct", scale.queries)
     bodies = islice(cycle(bench.dataset.messages(_DISTINCT_MESSAGES)), scale.messages)
     messages = write_messages(bench.folder / "messages", [(f"m{n}", body) for n, body in enumerate(bodies)])
     index, named_index = str(bench.folder / "index"), str(bench.folder / "named-index")

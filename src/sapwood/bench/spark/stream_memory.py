@@ -11,11 +11,9 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from sapwood.bench.harness.benchmark_report import Role
+from sapwood.bench.harness import Axis, Bench, Role, at_most, experiment, run_isolated, scale
 from sapwood.bench.harness.datasets import open_dataset
-from sapwood.bench.harness.experiment import INSTALL_HINT, Bench, at_most, experiment
-from sapwood.bench.harness.isolation import run_isolated
-from sapwood.bench.harness.memory_usage import has_psutil, largest_child_megabytes, resident_megabytes
+from sapwood.bench.harness.memory_usage import largest_child_megabytes, resident_megabytes
 from sapwood.spark import session
 from sapwood.spark.pipeline.batch import Outcome
 from sapwood.spark.pipeline.config import parse_config
@@ -37,18 +35,14 @@ _GROWTH = 1.1
 """the most memory of the last quarter of the batches against the second, in times"""
 
 
-@experiment(
-    "memory",
-    "memory of a stream over its batches",
-    batches=(200, 20, 4),
-    subscriptions=(10_000, 500, 50),
-    changes=(10, 5, 2),
-)
-def measure_memory(bench: Bench, batches: int, subscriptions: int, changes: int) -> Iterator[str]:
+@experiment("memory", "memory of a stream over its batches", "psutil")
+def measure_memory(
+    bench: Bench,
+    batches: int = scale(200, 20, 4),
+    subscriptions: int = scale(10_000, 500, 50),
+    changes: int = scale(10, 5, 2),
+) -> Iterator[str]:
     """Measure the memory of driver, workers and JVM after each batch, with `changes` before it."""
-    if not has_psutil():
-        bench.skip("memory", f"psutil is missing: {INSTALL_HINT}")
-        return
     check_java()
     folder = bench.folder / "stream"
     yield f"{batches:,} batches"
@@ -57,12 +51,12 @@ def measure_memory(bench: Bench, batches: int, subscriptions: int, changes: int)
     for number in range(batches):
         lines = b"".join(body + b"\n" for body in generator.take(_MESSAGES))
         (folder / f"inbox/{number:05}.xmll").write_bytes(lines)
-    queries = open_dataset().predicates(subscriptions)
+    queries = open_dataset().queries("predicates", subscriptions)
     with SubscriptionStore(str(folder / "subscriptions.db")) as store:
         store.import_many(NewSubscription(f"s{number}", query) for number, query in enumerate(queries))
     found = yield from run_isolated(run_changing_stream, folder, changes)
     title = "Memory over the batches of a stream, subscriptions changing before each"
-    chart = bench.chart("memory", title, "batch", "megabytes", unit=" MB")
+    chart = bench.chart("memory", title, "batch", Axis("megabytes", " MB"))
     for key, (label, role) in _CURVES.items():
         curve = chart.curve(label, role)
         for number in range(_COLLECTED - 1, len(found), _COLLECTED):  # batches where the heap is known

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from time import perf_counter
 
-from sapwood.bench.harness.experiment import Bench, experiment
-from sapwood.bench.harness.isolation import run_isolated
+from sapwood.bench.harness import Bench, experiment, run_isolated
 from sapwood.bench.spark.spark_inputs import prepare_inputs
 
 _ATTEMPTS = 3
@@ -17,19 +16,16 @@ _ATTEMPTS = 3
 @experiment("loading", "a worker ready with an index, against compiling it")
 def measure_startup(bench: Bench) -> Iterator[str]:
     """Measure how much sooner a worker is ready than by compiling."""
-    yield "writing messages and indexes"
-    inputs = prepare_inputs(bench)
+    inputs = yield from prepare_inputs(bench)
     yield inputs.paths
     seconds = []
     for _ in range(_ATTEMPTS):
         seconds.append((yield from run_isolated(load_index, inputs.index)))
-    ready = min(seconds)
-    bench.figure(
+    bench.ratio(
         "a worker ready sooner than by compiling",
         inputs.paths,
-        inputs.compile_seconds / ready,
         compile_seconds=inputs.compile_seconds,
-        ready_seconds=ready,
+        ready_seconds=min(seconds),
         index_megabytes=Path(inputs.index).stat().st_size / 1e6,
     )
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from sapwood import Matcher
-from sapwood.bench.harness.benchmark_report import Chart, Role
-from sapwood.bench.harness.timing import Timing, clock, time_interleaved
+from sapwood.bench.harness import Axis, Chart, Role
+from sapwood.bench.harness.timing import Timing, clock, plot_interleaved, time_interleaved
 from sapwood.engine.bulk_load import pause_garbage_collection
 from sapwood.engine.index import Index, IndexMatches
 from sapwood.engine.message.message_reader import Message
@@ -25,7 +25,7 @@ from sapwood.transform.per_query.stream_conditions import ElementGraph
 from sapwood.transform.result_groups import Group
 from sapwood.transform.shared_plan import SharedPlan
 
-MILLISECONDS = "milliseconds a message"
+MILLISECONDS = Axis("milliseconds a message", " ms")
 SHARED = "shared network"
 OPTIMISED: dict[Optimise, str] = {
     "none": "not optimised",
@@ -54,18 +54,19 @@ class Evaluator:
 
     def groups_pass(self, messages: Sequence[bytes]) -> float:
         """Return the seconds until the last group of nodes of the last message."""
-        start = clock()
-        for body in messages:
-            message = Message(body)
-            deque(self.groups(message, self.index.find(message)), maxlen=0)
-        return clock() - start
+        return self._evaluate_all(self.groups, messages)
 
     def results_pass(self, messages: Sequence[bytes]) -> float:
         """Return the seconds until all results are written."""
+        return self._evaluate_all(self.plans.bodies, messages)
+
+    def _evaluate_all(
+        self, evaluate: Callable[[Message, IndexMatches], Iterable[object]], messages: Sequence[bytes]
+    ) -> float:
         start = clock()
         for body in messages:
             message = Message(body)
-            deque(self.plans.bodies(message, self.index.find(message)), maxlen=0)
+            deque(evaluate(message, self.index.find(message)), maxlen=0)
         return clock() - start
 
     def mean_results(self, messages: Sequence[bytes]) -> float:
@@ -111,7 +112,6 @@ def add_evaluator_points(
     """Add queries to all evaluators, and a point to the curve of each; the last one counts the results."""
     for evaluator in evaluators:
         evaluator.load(added)
-    matched = evaluators[-1].mean_results(messages)
-    for evaluator, timing in zip(evaluators, time_groups(evaluators, messages, rounds), strict=True):
-        details = timing.details(plans=len(evaluator.plans), matched=matched)
-        chart.curve(evaluator.label, evaluator.role).add(x, timing.milliseconds, **details)
+    passes = {(each.label, each.role): partial(each.groups_pass, messages) for each in evaluators}
+    counts = {"plans": len(evaluators[-1].plans), "matched": evaluators[-1].mean_results(messages)}
+    plot_interleaved(chart, x, passes, messages, least=rounds, warm_up=1, **counts)

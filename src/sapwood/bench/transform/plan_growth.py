@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
-from sapwood.bench.harness.benchmark_report import Chart, Role
-from sapwood.bench.harness.experiment import Bench, experiment
+from sapwood.bench.harness import Bench, Chart, Role, experiment, scale
 from sapwood.bench.transform.evaluators import (
     MILLISECONDS,
     SHARINGS,
@@ -23,104 +23,94 @@ from sapwood.bench.transform.thesis_workload import (
     compile_all,
 )
 
-_TABLE = {"message_count": (10, 5, 2), "rounds": (3, 2, 2)}
+_MESSAGES, _ROUNDS = scale(10, 5, 2), scale(3, 2, 2)
 
 
-@experiment(
-    "predicates-and-returns",
-    "against their number (experiment 12)",
-    query_count=(5_000, 1_000, 30),
-    predicates=((1, 2, 3), (1, 2, 3), (1, 3)),
-    returns=((1, 2, 3, 4), (1, 2, 3, 4), (1, 4)),
-    **_TABLE,
-)
+@experiment("predicates-and-returns", "against their number (experiment 12)")
 def measure_paths(
     bench: Bench,
-    query_count: int,
-    predicates: tuple[int, ...],
-    returns: tuple[int, ...],
-    message_count: int,
-    rounds: int,
+    query_count: int = scale(5_000, 1_000, 30),
+    predicates: tuple[int, ...] = scale((1, 2, 3), (1, 2, 3), (1, 3)),
+    returns: tuple[int, ...] = scale((1, 2, 3, 4), (1, 2, 3, 4), (1, 4)),
+    message_count: int = _MESSAGES,
+    rounds: int = _ROUNDS,
 ) -> Iterator[str]:
+    sizes = query_count, message_count, rounds
     workload = bibliography()
-    messages = workload.messages(message_count)
-    for name, title, x_label, option, values, statement in (
-        (
-            "predicates",
-            "Predicates in a query",
-            "predicate paths (PP)",
-            "predicate_paths",
-            predicates,
-            "thesis: with 3, 116 match, and all are close",
-        ),
-        (
-            "returns",
-            "Return paths of a query",
-            "return paths (RP)",
-            "return_paths",
-            returns,
-            "thesis: F and FW grow with them, FWR hardly does",
-        ),
-    ):
-        chart = _add_chart(bench, name, title, x_label, workload, statement)
-        for value in values:
-            yield f"{x_label}: {value}"
-            queries = compile_all(workload.queries(query_count, **{option: value}))
-            evaluators = _all_evaluators(workload)
-            add_evaluator_points(chart, value, evaluators, queries, messages, rounds)
+    labels = "predicates", "Predicates in a query", "predicate paths (PP)"
+    chart = _add_chart(bench, workload, *labels, "thesis: with 3, 116 match, and all are close")
+    yield from _vary(chart, workload, "predicate_paths", predicates, _make_evaluators, *sizes)
+    labels = "returns", "Return paths of a query", "return paths (RP)"
+    chart = _add_chart(bench, workload, *labels, "thesis: F and FW grow with them, FWR hardly does")
+    yield from _vary(chart, workload, "return_paths", returns, _make_evaluators, *sizes)
 
 
-@experiment(
-    "descendant",
-    "against P(//) (experiment 14)",
-    query_count=(10_000, 1_000, 40),
-    probabilities=((0.05, 0.1, 0.2, 0.4), (0.05, 0.2, 0.4), (0.05, 0.4)),
-    **_TABLE,
-)
+@experiment("descendant", "against P(//) (experiment 14)")
 def measure_descendants(
-    bench: Bench, query_count: int, probabilities: tuple[float, ...], message_count: int, rounds: int
+    bench: Bench,
+    query_count: int = scale(10_000, 1_000, 40),
+    probabilities: tuple[float, ...] = scale((0.05, 0.1, 0.2, 0.4), (0.05, 0.2, 0.4), (0.05, 0.4)),
+    message_count: int = _MESSAGES,
+    rounds: int = _ROUNDS,
 ) -> Iterator[str]:
+    sizes = query_count, message_count, rounds
     workload = book()
-    messages = workload.messages(message_count)
-    statement = "thesis: all grow; with 0.4, FW beats FWR by 4 %"
-    chart = _add_chart(bench, "descendant", "Probability of a descendant step", "DSProb", workload, statement)
-    for probability in probabilities:
-        yield f"DSProb {probability:g}"
-        by_query = replace(per_query_evaluator(workload.dtd, "FWR", "query"), role=Role.TWIN)
-        by_dtd = [per_query_evaluator(workload.dtd, sharing) for sharing in SHARINGS if sharing != "F"]
-        evaluators = [by_query, *by_dtd, shared_evaluator()]
-        queries = compile_all(workload.queries(query_count, descendant=probability))
-        add_evaluator_points(chart, probability, evaluators, queries, messages, rounds)
+    labels = "descendant", "Probability of a descendant step", "DSProb"
+    chart = _add_chart(bench, workload, *labels, "thesis: all grow; with 0.4, FW beats FWR by 4 %")
+    return _vary(chart, workload, "descendant", probabilities, _make_knowing_evaluators, *sizes)
 
 
-@experiment(
-    "growth",
-    "against the number of queries (experiments 15, 16)",
-    sizes=((5_000, 10_000, 20_000, 40_000), (500, 1_000, 2_000), (10, 30)),
-    **_TABLE,
-)
-def measure_growth(bench: Bench, sizes: tuple[int, ...], message_count: int, rounds: int) -> Iterator[str]:
+@experiment("growth", "against the number of queries (experiments 15, 16)")
+def measure_growth(
+    bench: Bench,
+    sizes: tuple[int, ...] = scale((5_000, 10_000, 20_000, 40_000), (500, 1_000, 2_000), (10, 30)),
+    message_count: int = _MESSAGES,
+    rounds: int = _ROUNDS,
+) -> Iterator[str]:
     workload = bibliography()
     messages = workload.messages(message_count, MANY_VALUES)
-    statement = "thesis: F, FW and FWR are linear, F the steepest"
-    chart = _add_chart(bench, "growth", "Number of queries", "distinct queries", workload, statement)
+    labels = "growth", "Number of queries", "distinct queries"
+    chart = _add_chart(bench, workload, *labels, "thesis: F, FW and FWR are linear, F the steepest")
     chart.log_x = True
-    evaluators = _all_evaluators(workload)
+    evaluators = _make_evaluators(workload)
     population = workload.queries(max(sizes), values=MANY_VALUES)
-    before = 0
-    for size in sizes:
+    for before, size in zip((0, *sizes), sizes, strict=False):
         yield f"{size:,} queries"
         queries = compile_all(population[before:size])
         add_evaluator_points(chart, size, evaluators, queries, messages, rounds)
-        before = size
-
-
-def _all_evaluators(workload: ThesisWorkload) -> list[Evaluator]:
-    return [*(per_query_evaluator(workload.dtd, sharing) for sharing in SHARINGS), shared_evaluator()]
 
 
 def _add_chart(
-    bench: Bench, name: str, title: str, x_label: str, workload: ThesisWorkload, statement: str
+    bench: Bench, workload: ThesisWorkload, name: str, title: str, x_label: str, statement: str
 ) -> Chart:
     note = f"DTD {workload.dtd.name}, until the last group; {statement}"
-    return bench.chart(name, title, x_label, MILLISECONDS, note=note, unit=" ms")
+    return bench.chart(name, title, x_label, MILLISECONDS, note=note)
+
+
+def _vary(
+    chart: Chart,
+    workload: ThesisWorkload,
+    option: str,
+    values: tuple[float, ...],
+    make: Callable[[ThesisWorkload], list[Evaluator]],
+    query_count: int,
+    message_count: int,
+    rounds: int,
+) -> Iterator[str]:
+    """Add a point to each curve for each value of an option of the query generator."""
+    messages = workload.messages(message_count)
+    for value in values:
+        yield f"{chart.x_label}: {value:g}"
+        options: dict[str, Any] = {option: value}
+        queries = compile_all(workload.queries(query_count, **options))
+        add_evaluator_points(chart, value, make(workload), queries, messages, rounds)
+
+
+def _make_evaluators(workload: ThesisWorkload) -> list[Evaluator]:
+    return [*(per_query_evaluator(workload.dtd, sharing) for sharing in SHARINGS), shared_evaluator()]
+
+
+def _make_knowing_evaluators(workload: ThesisWorkload) -> list[Evaluator]:
+    """Return FWR optimised by the query in place of F."""
+    by_query = per_query_evaluator(workload.dtd, "FWR", "query")
+    return [replace(by_query, role=Role.TWIN), *_make_evaluators(workload)[1:]]

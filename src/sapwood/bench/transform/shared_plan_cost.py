@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from sapwood.bench.harness.benchmark_report import Chart, Role
-from sapwood.bench.harness.experiment import Bench, at_least, experiment
-from sapwood.bench.harness.timing import Timing, time_interleaved
+from sapwood.bench.harness import Bench, Chart, Role, at_least, experiment, scale
+from sapwood.bench.harness.timing import Timing, plot_interleaved
 from sapwood.bench.transform.evaluators import (
     MILLISECONDS,
     Evaluator,
@@ -27,16 +26,13 @@ _PUBLISHED_EACH = {10_000: 516, 20_000: 1111, 30_000: 1715, 40_000: 2344, 50_000
 _PUBLISHED_SHARED = {10_000: 105, 20_000: 156, 30_000: 212, 40_000: 264, 50_000: 317, 100_000: 472}
 
 
-@experiment(
-    "sharing",
-    "one network against a plan for each query (experiments 15, 16)",
-    message_count=(10, 5, 2),  # few, because 50,000 plans take long
-    rounds=(3, 2, 2),
-    sizes=((10_000, 20_000, 30_000, 40_000, 50_000), (1_000, 3_000, 5_000), (20, 40)),
-    shared_only=(100_000, 10_000, 60),
-)
+@experiment("sharing", "one network against a plan for each query (experiments 15, 16)")
 def measure_sharing(
-    bench: Bench, message_count: int, rounds: int, sizes: tuple[int, ...], shared_only: int
+    bench: Bench,
+    message_count: int = scale(10, 5, 2),
+    rounds: int = scale(3, 2, 2),
+    sizes: tuple[int, ...] = scale((10_000, 20_000, 30_000, 40_000, 50_000), (1_000, 3_000, 5_000), (20, 40)),
+    shared_only: int = scale(100_000, 10_000, 60),
 ) -> Iterator[str]:
     """Measure both contenders at several sizes, and the shared plan also with `shared_only` queries."""
     workload = book()
@@ -48,49 +44,36 @@ def measure_sharing(
         log_x=True,
         note=f"DTD {workload.dtd.name}; plans FWR, by query and DTD; "
         "thesis: without parsing, Pentium III at 850 MHz",
-        unit=" ms",
     )
     messages = workload.messages(message_count, MANY_VALUES)
     queries = workload.queries(shared_only, values=MANY_VALUES)
-    shared, plans = shared_evaluator(), per_query_evaluator(workload.dtd)
-    before = 0
-    for size in sizes:
+    evaluators = [shared_evaluator(), per_query_evaluator(workload.dtd)]
+    for before, size in zip((0, *sizes), (*sizes, len(queries)), strict=True):
         yield f"loading {size:,} queries"
         added = compile_all(queries[before:size])
-        shared.load(added)
-        plans.load(added)
+        for evaluator in evaluators:
+            evaluator.load(added)
         yield f"{size:,} queries"
-        timings = _add_points(chart, size, [shared, plans], messages, rounds)
-        before = size
-    _add_published(chart)
-    _report_ratios(bench, before, timings, len(messages))
-    del plans
-    yield f"loading {len(queries):,} queries"
-    shared.load(compile_all(queries[before:]))
-    yield f"{len(queries):,} queries, shared"
-    more, _ = _add_points(chart, len(queries), [shared], messages, rounds)
-    bench.figure(
-        "shared network, queries added to it",
-        f"{len(queries):,} queries against {before:,}",
-        more.milliseconds / timings[0].milliseconds,
-        milliseconds=more.milliseconds,
-        thesis_times=_PUBLISHED_SHARED[100_000] / _PUBLISHED_SHARED[50_000],
-    )
+        timings = _add_points(chart, size, evaluators, messages, rounds)
+        if size == sizes[-1]:
+            _report_ratios(bench, size, timings, message_count)
+            del evaluators[1]
+    for label, role, published in (
+        ("thesis, shared", Role.PUBLISHED, _PUBLISHED_SHARED),
+        ("thesis, a plan each", Role.PUBLISHED_BASELINE, _PUBLISHED_EACH),
+    ):
+        for size, milliseconds in published.items():
+            chart.curve(label, role).add(size, milliseconds)
 
 
 def _add_points(
     chart: Chart, size: int, evaluators: Sequence[Evaluator], messages: Sequence[bytes], rounds: int
 ) -> list[Timing]:
     """Add to two curves of each evaluator: until the last group, and until all is written."""
-    passes = [
-        partial(timed, messages) for each in evaluators for timed in (each.groups_pass, each.results_pass)
-    ]
-    timings = time_interleaved(passes, messages, least=rounds, warm_up=1)
-    matched = evaluators[0].mean_results(messages)
-    for (label, role), timing in zip(_CURVES, timings, strict=False):
-        details = timing.details(plans=len(evaluators[0].plans), matched=matched)
-        chart.curve(label, role).add(size, timing.milliseconds, **details)
-    return timings
+    passes = [timed for each in evaluators for timed in (each.groups_pass, each.results_pass)]
+    contenders = {curve: partial(timed, messages) for curve, timed in zip(_CURVES, passes, strict=False)}
+    counts = {"plans": len(evaluators[0].plans), "matched": evaluators[0].mean_results(messages)}
+    return plot_interleaved(chart, size, contenders, messages, least=rounds, warm_up=1, **counts)
 
 
 def _report_ratios(bench: Bench, size: int, timings: Sequence[Timing], messages: int) -> None:
@@ -110,12 +93,3 @@ def _report_ratios(bench: Bench, size: int, timings: Sequence[Timing], messages:
             messages=messages,
             thesis_times=_PUBLISHED_EACH[50_000] / _PUBLISHED_SHARED[50_000],
         )
-
-
-def _add_published(chart: Chart) -> None:
-    for label, role, published in (
-        ("thesis, shared", Role.PUBLISHED, _PUBLISHED_SHARED),
-        ("thesis, a plan each", Role.PUBLISHED_BASELINE, _PUBLISHED_EACH),
-    ):
-        for size, milliseconds in published.items():
-            chart.curve(label, role).add(size, milliseconds)

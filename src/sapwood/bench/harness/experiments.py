@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from importlib.util import find_spec
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from sapwood.bench.harness.benchmark_report import (
+    Axis,
     BenchmarkReport,
     Chart,
     Detail,
@@ -30,6 +33,10 @@ _COLUMNS: dict[int, tuple[ScaleName, ...]] = {
 Value = TypeVar("Value")
 
 INSTALL_HINT = "pip install 'sapwood[bench]'"
+_MISSING = {
+    "psutil": f"psutil is missing: {INSTALL_HINT}",
+    "pyspark": "Spark is missing: in a clone of Sapwood, pip install '.[spark]'",
+}
 
 
 class BenchError(SapwoodError, ValueError):
@@ -85,19 +92,19 @@ class Bench:
             figure = Figure(measure, workload, value, unit, bar.limit, judged, details, bar.lower)
         self.report.figures.append(figure)
 
+    def ratio(
+        self, measure: str, workload: str, bar: Limit | None = None, unit: str = "times", /, **parts: Detail
+    ) -> None:
+        """Report the first of the given numbers divided by the second; all of them are details."""
+        first, second, *_ = parts.values()
+        assert isinstance(first, float | int) and isinstance(second, float | int)
+        self.figure(measure, workload, first / second, unit, bar, **parts)
+
     def chart(
-        self,
-        name: str,
-        title: str,
-        x_label: str,
-        y_label: str,
-        *,
-        log_x: bool = False,
-        note: str = "",
-        unit: str = "×",
+        self, name: str, title: str, x_label: str, y: Axis, *, log_x: bool = False, note: str = ""
     ) -> Chart:
         """Add an empty chart to the report, to be filled during the measurement."""
-        self.report.charts.append(Chart(name, title, x_label, y_label, log_x, note, unit))
+        self.report.charts.append(Chart(name, title, x_label, y.label, log_x, note, y.unit))
         return self.report.charts[-1]
 
     def listing(self, name: str, title: str, columns: tuple[str, ...], note: str = "") -> Listing:
@@ -106,13 +113,9 @@ class Bench:
         return self.report.listings[-1]
 
     def select(self, row: tuple[Value, ...]) -> Value:
-        """Return the value for the scale of the run: see `experiment`."""
+        """Return the value for the scale of the run: see `scale`."""
         columns = _COLUMNS[len(row)]
         return row[columns.index(self.scale if self.scale in columns else "full")]
-
-    def skip(self, experiment: str, reason: str) -> None:
-        """Report that an experiment cannot run."""
-        self.report.skipped.append(f"{experiment}: {reason}")
 
 
 Steps = Callable[..., Iterator[str]]
@@ -127,15 +130,41 @@ class Experiment:
     steps: Steps
     table: Mapping[str, tuple[Any, ...]]
     """the arguments of `steps` at each scale"""
+    needs: str = ""
+    """a library without which the experiment is skipped"""
 
     def run(self, bench: Bench) -> Iterator[str]:
-        """Measure at the scale of the run."""
+        """Measure at the scale of the run, or report what is missing."""
+        if self.needs and find_spec(self.needs) is None:
+            bench.report.skipped.append(f"{self.name}: {_MISSING[self.needs]}")
+            return iter(())
         return self.steps(bench, **{name: bench.select(row) for name, row in self.table.items()})
 
 
-def experiment(name: str, about: str, /, **table: tuple[Any, ...]) -> Callable[[Steps], Experiment]:
-    """Declare an experiment by its function, with a table of its arguments.
+@dataclass(frozen=True, slots=True)
+class Scales:
+    """The values of an argument at each scale, made by `scale`."""
 
-    Each argument has a value for every scale: (full, quick, smoke) or (full, generated, quick, smoke).
+    values: tuple[Any, ...]
+
+
+def scale(*values: Any) -> Any:
+    """Declare an argument by its values for full, quick, smoke, or for full, generated, quick, smoke."""
+    return Scales(values)
+
+
+def experiment(name: str, about: str, needs: str = "", /) -> Callable[[Steps], Experiment]:
+    """Declare an experiment by its function, whose arguments have values for every scale as defaults.
+
+        @experiment("memory", "resident memory with plain paths")
+        def measure_memory(bench: Bench, query_count: int = scale(150_000, 10_000, 60)) -> Iterator[str]:
+
+    Where the library that it needs is missing, it is skipped.
     """
-    return lambda steps: Experiment(name, about, steps, table)
+
+    def declare(steps: Steps) -> Experiment:
+        defaults = {name: parameter.default for name, parameter in signature(steps).parameters.items()}
+        table = {name: each.values for name, each in defaults.items() if isinstance(each, Scales)}
+        return Experiment(name, about, steps, table, needs)
+
+    return declare
