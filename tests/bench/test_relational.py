@@ -48,7 +48,7 @@ CROSSING = {"crossing-stocks", "crossing-news"}
 CHARTS = {"stocks", "growth", "observations"} | {
     f"{of}-{what}" for of in CROSSING for what in ("cost", "memory")
 }
-LISTINGS = {"large", "observations"} | CROSSING
+LISTINGS = {"large", "observations", "stocks"} | CROSSING
 
 
 @pytest.fixture(scope="module")

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
-from sapwood.bench.harness import Axis, Bench, BenchError, Chart, Role, at_least, at_most, experiment, scale
+from sapwood.bench.harness import (
+    Axis,
+    Bench,
+    BenchError,
+    Chart,
+    Listing,
+    Role,
+    at_least,
+    at_most,
+    experiment,
+    scale,
+)
 from sapwood.bench.harness.experiments import Limit
 from sapwood.bench.harness.timing import Timing, plot_interleaved, time_interleaved
 from sapwood.bench.join.join_workload import (
@@ -25,8 +37,11 @@ MATCHING = "matching alone"
 NOISE = 1.1
 """times: the tolerance for two equal costs on a machine with other load"""
 _ABOUT = {"flat": "two levels", "levels": "three levels"}
-# Of templates that mirror each other, the paper counts one.
-_PUBLISHED_TEMPLATES = {"flat": "6 templates", "levels": "6 to 22 templates"}
+_MIRRORED = "of templates that mirror each other, the paper counts one"
+# Templates by number of queries, and by the most equalities of a query.
+_PUBLISHED_TEMPLATES = {"levels": {10: 6, 100_000: 22}, "flat": {100_000: 6}}
+_PUBLISHED_BY_EQUALITIES: dict[float, int] = {2: 2, 3: 6, 4: 20, 5: 39}
+_COUNTS = ("distinct", "templates", "templates, paper", "distinct satisfied", "deliveries")
 _PASSES = ((7, 0.1), (3, 0.02), (2, 0.0))
 """the rounds, and the seconds of a pass, which joins pairs of messages one after the other"""
 
@@ -63,6 +78,9 @@ class PairMeasurement:
             deliveries=self.results.deliveries,
         )
 
+    def list_counts(self, counts: Listing, label: str, published: int | None) -> None:
+        counts.add(label, self.distinct, self.templates, published, *self.results)
+
 
 def _measure_methods(
     bench: Bench, chart: Chart, x: float, workload: JoinWorkload, queries: Sequence[str]
@@ -96,12 +114,14 @@ def measure_queries(
     """Measure the number of queries, with the default parameters of the paper."""
     name = workload.schema.name
     title = f"Joining two messages, {_ABOUT[name]}"
-    note = f"paper: one at a time > 100 times slower if queries are many; {_PUBLISHED_TEMPLATES[name]}"
+    note = "paper: > 100 times slower one at a time when queries are many, alike when few"
     chart = bench.chart(name, title, "queries", MILLISECONDS, log_x=True, note=note)
+    counts = bench.listing(f"{name}-counts", f"Queries and templates, {_ABOUT[name]}", _COUNTS, _MIRRORED)
     queries = workload.queries(max(sizes))
     for size in sizes:
         yield f"{size:,} queries"
         measured = _measure_methods(bench, chart, size, workload, queries[:size])
+        measured.list_counts(counts, f"{size:,} queries", _PUBLISHED_TEMPLATES[name].get(size))
         if size == min(sizes):
             few = measured.shared.ratio_to(measured.one_by_one)
             measured.report(bench, "all queries at once, against one at a time", name, few, at_most(NOISE))
@@ -149,13 +169,19 @@ def _vary(
     bench: Bench,
     values: tuple[float, ...],
     count: int = scale(1_000, 1_000, 20),
+    published: Mapping[float, int] = MappingProxyType({}),
 ) -> Iterator[str]:
-    """Add a point to each curve of a chart for each value of a parameter of the workload."""
+    """Add a point to each curve of a chart for each value of a parameter of the workload.
+
+    `published` are the paper's numbers of templates by value.
+    """
     chart = bench.chart(*labels, MILLISECONDS, note=f"{count:,} queries; {statement}")
+    counts = bench.listing(f"{chart.name}-counts", f"{chart.title}: templates", _COUNTS, _MIRRORED)
     for value in values:
         yield f"{chart.x_label}: {value:g}"
         workload = make(value)
-        _measure_methods(bench, chart, value, workload, workload.queries(count))
+        measured = _measure_methods(bench, chart, value, workload, workload.queries(count))
+        measured.list_counts(counts, f"{chart.x_label}: {value:g}", published.get(value))
 
 
 LEAVES = experiment("leaves", "the number of leaves (figure 9)")(
@@ -171,9 +197,10 @@ EQUALITIES = experiment("equalities", "the number of equalities (figure 12)")(
     partial(
         _vary,
         ("equalities", "Equalities of a query, three levels", "equalities at most"),
-        "paper: 2 to 39 templates slow down all at once more than one at a time",
+        "paper: templates slow down all at once more than one at a time",
         levels,
         values=scale((2, 3, 4, 5), (2, 3, 4, 5), (2, 3)),
+        published=_PUBLISHED_BY_EQUALITIES,
     )
 )
 _SKEW = "Zipf exponent of the number of equalities"

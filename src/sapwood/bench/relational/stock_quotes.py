@@ -23,6 +23,7 @@ PUBLISHED = {
     1_000_000: {Plan.UNROLLED: 161, Plan.SHARED: 2_369, Plan.BUCKETS: 1_210},
 }
 """seconds by notifications"""
+PUBLISHED_READING = 24
 PUBLISHED_GROWTH = {100_000: 52, 200_000: 55, 1_000_000: 70}
 """seconds by subscriptions"""
 FLAT = 1.5
@@ -43,6 +44,8 @@ def measure_stocks(bench: Bench) -> Iterator[str]:
     plans = [(plan.value, stocks.messages) for plan in PLANS]
     if stocks.messages > _SMALL_BATCH:
         plans.append((Plan.UNROLLED.value, _SMALL_BATCH))
+    columns = (*(plan.value for plan in PLANS), "reading", "found")
+    listing = bench.listing("stocks", f"Seconds for {title}", columns, f"{WALL}; {PAPER}")
     for notifications, paper in zip(stocks.notifications, PUBLISHED.values(), strict=False):
         quotes = stocks.quotes(stocks.subscriptions, notifications)
         loaded = yield from open_database(bench, quotes)
@@ -60,6 +63,10 @@ def measure_stocks(bench: Bench) -> Iterator[str]:
         for plan, role in ((Plan.UNROLLED, Role.PUBLISHED), (Plan.SHARED, Role.PUBLISHED_BASELINE)):
             chart.curve(f"paper: {plan.value}", role).add(notifications, paper[plan])
         by_plan = dict(zip(PLANS, found, strict=False))
+        best, count = [rounds.best for rounds in by_plan.values()], found[0].notifications
+        listing.add(f"{notifications:,} notifications", *best, reading, count)
+        cells = [paper[plan] for plan in PLANS]
+        listing.add("paper", *cells, PUBLISHED_READING, None, published=True)
         for plan in (Plan.SHARED, Plan.BUCKETS):
             published = round(paper[plan] / paper[Plan.UNROLLED], 2)
             report_plan(bench, plan, f"{workload}, {notifications:,} notifications", by_plan, paper=published)
