@@ -14,12 +14,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sapwood.cli.common import relational_options
 from sapwood.cli.common.interruption import InterruptHandler
-from sapwood.cli.common.relational_options import MEMORY, PlanName
+from sapwood.cli.common.relational_options import PlanName
 from sapwood.cli.relational_match import decode_id, encode_id
 from sapwood.relational import Plan, RelationalMatcher
 from sapwood.relational.storage import store_sync
-from sapwood.relational.storage.duckdb_database import DEFAULT_MEMORY as DEFAULT_MEMORY
+from sapwood.relational.storage.duckdb_database import DEFAULT_MEMORY, MIN_MEMORY, parse_memory
 from sapwood.relational.subscription_catalog import SubscriptionCatalog
 from sapwood.workload import MessageGenerator, QueryGenerator, load_dtd
 from tests.support.in_process import Run, Sapwood
@@ -186,7 +187,8 @@ def test_what_plans_cost_and_what_is_garbage(sapwood: Sapwood) -> None:
 
 def test_names_that_are_written_twice_are_the_same() -> None:
     assert [plan.value for plan in PlanName] == [plan.value for plan in Plan]
-    assert MEMORY == DEFAULT_MEMORY
+    assert relational_options.MEMORY == DEFAULT_MEMORY
+    assert parse_memory(relational_options.MIN_MEMORY) == MIN_MEMORY
 
 
 # -- interruptions -------------------------------------------------------------------------------------------
@@ -280,7 +282,13 @@ def test_mistakes_are_told_in_one_line(sapwood: Sapwood, messages: str, tmp_path
         (("match", "queries.txt", messages, "--select", *RELATIONAL), "--select"),
         (("match", "none.txt", messages, *RELATIONAL), "none.txt"),
         (("match", *postgres, messages, *RELATIONAL), "--tables FILE"),
-        (("match", *store, messages, *RELATIONAL, "--memory", "much"), "emory"),
+        (
+            ("match", *store, messages, *RELATIONAL, "--memory", "much"),
+            "--memory: the memory limit 'much' is",
+        ),
+        (("match", *store, messages, *RELATIONAL, "--memory", "1MB"), "--memory: the memory limit '1MB' is"),
+        (("match", "queries.txt", messages, *RELATIONAL, "--memory", "1MB"), "give at least 16MB"),
+        (("relational", "load", "--memory", "15MB"), "--memory: the memory limit '15MB' is too small"),
         (("match", *store, messages, *RELATIONAL, "--tables", "queries.txt"), "queries.txt cannot be opened"),
         (("relational", "load", "--store", "none.db"), "there is no store 'none.db'"),
         (("relational", "gc"), "'sapwood relational load' creates it"),
