@@ -60,6 +60,25 @@ def test_errors_speak_of_the_option_that_declares_a_prefix(command: str, tmp_pat
     assert 'hint: add xmlns:q="…", or declare it with -n q=URI (declared: none)' in made
 
 
+@pytest.mark.parametrize("engine", ["automaton", "relational"])
+def test_errors_for_other_languages_name_commands(engine: str, tmp_path: Path) -> None:
+    queries = tmp_path / "queries.txt"
+    queries.write_text("for $a in //a return <r/>\nS//a->x JOIN{x = y, 1 day} S//b->y\n")
+    told = sapwood("match", str(queries), "-", "--engine", engine, stdin=b"<a/>").stderr.decode()
+    assert "hint: filters are XPath 1.0; 'sapwood transform' takes for-where-return queries, too" in told
+    assert "hint: filters are XPath 1.0; 'sapwood join' takes joins, too" in told
+    assert "Matcher" not in told
+
+
+@pytest.mark.parametrize("query", ["for $a in //a return <r/>", "S//a->x JOIN{x = y, 1 day} S//b->y"])
+def test_explain_with_tables_names_the_option_to_omit(query: str) -> None:
+    run = sapwood("explain", query, "--engine", "relational")
+    assert run.returncode == 2
+    told = run.stderr.decode()
+    assert "hint: the relational engine evaluates filters only: omit --engine relational" in told
+    assert "Matcher" not in told
+
+
 def test_a_command_leaves_hints_for_python_as_they_are() -> None:
     code = """if True:
         import sys

@@ -15,6 +15,7 @@ from sapwood.cli.common.query_loader import load_queries
 from sapwood.cli.common.query_warnings import QueryWarnings
 from sapwood.cli.common.relational_options import Engine, require_duckdb
 from sapwood.input_files import NamedMessage, read_messages
+from sapwood.lang.xpath.error_hints import set_other_language_hints
 
 if TYPE_CHECKING:
     from sapwood import Broker, Explanation, JoinExplanation, PlanExplanation, Why
@@ -92,6 +93,8 @@ def _why(broker: Broker, message: NamedMessage) -> Why:
 def _explain_form(query: str, namespaces: dict[str, str], as_json: bool) -> None:
     from sapwood.cli.common import rule_output
 
+    hint = "the relational engine evaluates filters only: omit --engine relational"
+    set_other_language_hints(hint, hint)
     with require_duckdb("sapwood explain --engine relational"):
         form = rule_output.compile_rules(query, namespaces)
         if as_json:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 
 import typer
 
-from sapwood.lang.namespaces import ANY, ANY_PREFIX
-from sapwood.lang.xpath.error_hints import set_declaration_form
+from sapwood.errors import ArgumentError
+from sapwood.lang.namespaces import ANY, ANY_PREFIX, declare
+from sapwood.lang.xpath.error_hints import set_declaration_form, set_other_language_hints
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -83,13 +84,22 @@ def _print_error(what: str, text: str) -> None:
 
 
 def parse_namespaces(declared: list[str] | None) -> dict[str, str]:
-    """Parse `--namespace PREFIX=URI` and `--namespace any`; hints then refer to the option."""
+    """Parse `--namespace PREFIX=URI` and `--namespace any`; hints then refer to the option and commands."""
     set_declaration_form("-n {prefix}=URI")
+    set_other_language_hints(
+        "filters are XPath 1.0; 'sapwood transform' takes for-where-return queries, too",
+        "filters are XPath 1.0; 'sapwood join' takes joins, too",
+    )
     pairs = [(f"{ANY_PREFIX}={ANY}" if entry == ANY else entry).partition("=") for entry in declared or []]
+    namespaces: dict[str, str] = {}
     for prefix, equals, uri in pairs:
         if not (prefix and equals and uri):
             fail(f"--namespace takes PREFIX=URI, not {prefix + equals + uri!r}")
-    return {prefix: uri for prefix, _, uri in pairs}
+        try:
+            declare(namespaces, {prefix: uri})
+        except ArgumentError as error:
+            fail(f"--namespace: {error}")
+    return namespaces
 
 
 def make_progress(rate: bool = False) -> Progress:
