@@ -197,6 +197,16 @@ def test_mistakes_on_the_command_line_are_one_line_without_a_traceback(queries: 
         (("match", "nothing-here.txt", messages), "nothing-here.txt"),
         (("match", queries, "nothing-here.xml"), "nothing-here.xml"),
         (("match", "-n", "p", queries, messages), "PREFIX=URI"),
+        (("match", "-n", "1x=urn:x", queries, messages), "--namespace: '1x' cannot be a prefix"),
+        (
+            ("transform", "-n", "xmlns=urn:x", queries, messages),
+            "--namespace: the prefix 'xmlns' is reserved",
+        ),
+        (("explain", "-n", "xml=urn:x", "//a"), "--namespace: the prefix 'xml' always stands for"),
+        (
+            ("match", "-n", "p=a", "-n", "p=b", queries, messages),
+            "--namespace: the prefix 'p' is bound to 'a'",
+        ),
         (("explain", "//a["), "the query ends"),
         (("generate", "messages", "--dtd", "no-such-dtd"), "no-such-dtd"),
     ]:

@@ -353,6 +353,22 @@ def test_sizes_that_are_none_are_named(tmp_path: Path, size: str) -> None:
         assert "a size such as '512MB' or '2GB' is expected, not '5 apples'" in found
 
 
+@pytest.mark.parametrize("size", ["0", "1_000_000", '"15.9MB"', '"15MiB"'])
+def test_a_memory_limit_that_is_too_small_for_duckdb(tmp_path: Path, size: str) -> None:
+    found = problems(tmp_path, f'engine = "relational"\n{GOOD}[relational]\nmemory = {size}')
+    assert "'relational.memory': the memory limit '" in found
+    assert "' is too small for DuckDB; give at least 16MB" in found
+    read(tmp_path, f'engine = "relational"\n{GOOD}[relational]\nmemory = "16MB"')
+
+
+@pytest.mark.parametrize("prefix", ["1x", "xmlns", "xml"])
+def test_prefixes_that_xml_forbids_are_refused(tmp_path: Path, prefix: str) -> None:
+    text = GOOD.replace('store = "subscriptions.db"', f'file = "q"\nnamespaces = {{ {prefix} = "urn:x" }}')
+    assert f"subscriptions.namespaces: {'' if prefix == '1x' else 'the prefix '}'{prefix}' " in problems(
+        tmp_path, text
+    )
+
+
 def test_the_relational_engine_has_its_own_default_memory() -> None:
     assert RelationalConfig().matcher_options() == {"plan": None}
     given = RelationalConfig.model_validate({"memory": "1.5GB", "plan": "shared"})
