@@ -260,7 +260,7 @@ def test_rates_out_of_range_are_named() -> None:
     for parameters, says in (
         ({"channels": 0}, "channels"),
         ({"reposts": -0.1}, "reposts"),
-        ({"reposts": 0.6, "crossposts": 0.6}, "repeats"),
+        ({"reposts": 0.6, "crossposts": 0.6}, "reposts, crossposts and columns"),
     ):
         with pytest.raises(ValueError, match=says):
             FeedGenerator(**parameters)

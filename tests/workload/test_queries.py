@@ -265,6 +265,7 @@ def test_an_exhausted_space_says_how_many_were_found(tmp_path: Path) -> None:
     with pytest.raises(QueriesExhausted, match="found only 17 distinct queries on DTD 'test'") as caught:
         QueryGenerator(dtd).take(18)
     assert caught.value.found == 17
+    assert str(caught.value).endswith("predicates or values, or repeats with distinct=False")
 
 
 def test_an_impossible_wish_says_so() -> None:
