@@ -61,7 +61,7 @@ def run(
     config = read_config(pipeline)
     master = master or config.run.master
     check_report(report)
-    compiled = check_pipeline(config, master)
+    compiled = check_pipeline(config, master, pipeline)
     log = log or (Path(config.run.log) if config.run.log else default_log(config.run.checkpoint))
     errors.print(f"[dim]starting Spark; its log is {log}[/]", soft_wrap=True)
     with log_to_file(log, verbosity), report_errors(log):
