@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sapwood import MessageError
-from sapwood.cli.common.console import NamespacesOption, fail, parse_namespaces, write_line
+from sapwood.cli.common.console import fail, write_line
 from sapwood.cli.common.delivery_output import report_failures
+from sapwood.cli.common.options import JsonOption, NamespacesOption, parse_namespaces
 from sapwood.cli.common.query_loader import load_queries
 from sapwood.cli.common.query_warnings import QueryWarnings
 from sapwood.cli.common.relational_options import Engine, require_duckdb
@@ -41,7 +42,7 @@ def explain(
         Engine, typer.Option(help="The relational engine's view: a filter as rules.")
     ] = Engine.AUTOMATON,
     namespace: NamespacesOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Write JSON.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Show how a query is evaluated: pattern and paths or plan, what is shared, what lxml evaluates, and
     why.

@@ -10,6 +10,7 @@ import typer
 
 from sapwood.cli.common.console import errors, fail
 from sapwood.cli.common.extras import require_extra
+from sapwood.cli.common.options import JsonLinesOption
 from sapwood.cli.common.run_log import Verbosity, log_to_file, log_to_notes, report_errors
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def run(
             help="Log each batch on the terminal, too; -vv: details.",
         ),
     ] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON lines, as in a pipe.")] = False,
+    as_json: JsonLinesOption = False,
 ) -> None:
     """Run a pipeline: match the messages of its sources with all subscriptions, batch by batch.
 

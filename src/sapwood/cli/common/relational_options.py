@@ -14,7 +14,7 @@ from sapwood import Limits
 from sapwood.cli.common.console import fail, make_progress, note
 from sapwood.cli.common.extras import require_extra
 from sapwood.cli.common.interruption import InterruptHandler
-from sapwood.cli.common.stored_filters import Refusals
+from sapwood.cli.common.stored_filters import collect_refusals
 from sapwood.errors import TablesError
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ def synchronize_tables(
     """
     from sapwood.relational.storage.store_sync import UnsupportedLanguage, synchronize
 
-    refusals = Refusals()
+    refusals = collect_refusals()
 
     def refused(id: Hashable, error: ValueError) -> None:
         if not isinstance(error, UnsupportedLanguage):
