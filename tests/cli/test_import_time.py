@@ -66,7 +66,7 @@ def test_a_match_loads_what_it_needs_only(options: tuple[str, ...], tmp_path: Pa
     assert "numpy" in loaded  # so the list of modules is one
 
 
-def test_the_version_is_told_without_the_matcher() -> None:
+def test_the_version_is_printed_without_loading_the_matcher() -> None:
     out, loaded = loaded_by("--version")
     assert out == f"sapwood {sapwood.__version__}\n"
     assert "numpy" not in loaded

@@ -45,7 +45,7 @@ def test_match_writes_a_json_line_a_message(queries: str, messages: str) -> None
 
 
 @pytest.mark.parametrize("command", ["match", "transform", "explain", "import"])
-def test_errors_speak_of_the_option_that_declares_a_prefix(command: str, tmp_path: Path) -> None:
+def test_errors_name_the_option_that_declares_a_prefix(command: str, tmp_path: Path) -> None:
     queries = tmp_path / "queries.txt"
     queries.write_text("//p:a\n")
     arguments = {
@@ -142,7 +142,7 @@ def test_select_tells_the_nodes_and_count_only_how_many(queries: str, messages: 
     assert [r["count"] for r in records(sapwood("match", "--count", queries, messages))] == [2, 1]
 
 
-def test_what_is_wrong_is_reported_and_the_rest_goes_on(tmp_path: Path) -> None:
+def test_invalid_queries_and_messages_are_reported_and_skipped(tmp_path: Path) -> None:
     queries = tmp_path / "queries.txt"
     queries.write_text("//a\n//b[\n//c\n")
     messages = tmp_path / "messages.xmll"
@@ -291,7 +291,7 @@ def test_explain_says_why_nothing_is_made_of_a_message(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["match", "transform", "join"])
-def test_a_folder_without_messages_is_told(command: str, queries: str, tmp_path: Path) -> None:
+def test_a_folder_without_messages_is_reported(command: str, queries: str, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "empty" / "notes.txt").write_text("no message")
     run = sapwood(command, queries, str(tmp_path / "empty"))
@@ -299,7 +299,7 @@ def test_a_folder_without_messages_is_told(command: str, queries: str, tmp_path:
     assert run.stderr.startswith(b"there were no messages; in folders, files are read that end in .xml")
 
 
-def test_one_refusal_is_told_in_the_singular(queries: str) -> None:
+def test_one_refusal_is_reported_in_the_singular(queries: str) -> None:
     run = sapwood("match", queries, "-", stdin=b"<a>\n<b/>\n")
     assert run.stderr == b"refused, or without an answer: 1 query or message\n"
 

@@ -100,7 +100,7 @@ def test_tables_of_a_file_of_queries(sapwood: Sapwood, messages: str, tmp_path: 
     assert sorted(path.name for path in tmp_path.glob("t.duckdb*")) == ["t.duckdb"]
 
 
-def test_what_was_answered_before_a_file_is_missing(sapwood: Sapwood, messages: str, tmp_path: Path) -> None:
+def test_messages_before_a_missing_file_are_answered(sapwood: Sapwood, messages: str, tmp_path: Path) -> None:
     (tmp_path / "queries.txt").write_text("//body\n")
     for engine in ("automaton", "relational"):
         run = sapwood("match", "queries.txt", messages, "none.xml", "--engine", engine)
@@ -170,7 +170,7 @@ def test_loading_by_itself(sapwood: Sapwood, messages: str, tmp_path: Path) -> N
     assert [record["matches"] for record in records(run)] == [[], ["2"]]
 
 
-def test_what_plans_cost_and_what_is_garbage(sapwood: Sapwood) -> None:
+def test_explain_prints_costs_and_gc_prints_deleted_rows(sapwood: Sapwood) -> None:
     sapwood("subscriptions", "import", "-", stdin="//a[b = 1]\n//c[d > 2]\n")
     sapwood("relational", "load", "--plan", "buckets")
     assert sapwood("relational", "explain").stdout.startswith("plan        buckets, in use\n")
@@ -265,7 +265,7 @@ def test_explain_shows_the_rules(sapwood: Sapwood) -> None:
 # -- mistakes ------------------------------------------------------------------------------------------------
 
 
-def test_mistakes_are_told_in_one_line(sapwood: Sapwood, messages: str, tmp_path: Path) -> None:
+def test_errors_are_one_line(sapwood: Sapwood, messages: str, tmp_path: Path) -> None:
     (tmp_path / "queries.txt").write_text("//a\n")
     sapwood("subscriptions", "add", "s", "//a")
     store = "--store", "subscriptions.db"

@@ -257,7 +257,7 @@ def test_bombs_leave_nothing_behind() -> None:
     assert kept < 3e6
 
 
-def test_names_of_strangers_do_not_stay_with_lxml(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_in_messages_do_not_accumulate_in_lxml(monkeypatch: pytest.MonkeyPatch) -> None:
     """lxml keeps every name it ever saw: the process in which it works has to go now and then."""
     processes: list[int] = []
     run = process_pool.Process.run

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 # -- add, remove, replace --------------------------------------------------------------------------------
 
 
-def test_what_the_population_answers_about_itself() -> None:
+def test_length_membership_and_iteration_of_a_matcher() -> None:
     matcher = Matcher()
     assert len(matcher) == 0
     matcher.add("s1", "/a")
@@ -55,7 +55,7 @@ def test_adding_an_id_twice_is_an_error_and_changes_nothing() -> None:
         lambda matcher: matcher.why("none", "<a/>"),
     ],
 )
-def test_asking_for_who_is_not_there_is_a_key_error(ask: Callable[[Matcher], object]) -> None:
+def test_unknown_ids_are_key_errors(ask: Callable[[Matcher], object]) -> None:
     matcher = Matcher()
     matcher.add("some", "/a")
     with pytest.raises(KeyError):
@@ -375,7 +375,7 @@ def test_removed_queries_are_really_freed() -> None:
     matcher.close()
 
 
-def test_a_matcher_that_nobody_uses_is_freed_with_all_its_queries() -> None:
+def test_an_unreferenced_matcher_is_freed_with_its_queries() -> None:
     gc.collect()
     before = len(Interned._table)
     matcher = Matcher()
@@ -458,7 +458,7 @@ def test_the_budget_is_one_of_memory() -> None:
     ],
     ids=["elements", "attributes", "values", "texts", "namespaces", "paths"],
 )
-def test_names_and_values_that_nobody_asks_for_do_not_fill_the_memory(message: Callable[[int], str]) -> None:
+def test_names_and_values_that_no_query_uses_do_not_accumulate(message: Callable[[int], str]) -> None:
     budget = 1_500
     matcher = Matcher(tuning=Tuning(cache=budget))
     matcher.add_many((f"standing {i}", text) for i, text in enumerate(STANDING))

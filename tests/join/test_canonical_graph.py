@@ -134,7 +134,7 @@ def test_columns_keep_what_they_are(shape: TemplateGraph) -> None:
     assert {(left[a], op, right[b]) for a, op, b in found.edges} == set(shape.edges)
 
 
-def test_sides_are_told_apart() -> None:
+def test_the_sides_of_a_template_are_distinguished() -> None:
     one_to_two = TemplateGraph((-1,), (-1, 0, 0), ((0, "=", 1), (0, "=", 2)))
     two_to_one = TemplateGraph((-1, 0, 0), (-1,), ((1, "=", 0), (2, "=", 0)))
     assert canonicalize(one_to_two)[0] != canonicalize(two_to_one)[0]

@@ -148,7 +148,7 @@ def test_lateness_is_waited_for() -> None:
     assert_empty(broker)
 
 
-def test_what_cannot_be_met_any_more_is_not_kept() -> None:
+def test_messages_that_no_later_message_can_join_are_not_stored() -> None:
     """Without lateness, nobody comes before a payment."""
     broker = broker_of(ORDERS)
     broker.publish("<payment><of>1</of><by>2</by></payment>", stream="paid", time=0)
@@ -168,7 +168,7 @@ def test_a_larger_window_is_not_kept_for_others(window: str) -> None:
     assert_empty(broker)
 
 
-def test_who_leaves_takes_what_was_kept_for_it() -> None:
+def test_the_state_of_an_unsubscribed_query_is_dropped() -> None:
     broker = broker_of({"q": ORDERS.replace("24 h", "INF"), "same": ORDERS.replace("24 h", "INF")})
     for time, stream, body in week(Random(5), an_hour=2):
         broker.publish(body, stream=stream, time=time)

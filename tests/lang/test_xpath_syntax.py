@@ -157,7 +157,7 @@ ODDLY_REFUSED = ["", " ", "\n", "1 = ", "\xa0/a", "/a\x00", "/a[b\n"]
 
 
 @pytest.mark.parametrize("query", [*listed(REFUSED), *ODDLY_REFUSED])
-def test_what_is_no_xpath_is_refused(query: str) -> None:
+def test_invalid_xpath_is_refused(query: str) -> None:
     matcher = Matcher(NAMESPACES)
     with pytest.raises(QueryError):
         matcher.add("q", query)

@@ -52,7 +52,7 @@ def with_source(text: str) -> str:
 # -- what is right ---------------------------------------------------------------------------------------
 
 
-def test_what_is_not_said_has_a_default(tmp_path: Path) -> None:
+def test_omitted_keys_have_defaults(tmp_path: Path) -> None:
     given = read(tmp_path, GOOD)
     assert given.name == "orders"
     assert (given.source.format, given.deliveries.format, given.deliveries.shape) == (
@@ -230,7 +230,7 @@ def test_a_key_of_the_wrong_type_is_named(tmp_path: Path, wrong: str, key: str) 
 
 
 @pytest.mark.parametrize("trigger", ["", "now", "5", "5 parsecs", "seconds", "-5 seconds", "5 seconds ago"])
-def test_a_wrong_trigger_is_told_what_triggers_there_are(tmp_path: Path, trigger: str) -> None:
+def test_the_error_of_an_unknown_trigger_lists_all_triggers(tmp_path: Path, trigger: str) -> None:
     said = problems(tmp_path, GOOD + f'trigger = "{trigger}"')
     assert "run.trigger: 'available-now', 'batch', or an interval such as '5 seconds' is expected" in said
     assert repr(trigger) in said
@@ -262,20 +262,20 @@ def test_keys_that_do_not_go_together_are_named(tmp_path: Path, wrong: str, said
     assert said in problems(tmp_path, wrong)
 
 
-def test_all_that_is_wrong_is_told_at_once(tmp_path: Path) -> None:
+def test_all_errors_are_reported_together(tmp_path: Path) -> None:
     said = problems(tmp_path, GOOD.replace("checkpoint =", "chekpoint =") + "trigger = 'x'\nfoo = 1")
     for key in ("run.checkpoint", "run.chekpoint", "run.trigger", "run.foo"):
         assert f"\n  {key}: " in said
 
 
 @pytest.mark.parametrize("text", ["[source", "path = inbox", "a = 1\na = 2", "\x00"])
-def test_what_is_not_toml_is_told_where(tmp_path: Path, text: str) -> None:
+def test_invalid_toml_is_reported_with_its_line(tmp_path: Path, text: str) -> None:
     said = problems(tmp_path, text)
     assert "is not TOML" in said
     assert "line" in said
 
 
-def test_what_is_not_utf_8_is_not_toml(tmp_path: Path) -> None:
+def test_a_file_in_another_encoding_is_not_toml(tmp_path: Path) -> None:
     path = tmp_path / "pipeline.toml"
     path.write_bytes('name = "Bücher"'.encode("latin-1"))
     with pytest.raises(ConfigError, match=r"pipeline.toml is not TOML: .*utf-8"):

@@ -162,7 +162,7 @@ def test_messages_as_text() -> None:
         ({"path": None, "format": "kafka", "bytes_per_batch": 7}, "'bytes_per_batch' is for files"),
     ],
 )
-def test_what_would_be_ignored_or_collide_is_refused(source: dict[str, Any], told: str) -> None:
+def test_columns_that_would_be_ignored_or_collide_are_refused(source: dict[str, Any], told: str) -> None:
     content: dict[str, Any] = {
         "source": {"path": "inbox"} | source,
         "subscriptions": {"store": "subscriptions.db"},

@@ -162,7 +162,9 @@ def test_the_columns_of_a_message_pass_unchanged(
     assert restored.columns[3].to_pylist() == BODIES
 
 
-def test_what_joins_read_is_in_the_rows(snapshot: IndexSnapshot, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_have_all_values_that_joins_read(
+    snapshot: IndexSnapshot, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rows = extract(snapshot, monkeypatch)
     kinds = Counter(row.kind for row in rows)
     assert kinds == {"joinable": 3, "plain": 4, "value": 2, "event-time": 1}

@@ -224,7 +224,7 @@ def test_settings_that_do_not_go_with_joins(tmp_path: Path, spark: SparkSession)
     assert refused(spark, streams).startswith("source #1.time: a time is read from a path")
 
 
-def test_a_protobuf_that_is_missing_is_told_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_protobuf_is_reported_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyspark.sql.streaming.proto", None)
     with pytest.raises(join_plan.MissingLibrary) as caught:
         join_plan.check_protobuf()

@@ -100,7 +100,7 @@ def test_how_equal_queries_were_written_is_packed() -> None:
     assert [unpacked.query(id) for id in "abc"] == ["//a[@x='1']", "//a[ @x = '1' ]", "//a[@x='1']"]
 
 
-def test_matches_that_nobody_has_read_survive_packing() -> None:
+def test_unread_matches_survive_packing() -> None:
     matcher = Matcher()
     matcher.add_many([("a", "//a"), ("b", "//b"), ("both", "//a | //b")])
     unread = matcher.match("<a/>")
@@ -304,7 +304,7 @@ def test_foreign_bytes_are_no_packed_matcher(foreign: bytes, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("format", [b"0", b"1", b"999", b"\xff", b""])
-def test_another_format_is_told_apart(format: bytes) -> None:
+def test_a_pack_of_another_format_is_refused(format: bytes) -> None:
     head, newline, content = Matcher().pack().partition(b"\n")
     magic, _, checksum = head.split(b" ")
     with pytest.raises(PackError, match=r"packed in format .* make the pack again"):

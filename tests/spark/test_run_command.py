@@ -166,7 +166,7 @@ def test_without_spark_it_says_what_to_install(folder: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_all_bad_queries_of_a_file_are_told_with_their_lines(
+def test_all_invalid_queries_of_a_file_are_reported_with_their_lines(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lines = ["//a", "//b[", "{broken", '{"id": 1, "query": "//c"}', '{"id": "x", "query": "//a["}', "//ok"]
@@ -454,7 +454,7 @@ def test_a_stream_says_when_it_is_ready(folder: Path, java: None) -> None:
     assert (folder / "logs" / "noise.txt").stat().st_size > 0
 
 
-def test_what_spark_cannot_do_is_one_line_that_names_the_log(folder: Path, java: None) -> None:
+def test_an_error_of_spark_is_one_line_that_names_the_log(folder: Path, java: None) -> None:
     describe(folder, "batch")
     with (folder / "pipeline.toml").open("a") as file:
         file.write('[spark]\n"spark.driver.bindAddress" = "256.0.0.1"\n"spark.port.maxRetries" = 1\n')

@@ -41,7 +41,7 @@ def said() -> str:
     return text.splitlines()[0]
 
 
-def test_without_java_people_are_told_to_install_it(no_java: Path) -> None:
+def test_without_java_the_error_says_how_to_install_it(no_java: Path) -> None:
     assert said() == "Spark needs Java 17 or newer, and there is none."
 
 
@@ -99,7 +99,7 @@ spark.stop()
 """
 
 
-def test_what_spark_prints_goes_to_the_log(java: None, tmp_path: Path) -> None:
+def test_output_of_spark_goes_to_the_log(java: None, tmp_path: Path) -> None:
     log = tmp_path / "logs" / "spark.log"
     command = [sys.executable, "-c", _NOISY, str(log)]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=120)

@@ -17,7 +17,9 @@ def test_a_new_store_is_empty_and_at_version_0(store: SubscriptionStore) -> None
     assert bool(store)
 
 
-def test_what_is_added_is_there_for_others_and_later(store: SubscriptionStore, location: str) -> None:
+def test_added_subscriptions_are_visible_to_other_connections(
+    store: SubscriptionStore, location: str
+) -> None:
     assert store.add("s1", "//a", subscriber="anna") == 1
     assert store.add("s2", "//b[@c = 'é']", active=False) == 2
     with SubscriptionStore(location, create=False) as other:
@@ -41,7 +43,7 @@ def test_replacing_keeps_the_place_and_what_is_not_mentioned(store: Subscription
     assert store.get("s1") == Subscription("s1", "//c", "", "xpath", True, place=1, since=4)
 
 
-def test_what_changes_nothing_makes_no_version(store: SubscriptionStore) -> None:
+def test_calls_without_effect_make_no_version(store: SubscriptionStore) -> None:
     store.declare({"p": "urn:p"})
     store.add("s1", "//a")
     assert store.replace("s1", "//a") == 2
@@ -140,7 +142,7 @@ REFUSED: list[tuple[Callable[[SubscriptionStore], object], str]] = [
 ]
 
 
-def test_what_is_refused_says_why_and_leaves_no_trace(store: SubscriptionStore) -> None:
+def test_refused_changes_have_a_reason_and_no_effect(store: SubscriptionStore) -> None:
     store.declare({"p": "urn:p"})
     store.add("there", "//p:a")
     for attempt, says in REFUSED:
@@ -200,7 +202,7 @@ def test_the_languages_are_listed_once() -> None:
     assert list(LANGUAGES) == ["xpath", "for-where-return", "xscl"]
 
 
-def test_the_language_is_told_by_the_text(store: SubscriptionStore) -> None:
+def test_the_language_is_detected_from_the_text(store: SubscriptionStore) -> None:
     def spoken() -> list[str]:
         return [subscription.language for subscription in store.subscriptions()]
 
