@@ -1,4 +1,4 @@
-"""Filters and transformations at one broker: who gets what, in which order, while they come and go."""
+"""Filters and transformations of one broker: deliveries, their order, and live changes."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def test_many_at_once_leave_out_what_is_wrong() -> None:
     assert caught.value.__notes__ == ["in the query of subscription 'd'"]
 
 
-def test_nothing_is_left_of_what_has_gone() -> None:
+def test_removed_subscriptions_leave_no_state() -> None:
     rng = random.Random(4)
     queries = [query.sapwood for _ in range(60) for query in random_family(rng, 3, True)]
     broker = Broker(NAMESPACES)

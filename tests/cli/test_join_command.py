@@ -1,4 +1,4 @@
-"""`sapwood join` as people use it."""
+"""The command `sapwood join`: files in, JSON lines out."""
 
 from __future__ import annotations
 

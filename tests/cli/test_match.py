@@ -1,4 +1,4 @@
-"""The command as people use it: files in, JSON lines out, mistakes told and left out."""
+"""The command on files: JSON lines out, invalid input reported and skipped."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def test_invalid_queries_and_messages_are_reported_and_skipped(tmp_path: Path) -
 
 
 @pytest.mark.slow
-def test_queries_that_cannot_be_decided_are_reported_and_the_rest_goes_on(tmp_path: Path) -> None:
+def test_undecided_queries_are_reported_and_the_others_answered(tmp_path: Path) -> None:
     slow = "//a[count(//*[count(//*[count(//*[count(.//*) >= 0]) > 0]) > 0]) > 0]"
     (tmp_path / "queries").write_text(f"{slow}\n//b\n")
     (tmp_path / "m.xml").write_text("<a>" + "<b/>" * 1_000 + "</a>")
@@ -173,7 +173,7 @@ def test_queries_that_cannot_be_decided_are_reported_and_the_rest_goes_on(tmp_pa
 
 
 @pytest.mark.slow
-def test_transformations_that_fail_are_reported_and_the_rest_goes_on(tmp_path: Path) -> None:
+def test_failing_transformations_are_reported_and_the_others_delivered(tmp_path: Path) -> None:
     product = "for $x in //b, $y in //b, $z in //b return <r/>"
     (tmp_path / "queries").write_text(f"{product}\nfor $x in /a return <r/>\n")
     (tmp_path / "m.xml").write_text("<a>" + "<b/>" * 60 + "</a>")

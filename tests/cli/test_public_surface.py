@@ -1,4 +1,4 @@
-"""The names people build on are there, and no others are shown."""
+"""The public names exist, and no others are exported."""
 
 from __future__ import annotations
 

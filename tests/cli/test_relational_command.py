@@ -37,7 +37,7 @@ def sapwood(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sapwood:
 
 
 def told(run: Run) -> str:
-    """What a command that was refused says, in one line, but never as a traceback."""
+    """The error of a refused command: one line, without a traceback."""
     assert run.returncode == 2, run
     assert run.stdout == ""
     assert run.stderr.startswith("error: ")

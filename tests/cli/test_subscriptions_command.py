@@ -1,4 +1,4 @@
-"""`sapwood subscriptions` as people use it: changes print versions, lists pipe, imports go on."""
+"""The command `sapwood subscriptions`: changes print versions, lists are JSON lines, imports go on."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def listed(run: Run) -> list[dict[str, object]]:
 
 
 def told(run: Run) -> str:
-    """What a command that was refused says, in one line or with a caret, but never as a traceback."""
+    """The error of a refused command: one line, or with a caret, without a traceback."""
     assert run.returncode == 2, run
     assert run.stdout == ""
     assert run.stderr.startswith("error: ")

@@ -272,7 +272,7 @@ def test_a_closed_matcher_may_be_used_again() -> None:
         matcher.close()
 
 
-def test_several_culprits_and_what_comes_between_them() -> None:
+def test_queries_between_several_slow_ones_are_answered() -> None:
     """Also what was not sent yet when the process ended is answered, in its place."""
     slow = STALLING["nested counts"]
     queries = [f"count(//b) * {n} >= 300" for n in range(1, 9)]

@@ -34,7 +34,7 @@ def population(queries: list[str]) -> Matcher:
 
 
 class Recorder(BaseHTTPRequestHandler):
-    """Serves what would be found if anybody asked, and remembers who did."""
+    """A server that records every request for an external entity."""
 
     requests: list[str]
 
@@ -201,7 +201,9 @@ BOMBS: dict[str, Callable[[], str]] = {
 
 
 @pytest.mark.parametrize("bomb", BOMBS.values(), ids=BOMBS.keys())
-def test_a_bomb_does_no_harm(bomb: Callable[[], str], request: pytest.FixtureRequest) -> None:
+def test_entity_bombs_are_refused_or_harmless(
+    bomb: Callable[[], str], request: pytest.FixtureRequest
+) -> None:
     message = bomb().encode("utf-16" if "UTF-16" in request.node.name else "utf-8")
     refused_or_harmless(message)
 
@@ -211,7 +213,9 @@ def test_a_bomb_does_no_harm(bomb: Callable[[], str], request: pytest.FixtureReq
     sorted(p for p in (DATA / "hostile").glob("*") if p.suffix in (".xml", ".ent", ".dtd")),
     ids=lambda path: path.name,
 )
-def test_the_bombs_of_others_do_no_harm(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_entity_bombs_of_other_collections_are_refused_or_harmless(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(path.parent)  # where the files they point at are
     refused_or_harmless(path.read_bytes())
 

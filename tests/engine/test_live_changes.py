@@ -101,7 +101,7 @@ def test_one_of_many_with_the_same_query_leaves_alone() -> None:
     assert list(matcher.match(message)) == []
 
 
-def test_a_bulk_that_goes_wrong_may_go_on() -> None:
+def test_add_many_continues_after_errors_with_a_callback() -> None:
     matcher = Matcher()
     wrong: list[tuple[object, str]] = []
     pairs = [(1, "/a"), (2, "/a["), (1, "/b"), (3, "/a")]
@@ -186,7 +186,7 @@ def test_a_freed_state_that_is_used_again_does_not_answer_for_its_old_place() ->
 SIBLINGS = ["/a/b", "/a//b", "/a/b/c", "//b[@x = 1]", "//b[@x > 0 and c]", "count(//c) * 1 = 1"]
 
 
-def test_a_removal_harms_no_sibling_whatever_the_order_of_insertion() -> None:
+def test_a_removal_does_not_affect_siblings_in_any_order_of_insertion() -> None:
     """Six queries that share paths and values, added in all 720 orders; then one of them leaves."""
     message = "<a><b x='1'><c/></b></a>"
     for number, order in enumerate(itertools.permutations(range(len(SIBLINGS)))):
@@ -222,7 +222,7 @@ def test_matches_stay_what_they_were_when_the_population_changes(queries: list[s
     message = "<a x='1'><b>v</b></a>"
 
     def fresh() -> list[object]:
-        """Matches that nobody has read, that were counted, that were listed."""
+        """Matches that are unread, counted, and listed."""
         unread, counted, listed = (matcher.match(message) for _ in range(3))
         assert len(counted) == 2
         assert list(listed) == [0, 1]
@@ -310,7 +310,7 @@ CHURNING: dict[str, Callable[[int], str]] = {
 @pytest.mark.parametrize("every", [50, 10_000], ids=["with messages", "without messages"])
 @pytest.mark.parametrize("query", CHURNING.values(), ids=CHURNING.keys())
 def test_churn_leaves_nothing_behind(query: Callable[[int], str], every: int) -> None:
-    """Subscribers come and go at night, too, when nobody publishes and no cache is ever read."""
+    """Subscriptions change for a long time without messages, so that no cache is read."""
     matcher = Matcher()
     matcher.add_many((f"standing {i}", text) for i, text in enumerate(STANDING))
     wanted = list(matcher.match(MESSAGE))

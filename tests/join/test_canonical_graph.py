@@ -127,7 +127,7 @@ def test_the_order_of_writing_does_not_matter(shape: TemplateGraph, data: st.Dat
 
 
 @given(shapes())
-def test_columns_keep_what_they_are(shape: TemplateGraph) -> None:
+def test_canonical_columns_map_back_to_the_given_ones(shape: TemplateGraph) -> None:
     found, left, right = canonicalize(shape)
     assert sorted(left) == list(range(len(shape.left)))
     assert [left[p] if p >= 0 else -1 for p in found.left] == [shape.left[column] for column in left]

@@ -1,4 +1,4 @@
-"""The oracle by itself, on what can be worked out by hand."""
+"""The oracle by itself, on examples worked out by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes wrong with one query, message or call stays with it."""
+"""An error of one query, message or call does not affect others."""
 
 from __future__ import annotations
 

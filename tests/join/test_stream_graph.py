@@ -1,4 +1,4 @@
-"""Streams: what queries publish, what they may not, and where times come from."""
+"""Streams that queries publish, cycles of streams, and the times of published messages."""
 
 from __future__ import annotations
 

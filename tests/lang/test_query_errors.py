@@ -1,4 +1,4 @@
-"""A query that cannot be compiled: the error says what is wrong, where, and what to write instead."""
+"""Errors of queries that do not compile: reason, position and hint."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def pointed_at(error: QueryError) -> str:
         ("(1 + 2)[1]", "applies to nodes, and this is a number", "1 + 2)[1]", None),
     ],
 )  # fmt: skip
-def test_says_what_is_wrong_where_and_what_to_write(
+def test_errors_have_reason_position_and_hint(
     query: str, reason: str, at: str | None, hint: str | None
 ) -> None:
     error = refused(query)

@@ -44,7 +44,7 @@ def compiled(text: str) -> Join:
 
 
 def check(join: Join) -> None:
-    """What `joining.py` promises of the compiled form."""
+    """The invariants of the compiled form."""
     assert len(join.links) == len(join.blocks) - 1
     assert [v.block for v in join.variables] == sorted(v.block for v in join.variables)
     for number, variable in enumerate(join.variables):

@@ -1,4 +1,4 @@
-"""What is no join is told with its place, and what to write instead; and nothing else is ever raised."""
+"""Errors of joins that do not compile: reason, position and hint; no other exception is raised."""
 
 from __future__ import annotations
 
@@ -274,7 +274,7 @@ def pointed_at(error: QueryError) -> str:
     ],
     ids=lambda part: str(part)[:50],
 )
-def test_says_what_is_wrong_where_and_what_to_write(marked: str, reason: str, hint: str | None) -> None:
+def test_errors_have_reason_position_and_hint(marked: str, reason: str, hint: str | None) -> None:
     text = marked.replace("^", "", 1)
     error = refused(text)
     assert reason in error.reason, str(error)

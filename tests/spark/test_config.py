@@ -1,4 +1,4 @@
-"""A pipeline file that is wrong says which key is, and what would be right."""
+"""The errors of a pipeline file name the key and the expected value."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def read(tmp_path: Path, text: str) -> PipelineConfig:
 
 
 def problems(tmp_path: Path, text: str) -> str:
-    """What is said of a file, which names the file."""
+    """The error of a file, which names the file."""
     with pytest.raises(ConfigError) as caught:
         read(tmp_path, text)
     said = str(caught.value)
@@ -321,11 +321,11 @@ def test_a_file_that_is_nested_too_deeply(tmp_path: Path) -> None:
         ('"checkpoint"', '"inbox/"', "run.checkpoint is also source.path"),
     ],
 )
-def test_folders_that_are_in_each_others_way(tmp_path: Path, old: str, new: str, said: str) -> None:
+def test_conflicting_folders_are_refused(tmp_path: Path, old: str, new: str, said: str) -> None:
     assert said in problems(tmp_path, GOOD.replace(old, new))
 
 
-def test_folders_that_are_in_each_others_way_elsewhere(tmp_path: Path) -> None:
+def test_conflicting_remote_and_linked_folders_are_refused(tmp_path: Path) -> None:
     both = GOOD.replace('"deliveries"', '"s3a://b/out/x"').replace('"checkpoint"', '"s3a://b/out/"')
     assert "deliveries.path is in run.checkpoint" in problems(tmp_path, both)
     (tmp_path / "link").symlink_to(tmp_path / "checkpoint")
@@ -346,7 +346,7 @@ def test_sizes_are_bytes_or_have_a_unit(tmp_path: Path, size: str, expected: int
 
 
 @pytest.mark.parametrize("size", ["0", "-1", '"much"', '"5 apples"', '"0MB"'])
-def test_sizes_that_are_none_are_named(tmp_path: Path, size: str) -> None:
+def test_invalid_sizes_are_refused(tmp_path: Path, size: str) -> None:
     found = problems(tmp_path, with_source(f'path = "in"\nbytes_per_batch = {size}'))
     assert "source.bytes_per_batch: " in found
     if "apples" in size:

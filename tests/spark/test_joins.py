@@ -1,4 +1,4 @@
-"""Joins on Spark deliver what a broker in one process does, whatever comes between two batches."""
+"""Joins on Spark deliver the same as a broker in one process, with any change between two batches."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def run(
 # -- what is delivered ---------------------------------------------------------------------------------------
 
 
-def test_subscriptions_come_and_go_and_what_is_of_no_use_is_evicted(
+def test_subscriptions_change_and_unused_state_is_evicted(
     tmp_path: Path,
     spark: SparkSession,
     caplog: pytest.LogCaptureFixture,

@@ -19,7 +19,7 @@ from tests.support import lxml_oracle, transform_strategies
 
 
 def answers(matcher: Matcher, messages: list[bytes]) -> list[list[object]]:
-    """What it says to each message: ids, numbers and selected nodes, or why it is refused."""
+    """The answers to each message: ids, numbers and selected nodes, or the reason of its refusal."""
     said: list[list[object]] = []
     for message in messages:
         try:
@@ -132,7 +132,7 @@ _MESSAGES = [*random_messages(_SEED, 8), b"<a xmlns='urn:late'/>"]
 
 
 class Editing(RuleBasedStateMachine):
-    """Whatever is done to a matcher and to its unpacked copy: they say the same."""
+    """A matcher and its unpacked copy give the same answers after the same changes."""
 
     @initialize(count=st.integers(0, 30))
     def start(self, count: int) -> None:
@@ -284,7 +284,7 @@ def test_saving_replaces_what_was_there_and_leaves_nothing_else(tmp_path: Path) 
     assert [path.name for path in tmp_path.iterdir()] == ["index"]
 
 
-def test_loading_an_absent_file_says_so(tmp_path: Path) -> None:
+def test_loading_an_absent_file_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         Matcher.load(tmp_path / "index")
 

@@ -1,4 +1,4 @@
-"""`sapwood run` as people use it: errors in one line, JSON lines in a pipe, Ctrl-C and on again."""
+"""The command `sapwood run`: errors in one line, JSON lines in a pipe, Ctrl-C and another run."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def describe(folder: Path, trigger: str, **changed: str) -> None:
 
 
 def refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    """What is told by a command that ends with 2 before Spark is started."""
+    """The error of a command that ends with 2 before Spark is started."""
     monkeypatch.setattr(sys, "argv", ["sapwood", "run", *arguments])
     with pytest.raises(SystemExit) as ended:
         main()

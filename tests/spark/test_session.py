@@ -1,4 +1,4 @@
-"""Without a Java that Spark runs on, people are told how to get one; with one, Spark is quiet."""
+"""Without a suitable Java, the error says how to install one; with one, Spark prints nothing."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def fake_java(folder: Path, version: str, status: int = 0) -> Path:
 
 
 def said() -> str:
-    """What is said, always with how to install it."""
+    """The error, which always says how to install Java."""
     with pytest.raises(JavaError) as caught:
         check_java()
     with pytest.raises(JavaError):

@@ -69,7 +69,7 @@ def population(given: PipelineConfig) -> Iterator[TableSubscriptions]:
 
 
 def ids_in(given: PipelineConfig) -> set[str]:
-    """Whose filters are in the tables."""
+    """The subscriptions whose filters are in the tables."""
     with RelationalMatcher(given.tables) as tables:
         return {id for (id,) in tables.connection.rows("SELECT id FROM subscription")}
 

@@ -1,4 +1,4 @@
-"""No file is skipped in silence: old ones are served, what Spark does not read is a reject or a warning."""
+"""No file is skipped silently: old ones are read, those that Spark does not read are rejects or warnings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One change at a time: what it does, what it refuses, and that a refusal leaves no trace."""
+"""Single changes of a store, and refused changes, which have no effect."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_added_subscriptions_are_visible_to_other_connections(
         assert (len(other), other.version) == (2, 2)
 
 
-def test_replacing_keeps_the_place_and_what_is_not_mentioned(store: SubscriptionStore) -> None:
+def test_replacing_keeps_the_place_and_omitted_fields(store: SubscriptionStore) -> None:
     store.add("s1", "//a", subscriber="anna", active=False)
     store.add("s2", "//b")
     assert store.replace("s1", "//c") == 3

@@ -1,4 +1,4 @@
-"""Very many at once: in chunks, with what is refused left out and told."""
+"""Imports: in chunks, with refused subscriptions omitted and reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a store may be, and what is said if it is not there; never a password."""
+"""The locations of stores, and errors that never contain a password."""
 
 from __future__ import annotations
 
