@@ -13,7 +13,9 @@ from typing import Annotated, ParamSpec, TypeVar
 import typer
 
 from sapwood.cli.common.console import fail, make_progress
-from sapwood.errors import ArgumentError
+from sapwood.errors import ArgumentError, QueryError
+from sapwood.lang.literals.durations import parse_window
+from sapwood.lang.xscl.compiler import compile_join
 from sapwood.workload import (
     FeedGenerator,
     JoinGenerator,
@@ -260,6 +262,8 @@ def generate_joins(
     stream: Annotated[str, typer.Option(help="The stream of both messages.")] = "S",
 ) -> None:
     """Generate queries that join two messages, one per line; queries may repeat."""
+    _check_window(window)
+    _check_stream(stream)
     most = 4 if schema is Schema.LEVELS and equalities is None else equalities
     generator = _create(
         JoinGenerator,
@@ -271,6 +275,28 @@ def generate_joins(
         stream=stream,
     )
     _write_each(generator, count, "joins", print)
+
+
+def _check_window(window: str) -> None:
+    """Exit with an error for a text that is not the window of a join."""
+    try:
+        _, end = parse_window(window, 0)
+        valid = not window[end:].strip()
+    except QueryError:
+        valid = False
+    if not valid:
+        fail(f"--window must be a length of time such as '60 s' or '1 day', or INF, not {window!r}")
+
+
+def _check_stream(stream: str) -> None:
+    """Exit with an error for a text that is not the name of a stream; empty means no stream."""
+    try:
+        join = compile_join(f"{stream}//a->v JOIN{{v=w, INF}} {stream}//a->w")
+        valid = join.streams == (stream,)
+    except QueryError:
+        valid = False
+    if not valid:
+        fail(f"--stream must be a name that is no keyword of joins, not {stream!r}")
 
 
 def _schema(schema: Schema, leaves: int, fan_out: int) -> JoinSchema:

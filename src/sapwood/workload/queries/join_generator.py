@@ -15,9 +15,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from random import Random
 
-from sapwood.errors import ArgumentError, QueryError
-from sapwood.lang.literals.durations import parse_window
-from sapwood.lang.xscl.compiler import compile_join
+from sapwood.errors import ArgumentError
 from sapwood.workload import parameter_checks
 from sapwood.workload.generator import Generator
 from sapwood.workload.messages.value_distributions import Distribution, pick, zipf
@@ -98,8 +96,6 @@ class JoinGenerator(Generator[str]):
         parameter_checks.at_least(0, skew=skew)
         if most > len(schema.leaves):
             raise ArgumentError(f"equalities must be at most {len(schema.leaves)}, the leaves, not {most}")
-        _check_window(window)
-        _check_stream(stream)
         self.schema = schema
         self._window, self._stream = window, stream
         self._sizes = Distribution(most, zipf(most, skew))
@@ -132,30 +128,6 @@ class JoinGenerator(Generator[str]):
             chosen.append(pick(left, self._random()))
             left.remove(chosen[-1])
         return chosen
-
-
-def _check_window(window: str) -> None:
-    """Raise ArgumentError for a text that is not the window of a join."""
-    try:
-        _, end = parse_window(window, 0)
-        valid = not window[end:].strip()
-    except QueryError:
-        valid = False
-    if not valid:
-        raise ArgumentError(
-            f"window must be a length of time such as '60 s' or '1 day', or INF, not {window!r}"
-        )
-
-
-def _check_stream(stream: str) -> None:
-    """Raise ArgumentError for a text that is not the name of a stream; empty means no stream."""
-    try:
-        join = compile_join(f"{stream}//a->v JOIN{{v=w, INF}} {stream}//a->w")
-        valid = join.streams == (stream,)
-    except QueryError:
-        valid = False
-    if not valid:
-        raise ArgumentError(f"stream must be a name that is no keyword of joins, not {stream!r}")
 
 
 def _branches(leaves: Sequence[_Leaf], side: str) -> str:
