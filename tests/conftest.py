@@ -1,4 +1,4 @@
-"""What holds for all tests.
+"""Settings and fixtures of all tests.
 
 A run gives the same verdict twice: hypothesis draws from fixed seeds. `make fuzz` explores with fresh ones.
 """
@@ -43,7 +43,7 @@ _QUICK_JAVA = [
 
 
 class _User:
-    """Somebody who needs the processes that evaluate with lxml until the tests end."""
+    """An object that keeps the processes that evaluate with lxml until the tests end."""
 
 
 @pytest.fixture(scope="session", autouse=True)

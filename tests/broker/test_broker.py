@@ -1,4 +1,4 @@
-"""Filters and transformations at one broker: who gets what, in which order, while they come and go."""
+"""Filters and transformations of one broker: deliveries, their order, and live changes."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_results_are_utf_8_whatever_the_encoding_of_the_message(encoding: str) -
     )
 
 
-def test_a_refused_message_is_nobody_elses_loss() -> None:
+def test_a_refused_message_does_not_affect_later_ones() -> None:
     broker = Broker(limits=Limits(depth=3))
     broker.subscribe("q", MADE.replace("Pub-Sub", "T"))
     with pytest.raises(MessageError, match="line 1, column 13"):
@@ -149,7 +149,7 @@ def test_many_at_once_leave_out_what_is_wrong() -> None:
     assert caught.value.__notes__ == ["in the query of subscription 'd'"]
 
 
-def test_nothing_is_left_of_what_has_gone() -> None:
+def test_removed_subscriptions_leave_no_state() -> None:
     rng = random.Random(4)
     queries = [query.sapwood for _ in range(60) for query in random_family(rng, 3, True)]
     broker = Broker(NAMESPACES)
@@ -208,7 +208,7 @@ def test_a_deep_message_is_transformed_as_well() -> None:
     assert bodies(broker, deep) == {"q": b"<n><r>1<b>x</b></r></n>", "r": b"1"}
 
 
-def test_costs_are_told_of_what_is_evaluated_alone() -> None:
+def test_costs_are_measured_for_queries_evaluated_separately() -> None:
     broker = Broker()
     broker.subscribe("shared", MADE)
     broker.subscribe("loops", "for $s in //section, $f in $s/figure return <x>{$s/title}{$f}</x>")
@@ -306,7 +306,7 @@ def test_a_query_that_cannot_be_subscribed_leaves_nothing_behind(monkeypatch: py
     assert [d.body for d in broker.publish("<a><b/></a>")] == [b"<a><b/></a>", b"<r><b/></r>"]
 
 
-def test_a_query_that_fails_is_nobody_elses_loss(
+def test_a_failing_query_does_not_affect_others(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     broker = Broker()
@@ -394,7 +394,7 @@ def test_only_the_declaration_declares_an_encoding(message: bytes, expected: byt
 
 
 @pytest.mark.parametrize("encoding", ["punycode", "shift_jis", "utf-7", "no-such"])
-def test_what_the_parser_cannot_read_is_refused_with_or_without_transformations(encoding: str) -> None:
+def test_unknown_encodings_are_refused_with_and_without_transformations(encoding: str) -> None:
     message = f'<?xml version="1.0" encoding="{encoding}"?><a>\\x3cb/\\x3e</a>'.encode()
     for query in ("/a", "for $a in /a return $a"):
         broker = Broker()
@@ -410,7 +410,7 @@ def test_limits_count_the_bytes_as_they_came() -> None:
     assert [d.body for d in broker.publish(message)] == [b"1"]
 
 
-def test_what_was_packed_by_one_is_not_unpacked_by_the_other() -> None:
+def test_a_matcher_and_a_broker_do_not_unpack_each_other() -> None:
     with pytest.raises(PackError, match=r"no packed Broker: Matcher\.unpack reads them"):
         Broker.unpack(Matcher().pack())
     with pytest.raises(PackError, match=r"no packed Matcher: Broker\.unpack reads them"):
@@ -464,6 +464,6 @@ def test_why_a_message_takes_part_in_a_join() -> None:
         assert broker.state().messages == 0
 
 
-def test_why_of_nobody_is_a_key_error() -> None:
+def test_why_of_an_unknown_id_is_a_key_error() -> None:
     with pytest.raises(KeyError):
         Broker().why("nobody", "<a/>")

@@ -1,4 +1,4 @@
-"""What the package and the command load, and what they leave alone until it is needed."""
+"""Modules that the package and the command load, and those that they load only when needed."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ finally:
 
 
 def loaded_by(*arguments: str) -> tuple[str, set[str]]:
-    """What the command writes, and the modules that are loaded when it ends."""
+    """The output of the command, and the modules that are loaded when it ends."""
     command = [sys.executable, "-c", _COMMAND, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     return done.stdout, set(done.stderr.split())
@@ -66,7 +66,7 @@ def test_a_match_loads_what_it_needs_only(options: tuple[str, ...], tmp_path: Pa
     assert "numpy" in loaded  # so the list of modules is one
 
 
-def test_the_version_is_told_without_the_matcher() -> None:
+def test_the_version_is_printed_without_loading_the_matcher() -> None:
     out, loaded = loaded_by("--version")
     assert out == f"sapwood {sapwood.__version__}\n"
     assert "numpy" not in loaded

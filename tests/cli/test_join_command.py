@@ -1,4 +1,4 @@
-"""`sapwood join` as people use it."""
+"""The command `sapwood join`: files in, JSON lines out."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_without_times_files_are_read_in_turn(files: dict[str, str]) -> None:
     assert [line["subscription"] for line in records(run)].count(1) == 2
 
 
-def test_what_is_too_late_is_told_and_the_rest_goes_on(files: dict[str, str], tmp_path: Path) -> None:
+def test_late_messages_are_reported_and_the_others_joined(files: dict[str, str], tmp_path: Path) -> None:
     late = tmp_path / "late.xmll"
     late.write_text(
         POSTS + '<post at="2026-01-01T00:00:00"><title>x</title></post>\n' + POSTS.splitlines()[1]
@@ -90,7 +90,7 @@ def test_what_is_too_late_is_told_and_the_rest_goes_on(files: dict[str, str], tm
         (["--time", "books=count(/book)"], "a time is read from a path"),
     ],
 )
-def test_bad_options_are_told(files: dict[str, str], arguments: list[str], told: str) -> None:
+def test_invalid_options_are_reported(files: dict[str, str], arguments: list[str], told: str) -> None:
     run = sapwood("join", files["queries"], f"books={files['books']}", *arguments)
     assert run.returncode != 0 and told in run.stderr.decode()
     assert "Traceback" not in run.stderr.decode()

@@ -1,4 +1,4 @@
-"""The command as people use it: files in, JSON lines out, mistakes told and left out."""
+"""The command on files: JSON lines out, invalid input reported and skipped."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_match_writes_a_json_line_a_message(queries: str, messages: str) -> None
 
 
 @pytest.mark.parametrize("command", ["match", "transform", "explain", "import"])
-def test_errors_speak_of_the_option_that_declares_a_prefix(command: str, tmp_path: Path) -> None:
+def test_errors_name_the_option_that_declares_a_prefix(command: str, tmp_path: Path) -> None:
     queries = tmp_path / "queries.txt"
     queries.write_text("//p:a\n")
     arguments = {
@@ -58,6 +58,25 @@ def test_errors_speak_of_the_option_that_declares_a_prefix(command: str, tmp_pat
     assert "hint: declare it with -n p=URI (declared: none)" in told
     made = sapwood("explain", "for $a in //a return <q:r/>").stderr.decode()
     assert 'hint: add xmlns:q="…", or declare it with -n q=URI (declared: none)' in made
+
+
+@pytest.mark.parametrize("engine", ["automaton", "relational"])
+def test_errors_for_other_languages_name_commands(engine: str, tmp_path: Path) -> None:
+    queries = tmp_path / "queries.txt"
+    queries.write_text("for $a in //a return <r/>\nS//a->x JOIN{x = y, 1 day} S//b->y\n")
+    told = sapwood("match", str(queries), "-", "--engine", engine, stdin=b"<a/>").stderr.decode()
+    assert "hint: filters are XPath 1.0; 'sapwood transform' takes for-where-return queries, too" in told
+    assert "hint: filters are XPath 1.0; 'sapwood join' takes joins, too" in told
+    assert "Matcher" not in told
+
+
+@pytest.mark.parametrize("query", ["for $a in //a return <r/>", "S//a->x JOIN{x = y, 1 day} S//b->y"])
+def test_explain_with_tables_names_the_option_to_omit(query: str) -> None:
+    run = sapwood("explain", query, "--engine", "relational")
+    assert run.returncode == 2
+    told = run.stderr.decode()
+    assert "hint: the relational engine evaluates filters only: omit --engine relational" in told
+    assert "Matcher" not in told
 
 
 def test_a_command_leaves_hints_for_python_as_they_are() -> None:
@@ -123,7 +142,7 @@ def test_select_tells_the_nodes_and_count_only_how_many(queries: str, messages: 
     assert [r["count"] for r in records(sapwood("match", "--count", queries, messages))] == [2, 1]
 
 
-def test_what_is_wrong_is_reported_and_the_rest_goes_on(tmp_path: Path) -> None:
+def test_invalid_queries_and_messages_are_reported_and_skipped(tmp_path: Path) -> None:
     queries = tmp_path / "queries.txt"
     queries.write_text("//a\n//b[\n//c\n")
     messages = tmp_path / "messages.xmll"
@@ -136,7 +155,7 @@ def test_what_is_wrong_is_reported_and_the_rest_goes_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_queries_that_cannot_be_decided_are_reported_and_the_rest_goes_on(tmp_path: Path) -> None:
+def test_undecided_queries_are_reported_and_the_others_answered(tmp_path: Path) -> None:
     slow = "//a[count(//*[count(//*[count(//*[count(.//*) >= 0]) > 0]) > 0]) > 0]"
     (tmp_path / "queries").write_text(f"{slow}\n//b\n")
     (tmp_path / "m.xml").write_text("<a>" + "<b/>" * 1_000 + "</a>")
@@ -154,7 +173,7 @@ def test_queries_that_cannot_be_decided_are_reported_and_the_rest_goes_on(tmp_pa
 
 
 @pytest.mark.slow
-def test_transformations_that_fail_are_reported_and_the_rest_goes_on(tmp_path: Path) -> None:
+def test_failing_transformations_are_reported_and_the_others_delivered(tmp_path: Path) -> None:
     product = "for $x in //b, $y in //b, $z in //b return <r/>"
     (tmp_path / "queries").write_text(f"{product}\nfor $x in /a return <r/>\n")
     (tmp_path / "m.xml").write_text("<a>" + "<b/>" * 60 + "</a>")
@@ -178,6 +197,16 @@ def test_mistakes_on_the_command_line_are_one_line_without_a_traceback(queries: 
         (("match", "nothing-here.txt", messages), "nothing-here.txt"),
         (("match", queries, "nothing-here.xml"), "nothing-here.xml"),
         (("match", "-n", "p", queries, messages), "PREFIX=URI"),
+        (("match", "-n", "1x=urn:x", queries, messages), "--namespace: '1x' cannot be a prefix"),
+        (
+            ("transform", "-n", "xmlns=urn:x", queries, messages),
+            "--namespace: the prefix 'xmlns' is reserved",
+        ),
+        (("explain", "-n", "xml=urn:x", "//a"), "--namespace: the prefix 'xml' always stands for"),
+        (
+            ("match", "-n", "p=a", "-n", "p=b", queries, messages),
+            "--namespace: the prefix 'p' is bound to 'a'",
+        ),
         (("explain", "//a["), "the query ends"),
         (("generate", "messages", "--dtd", "no-such-dtd"), "no-such-dtd"),
     ]:
@@ -262,7 +291,7 @@ def test_explain_says_why_nothing_is_made_of_a_message(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["match", "transform", "join"])
-def test_a_folder_without_messages_is_told(command: str, queries: str, tmp_path: Path) -> None:
+def test_a_folder_without_messages_is_reported(command: str, queries: str, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "empty" / "notes.txt").write_text("no message")
     run = sapwood(command, queries, str(tmp_path / "empty"))
@@ -270,7 +299,7 @@ def test_a_folder_without_messages_is_told(command: str, queries: str, tmp_path:
     assert run.stderr.startswith(b"there were no messages; in folders, files are read that end in .xml")
 
 
-def test_one_refusal_is_told_in_the_singular(queries: str) -> None:
+def test_one_refusal_is_reported_in_the_singular(queries: str) -> None:
     run = sapwood("match", queries, "-", stdin=b"<a>\n<b/>\n")
     assert run.stderr == b"refused, or without an answer: 1 query or message\n"
 

@@ -1,4 +1,4 @@
-"""The names people build on are there, and no others are shown."""
+"""The public names exist, and no others are exported."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_everything_public_is_annotated() -> None:
                 assert set(parameters) <= set(hints), f"{name}.{member}"
 
 
-def test_what_a_matcher_can_do() -> None:
+def test_the_interface_of_a_matcher() -> None:
     """The example of the design, word by word."""
     m = Matcher(namespaces={"cbc": "urn:x"})
     m.add("s1", "/nitf//tobject.subject[@tobject.subject.type='Stock']")

@@ -14,12 +14,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sapwood.cli.common import relational_options
 from sapwood.cli.common.interruption import InterruptHandler
-from sapwood.cli.common.relational_options import MEMORY, PlanName
+from sapwood.cli.common.relational_options import PlanName
 from sapwood.cli.relational_match import decode_id, encode_id
 from sapwood.relational import Plan, RelationalMatcher
 from sapwood.relational.storage import store_sync
-from sapwood.relational.storage.duckdb_database import DEFAULT_MEMORY as DEFAULT_MEMORY
+from sapwood.relational.storage.duckdb_database import DEFAULT_MEMORY, MIN_MEMORY, parse_memory
 from sapwood.relational.subscription_catalog import SubscriptionCatalog
 from sapwood.workload import MessageGenerator, QueryGenerator, load_dtd
 from tests.support.in_process import Run, Sapwood
@@ -36,7 +37,7 @@ def sapwood(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sapwood:
 
 
 def told(run: Run) -> str:
-    """What a command that was refused says, in one line, but never as a traceback."""
+    """The error of a refused command: one line, without a traceback."""
     assert run.returncode == 2, run
     assert run.stdout == ""
     assert run.stderr.startswith("error: ")
@@ -99,7 +100,7 @@ def test_tables_of_a_file_of_queries(sapwood: Sapwood, messages: str, tmp_path: 
     assert sorted(path.name for path in tmp_path.glob("t.duckdb*")) == ["t.duckdb"]
 
 
-def test_what_was_answered_before_a_file_is_missing(sapwood: Sapwood, messages: str, tmp_path: Path) -> None:
+def test_messages_before_a_missing_file_are_answered(sapwood: Sapwood, messages: str, tmp_path: Path) -> None:
     (tmp_path / "queries.txt").write_text("//body\n")
     for engine in ("automaton", "relational"):
         run = sapwood("match", "queries.txt", messages, "none.xml", "--engine", engine)
@@ -169,7 +170,7 @@ def test_loading_by_itself(sapwood: Sapwood, messages: str, tmp_path: Path) -> N
     assert [record["matches"] for record in records(run)] == [[], ["2"]]
 
 
-def test_what_plans_cost_and_what_is_garbage(sapwood: Sapwood) -> None:
+def test_explain_prints_costs_and_gc_prints_deleted_rows(sapwood: Sapwood) -> None:
     sapwood("subscriptions", "import", "-", stdin="//a[b = 1]\n//c[d > 2]\n")
     sapwood("relational", "load", "--plan", "buckets")
     assert sapwood("relational", "explain").stdout.startswith("plan        buckets, in use\n")
@@ -186,7 +187,8 @@ def test_what_plans_cost_and_what_is_garbage(sapwood: Sapwood) -> None:
 
 def test_names_that_are_written_twice_are_the_same() -> None:
     assert [plan.value for plan in PlanName] == [plan.value for plan in Plan]
-    assert MEMORY == DEFAULT_MEMORY
+    assert relational_options.MEMORY == DEFAULT_MEMORY
+    assert parse_memory(relational_options.MIN_MEMORY) == MIN_MEMORY
 
 
 # -- interruptions -------------------------------------------------------------------------------------------
@@ -263,7 +265,7 @@ def test_explain_shows_the_rules(sapwood: Sapwood) -> None:
 # -- mistakes ------------------------------------------------------------------------------------------------
 
 
-def test_mistakes_are_told_in_one_line(sapwood: Sapwood, messages: str, tmp_path: Path) -> None:
+def test_errors_are_one_line(sapwood: Sapwood, messages: str, tmp_path: Path) -> None:
     (tmp_path / "queries.txt").write_text("//a\n")
     sapwood("subscriptions", "add", "s", "//a")
     store = "--store", "subscriptions.db"
@@ -280,7 +282,13 @@ def test_mistakes_are_told_in_one_line(sapwood: Sapwood, messages: str, tmp_path
         (("match", "queries.txt", messages, "--select", *RELATIONAL), "--select"),
         (("match", "none.txt", messages, *RELATIONAL), "none.txt"),
         (("match", *postgres, messages, *RELATIONAL), "--tables FILE"),
-        (("match", *store, messages, *RELATIONAL, "--memory", "much"), "emory"),
+        (
+            ("match", *store, messages, *RELATIONAL, "--memory", "much"),
+            "--memory: the memory limit 'much' is",
+        ),
+        (("match", *store, messages, *RELATIONAL, "--memory", "1MB"), "--memory: the memory limit '1MB' is"),
+        (("match", "queries.txt", messages, *RELATIONAL, "--memory", "1MB"), "give at least 16MB"),
+        (("relational", "load", "--memory", "15MB"), "--memory: the memory limit '15MB' is too small"),
         (("match", *store, messages, *RELATIONAL, "--tables", "queries.txt"), "queries.txt cannot be opened"),
         (("relational", "load", "--store", "none.db"), "there is no store 'none.db'"),
         (("relational", "gc"), "'sapwood relational load' creates it"),

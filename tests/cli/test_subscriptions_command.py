@@ -1,4 +1,4 @@
-"""`sapwood subscriptions` as people use it: changes print versions, lists pipe, imports go on."""
+"""The command `sapwood subscriptions`: changes print versions, lists are JSON lines, imports go on."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def listed(run: Run) -> list[dict[str, object]]:
 
 
 def told(run: Run) -> str:
-    """What a command that was refused says, in one line or with a caret, but never as a traceback."""
+    """The error of a refused command: one line, or with a caret, without a traceback."""
     assert run.returncode == 2, run
     assert run.stdout == ""
     assert run.stderr.startswith("error: ")
@@ -66,7 +66,7 @@ def test_every_change_prints_its_version(sapwood: Sapwood, tmp_path: Path) -> No
     assert (tmp_path / "subscriptions.db").exists()
 
 
-def test_a_transformation_is_told_by_its_text(sapwood: Sapwood) -> None:
+def test_the_language_is_detected_from_the_text(sapwood: Sapwood) -> None:
     made = "for $a in //a return <made>{$a}</made>"
     assert sapwood("add", "s", made).stdout == "version 1\n"
     assert sapwood("add", "t", "//a").stdout == "version 2\n"
@@ -132,7 +132,7 @@ def test_namespaces_are_declared_in_the_store(sapwood: Sapwood) -> None:
     assert "PREFIX=URI" in told(sapwood("add", "u", "//a", "-n", "p"))
 
 
-def test_mistakes_are_told_without_a_traceback(sapwood: Sapwood, tmp_path: Path) -> None:
+def test_errors_have_no_traceback(sapwood: Sapwood, tmp_path: Path) -> None:
     for command in [("list",), ("remove", "s"), ("activate", "s"), ("replace", "s", "//a"), ("prune",)]:
         assert "there is no store 'subscriptions.db'" in told(sapwood(*command))
     assert list(tmp_path.iterdir()) == []
@@ -194,7 +194,7 @@ def test_an_import_takes_lines_and_json_lines(sapwood: Sapwood, tmp_path: Path) 
     ]
 
 
-def test_what_is_refused_is_told_with_its_line_and_the_rest_goes_in(sapwood: Sapwood, tmp_path: Path) -> None:
+def test_import_reports_refused_lines_and_adds_the_others(sapwood: Sapwood, tmp_path: Path) -> None:
     bad = {
         2: b"//b[",
         3: b'{"id": "s", "query": ',
@@ -224,7 +224,7 @@ def test_what_is_refused_is_told_with_its_line_and_the_rest_goes_in(sapwood: Sap
     assert [row["id"] for row in listed(sapwood("list"))] == ["1", "17"]
 
 
-def test_only_the_first_refusals_are_told_one_by_one(sapwood: Sapwood) -> None:
+def test_only_the_first_refusals_are_reported_one_by_one(sapwood: Sapwood) -> None:
     run = sapwood("import", "-", stdin="//a\n" + "//b[\n{\n" * 600)
     assert (run.returncode, run.stdout) == (1, "added 1, refused 1,200; version 1\n")
     assert sum(line.startswith("-:") for line in run.stderr.splitlines()) == 50

@@ -1,4 +1,4 @@
-"""The reference pages and diagrams say what the code says."""
+"""The reference pages and diagrams agree with the code."""
 
 from __future__ import annotations
 

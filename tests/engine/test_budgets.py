@@ -37,7 +37,7 @@ def population(*queries: str, limits: Limits = TIGHT) -> Matcher:
 
 
 @pytest.mark.parametrize("query", STALLING.values(), ids=STALLING.keys())
-def test_a_query_that_takes_too_long_is_nobody_elses_loss(query: str) -> None:
+def test_a_query_over_budget_does_not_affect_others(query: str) -> None:
     matcher = population("//b", query, "count(//b) * 1 = 300")
     for ask in (matcher.match, matcher.select):
         found: Any = ask(MESSAGE)
@@ -288,7 +288,7 @@ def test_a_closed_matcher_may_be_used_again() -> None:
         matcher.close()
 
 
-def test_several_culprits_and_what_comes_between_them() -> None:
+def test_queries_between_several_slow_ones_are_answered() -> None:
     """Also what was not sent yet when the process ended is answered, in its place."""
     slow = STALLING["nested counts"]
     queries = [f"count(//b) * {n} >= 300" for n in range(1, 9)]

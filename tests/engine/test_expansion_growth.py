@@ -181,7 +181,7 @@ SUBSETS = {
 
 @pytest.mark.parametrize(("subset", "body"), SUBSETS.values(), ids=SUBSETS.keys())
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "utf-8-sig"])
-def test_what_comes_out_is_counted(subset: str, body: str, encoding: str) -> None:
+def test_the_expansion_of_entities_is_counted(subset: str, body: str, encoding: str) -> None:
     matcher = Matcher(limits=LIMITS)
     matcher.add_many(enumerate(["//*", "count(//node()) + count(//@*) > 0"]))
 
@@ -205,7 +205,7 @@ def test_what_comes_out_is_counted(subset: str, body: str, encoding: str) -> Non
     ],
 )
 @pytest.mark.parametrize("doctype", ["<!DOCTYPE a SYSTEM 'u'>", "<!DOCTYPE a SYSTEM 'u' [<!ENTITY f '1'>]>"])
-def test_what_is_no_reference_is_not_counted(doctype: str, body: str) -> None:
+def test_text_that_looks_like_a_reference_is_not_counted(doctype: str, body: str) -> None:
     matcher = Matcher(limits=LIMITS)
     matcher.add("q", "//a")
     counted = f"<!DOCTYPE a [<!ENTITY e '{'v' * 2_000}'>]>"
@@ -237,7 +237,7 @@ def test_the_place_is_where_the_limit_is_exceeded() -> None:
 @pytest.mark.parametrize(
     "subset", ["%p; <!ENTITY e 'v'>", "<!ENTITY % q '%p;'> %q; <!ATTLIST a x CDATA 'v'>"]
 )
-def test_what_an_undeclared_parameter_entity_may_change_is_refused(subset: str) -> None:
+def test_declarations_after_an_undeclared_parameter_entity_are_refused(subset: str) -> None:
     matcher = Matcher()
     matcher.add("q", "//a")
     with pytest.raises(MessageError):
@@ -252,7 +252,7 @@ def test_what_an_undeclared_parameter_entity_may_change_is_refused(subset: str) 
         "<!ENTITY % p \"<!ATTLIST a x CDATA 'v'>\"> %p; <!ENTITY e 'w'>",
     ],
 )
-def test_what_expat_counted_is_what_lxml_makes_of_it(subset: str, standalone: str) -> None:
+def test_expat_and_lxml_take_external_entities_for_empty(subset: str, standalone: str) -> None:
     """Both take what is external for empty, and go on with the declarations behind it."""
     matcher = Matcher()
     matcher.add_many(

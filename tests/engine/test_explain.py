@@ -151,16 +151,16 @@ def test_explaining_with_prefixes_leaves_patterns_as_they_are() -> None:
         ("//a[lang('en')]", "lang('en')", "lang()"),
     ],
 )
-def test_what_is_refined_is_quoted_with_the_reason(query: str, part: str, why: str) -> None:
+def test_parts_evaluated_by_lxml_are_quoted_with_the_reason(query: str, part: str, why: str) -> None:
     refined = explained(query).refined
     assert any(text.startswith(f"{part}: ") and why in text for text in refined), refined
 
 
-def test_what_is_native_has_nothing_refined() -> None:
+def test_a_native_query_has_no_refined_parts() -> None:
     assert explained("//a[b and not(c)][2]/@x").refined == ()
 
 
-def test_sharing_is_told() -> None:
+def test_explain_counts_subscriptions_with_the_same_query() -> None:
     matcher = Matcher()
     matcher.add_many([(1, "/a[b][c]"), (2, "/a[c and b]"), (3, "/a[b]"), (4, "/a[c][b]")])
     assert [matcher.explain(id).shared_with for id in (1, 2, 3, 4)] == [2, 2, 0, 2]
@@ -170,13 +170,13 @@ def test_sharing_is_told() -> None:
     assert matcher.explain(1).shared_with == 1
 
 
-def test_one_other_subscription_is_told_in_the_singular() -> None:
+def test_explain_writes_one_other_subscription_in_the_singular() -> None:
     matcher = Matcher()
     matcher.add_many([(1, "/a"), (2, "/a")])
     assert "shared    with 1 other subscription with the same query" in str(matcher.explain(1))
 
 
-def test_a_query_that_can_never_match_is_told_to_be_so() -> None:
+def test_explain_reports_a_query_that_never_matches() -> None:
     explanation = explained("/a[false()]")
     assert explanation.paths == ()
     assert "never" in str(explanation) or "no message" in str(explanation)
@@ -346,7 +346,7 @@ def test_why_not_tells_what_is_there_instead(query: str, message: str, found: li
     assert f"\nfound     {answer.found[0]}" in str(answer)
 
 
-def test_the_step_that_is_told_is_the_one_that_what_is_found_belongs_to() -> None:
+def test_why_names_the_failing_step_of_the_nearest_alternative() -> None:
     answer = asked_why("/invoice | /order[@x]", ORDER)
     assert answer.reason == "nothing passes the step /order[@x]"
     assert answer.found == ("order has @id",)

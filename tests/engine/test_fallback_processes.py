@@ -72,7 +72,7 @@ def test_a_broker_without_shared_plans_lets_its_processes_go() -> None:
     assert POOL._users == users
 
 
-def test_what_is_packed_while_others_edit_is_whole() -> None:
+def test_a_pack_made_during_changes_is_consistent() -> None:
     matcher = Matcher()
     matcher.add_many((i, f"//a{i}[b = {i}]") for i in range(200))
     going = True

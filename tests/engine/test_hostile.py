@@ -35,7 +35,7 @@ def population(queries: list[str]) -> Matcher:
 
 
 class Recorder(BaseHTTPRequestHandler):
-    """Serves what would be found if anybody asked, and remembers who did."""
+    """A server that records every request for an external entity."""
 
     requests: list[str]
 
@@ -202,7 +202,9 @@ BOMBS: dict[str, Callable[[], str]] = {
 
 
 @pytest.mark.parametrize("bomb", BOMBS.values(), ids=BOMBS.keys())
-def test_a_bomb_does_no_harm(bomb: Callable[[], str], request: pytest.FixtureRequest) -> None:
+def test_entity_bombs_are_refused_or_harmless(
+    bomb: Callable[[], str], request: pytest.FixtureRequest
+) -> None:
     message = bomb().encode("utf-16" if "UTF-16" in request.node.name else "utf-8")
     refused_or_harmless(message)
 
@@ -212,7 +214,9 @@ def test_a_bomb_does_no_harm(bomb: Callable[[], str], request: pytest.FixtureReq
     sorted(p for p in (DATA / "hostile").glob("*") if p.suffix in (".xml", ".ent", ".dtd")),
     ids=lambda path: path.name,
 )
-def test_the_bombs_of_others_do_no_harm(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_entity_bombs_of_other_collections_are_refused_or_harmless(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(path.parent)  # where the files they point at are
     refused_or_harmless(path.read_bytes())
 
@@ -259,7 +263,7 @@ def test_bombs_leave_nothing_behind() -> None:
     assert kept < 3e6
 
 
-def test_names_of_strangers_do_not_stay_with_lxml(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_in_messages_do_not_accumulate_in_lxml(monkeypatch: pytest.MonkeyPatch) -> None:
     """lxml keeps every name it ever saw: the process in which it works has to go now and then."""
     processes: list[int] = []
     run = process_pool.Process.run

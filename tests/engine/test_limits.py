@@ -1,4 +1,4 @@
-"""Every limit, one by one: what is just within passes, what is just beyond is refused, and where."""
+"""Each limit: a message just within it passes, one just beyond it is refused with its position."""
 
 from __future__ import annotations
 

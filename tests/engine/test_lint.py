@@ -35,7 +35,7 @@ def found(query: str) -> list[str]:
         "S//a[x->v] JOIN{v = w, 1 s} S//b[0][y->w]",
     ],
 )
-def test_what_can_never_match_is_told(query: str) -> None:
+def test_queries_that_never_match_are_warned_of(query: str) -> None:
     assert found(query) == ["no message can match it"]
 
 
@@ -50,7 +50,7 @@ def test_what_can_never_match_is_told(query: str) -> None:
         ("S//a[@d > '2024-01-31'][x->v] JOIN{v = w, 1 s} S//b[y->w]", "is never true"),
     ],
 )
-def test_dates_that_are_compared_as_numbers_are_told(query: str, told: str) -> None:
+def test_dates_compared_as_numbers_are_warned_of(query: str, told: str) -> None:
     (line,) = found(query)
     assert told in line
     assert "translate(d, '-', '') > 20240131" in line
@@ -89,12 +89,12 @@ def test_dates_that_are_compared_as_strings_are_fine(query: str) -> None:
         ("S//p:a[b->v] JOIN{v = w, 1 s} S//c[p:d->w]", ["b"]),
     ],
 )
-def test_names_below_a_prefixed_one_are_told_once_each(query: str, names: list[str]) -> None:
+def test_names_below_a_prefixed_one_are_warned_of_once_each(query: str, names: list[str]) -> None:
     assert [line.split(" ")[0] for line in found(query)] == names
     assert all("has no prefix" in line for line in found(query))
 
 
-def test_the_name_to_write_is_told() -> None:
+def test_the_warning_suggests_the_prefixed_name() -> None:
     assert found("/p:a/q:b/c") == [
         "c has no prefix, so no namespace, though it stands below q:b; write q:c if it is in one"
     ]
@@ -120,7 +120,7 @@ def test_the_name_to_write_is_told() -> None:
         "S//p:a[p:b->v] JOIN{v = w, 1 s} S//c[d->w]",
     ],
 )
-def test_what_may_well_be_meant_is_not_told(query: str) -> None:
+def test_plausible_queries_are_not_warned_of(query: str) -> None:
     assert found(query) == []
 
 

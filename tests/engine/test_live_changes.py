@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 # -- add, remove, replace --------------------------------------------------------------------------------
 
 
-def test_what_the_population_answers_about_itself() -> None:
+def test_length_membership_and_iteration_of_a_matcher() -> None:
     matcher = Matcher()
     assert len(matcher) == 0
     matcher.add("s1", "/a")
@@ -55,7 +55,7 @@ def test_adding_an_id_twice_is_an_error_and_changes_nothing() -> None:
         lambda matcher: matcher.why("none", "<a/>"),
     ],
 )
-def test_asking_for_who_is_not_there_is_a_key_error(ask: Callable[[Matcher], object]) -> None:
+def test_unknown_ids_are_key_errors(ask: Callable[[Matcher], object]) -> None:
     matcher = Matcher()
     matcher.add("some", "/a")
     with pytest.raises(KeyError):
@@ -101,7 +101,7 @@ def test_one_of_many_with_the_same_query_leaves_alone() -> None:
     assert list(matcher.match(message)) == []
 
 
-def test_a_bulk_that_goes_wrong_may_go_on() -> None:
+def test_add_many_continues_after_errors_with_a_callback() -> None:
     matcher = Matcher()
     wrong: list[tuple[object, str]] = []
     pairs = [(1, "/a"), (2, "/a["), (1, "/b"), (3, "/a")]
@@ -186,7 +186,7 @@ def test_a_freed_state_that_is_used_again_does_not_answer_for_its_old_place() ->
 SIBLINGS = ["/a/b", "/a//b", "/a/b/c", "//b[@x = 1]", "//b[@x > 0 and c]", "count(//c) * 1 = 1"]
 
 
-def test_a_removal_harms_no_sibling_whatever_the_order_of_insertion() -> None:
+def test_a_removal_does_not_affect_siblings_in_any_order_of_insertion() -> None:
     """Six queries that share paths and values, added in all 720 orders; then one of them leaves."""
     message = "<a><b x='1'><c/></b></a>"
     for number, order in enumerate(itertools.permutations(range(len(SIBLINGS)))):
@@ -222,7 +222,7 @@ def test_matches_stay_what_they_were_when_the_population_changes(queries: list[s
     message = "<a x='1'><b>v</b></a>"
 
     def fresh() -> list[object]:
-        """Matches that nobody has read, that were counted, that were listed."""
+        """Matches that are unread, counted, and listed."""
         unread, counted, listed = (matcher.match(message) for _ in range(3))
         assert len(counted) == 2
         assert list(listed) == [0, 1]
@@ -310,7 +310,7 @@ CHURNING: dict[str, Callable[[int], str]] = {
 @pytest.mark.parametrize("every", [50, 10_000], ids=["with messages", "without messages"])
 @pytest.mark.parametrize("query", CHURNING.values(), ids=CHURNING.keys())
 def test_churn_leaves_nothing_behind(query: Callable[[int], str], every: int) -> None:
-    """Subscribers come and go at night, too, when nobody publishes and no cache is ever read."""
+    """Subscriptions change for a long time without messages, so that no cache is read."""
     matcher = Matcher()
     matcher.add_many((f"standing {i}", text) for i, text in enumerate(STANDING))
     wanted = list(matcher.match(MESSAGE))
@@ -375,7 +375,7 @@ def test_removed_queries_are_really_freed() -> None:
     matcher.close()
 
 
-def test_a_matcher_that_nobody_uses_is_freed_with_all_its_queries() -> None:
+def test_an_unreferenced_matcher_is_freed_with_its_queries() -> None:
     gc.collect()
     before = len(Interned._table)
     matcher = Matcher()
@@ -458,7 +458,7 @@ def test_the_budget_is_one_of_memory() -> None:
     ],
     ids=["elements", "attributes", "values", "texts", "namespaces", "paths"],
 )
-def test_names_and_values_that_nobody_asks_for_do_not_fill_the_memory(message: Callable[[int], str]) -> None:
+def test_names_and_values_that_no_query_uses_do_not_accumulate(message: Callable[[int], str]) -> None:
     budget = 1_500
     matcher = Matcher(tuning=Tuning(cache=budget))
     matcher.add_many((f"standing {i}", text) for i, text in enumerate(STANDING))

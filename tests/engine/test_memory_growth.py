@@ -55,7 +55,7 @@ def test_trees_of_joined_messages_take_no_more_than_their_room(
     assert ROOM / 3 < taken < 1.4 * ROOM
 
 
-def test_what_is_found_out_about_a_tree_counts_as_well() -> None:
+def test_caches_of_a_message_tree_count_towards_its_memory() -> None:
     """Of one message that meets many queries, slices, answers and ways are kept; the count follows."""
     broker = Broker(lateness=1e9)
     for i in range(40):

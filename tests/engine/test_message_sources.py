@@ -61,7 +61,7 @@ def test_tables_take_paths_and_trees_and_go_on_after_a_missing_file(tmp_path: Pa
         assert isinstance(found[1], MessageError)
 
 
-def test_what_stands_around_the_root_of_a_tree_is_part_of_the_message() -> None:
+def test_nodes_around_the_root_of_a_tree_are_part_of_the_message() -> None:
     tree = etree.ElementTree(etree.fromstring("<?target x?><a/>"))
     with Matcher() as matcher:
         matcher.add("pi", "/processing-instruction()")

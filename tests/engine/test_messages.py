@@ -83,7 +83,7 @@ def test_all_kinds_of_bytes_are_taken() -> None:
 
 
 @pytest.mark.parametrize("message", [None, 7, ["<a/>"], object()])
-def test_what_is_no_text_is_a_type_error(message: object) -> None:
+def test_messages_of_other_types_are_type_errors(message: object) -> None:
     with pytest.raises(TypeError, match="bytes, str, "):
         Matcher().match(message)  # type: ignore[arg-type]
 

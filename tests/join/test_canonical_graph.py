@@ -127,14 +127,14 @@ def test_the_order_of_writing_does_not_matter(shape: TemplateGraph, data: st.Dat
 
 
 @given(shapes())
-def test_columns_keep_what_they_are(shape: TemplateGraph) -> None:
+def test_canonical_columns_map_back_to_the_given_ones(shape: TemplateGraph) -> None:
     found, left, right = canonicalize(shape)
     assert sorted(left) == list(range(len(shape.left)))
     assert [left[p] if p >= 0 else -1 for p in found.left] == [shape.left[column] for column in left]
     assert {(left[a], op, right[b]) for a, op, b in found.edges} == set(shape.edges)
 
 
-def test_sides_are_told_apart() -> None:
+def test_the_sides_of_a_template_are_distinguished() -> None:
     one_to_two = TemplateGraph((-1,), (-1, 0, 0), ((0, "=", 1), (0, "=", 2)))
     two_to_one = TemplateGraph((-1, 0, 0), (-1,), ((1, "=", 0), (2, "=", 0)))
     assert canonicalize(one_to_two)[0] != canonicalize(two_to_one)[0]

@@ -40,7 +40,7 @@ def test_a_value_that_is_everywhere_and_fits() -> None:
     assert len(delivery.body) > 1_000
 
 
-def test_a_chain_that_cannot_be_followed_is_told() -> None:
+def test_a_chain_that_cannot_be_continued_is_a_failure() -> None:
     broker = Broker()
     blocks = "S/order[line/sku->s][line/currency->c] JOIN{c = d, INF} S/order[line/sku->t][line/currency->d]"
     broker.subscribe("chain", f"{blocks} JOIN{{s = u AND t = v, INF}} T/end[a->u][b->v]")

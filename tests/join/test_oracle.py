@@ -1,4 +1,4 @@
-"""The oracle by itself, on what can be worked out by hand."""
+"""The oracle by itself, on examples worked out by hand."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_publishing_feeds_other_queries() -> None:
         oracle.publish(A1, "m3", "S", -3.5)
 
 
-def test_queries_know_nothing_of_what_was_before_them() -> None:
+def test_queries_do_not_see_messages_before_them() -> None:
     oracle = Oracle()
     oracle.subscribe("q", pair())
     oracle.publish(A1, 1, "S", 1)

@@ -1,4 +1,4 @@
-"""What is made of messages that meet, and who gets it."""
+"""The output of joins, and the subscriptions that it is delivered to."""
 
 from __future__ import annotations
 

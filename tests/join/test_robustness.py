@@ -1,4 +1,4 @@
-"""What goes wrong with one query, message or call stays with it."""
+"""An error of one query, message or call does not affect others."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_queries_whose_variables_have_the_same_numbers_make_their_own() -> None:
     assert made == {"one": b"<r><f>1</f></r>", "other": b"<r><d>1</d></r>"}
 
 
-def test_what_cannot_be_published_is_told_and_all_else_is_delivered() -> None:
+def test_a_message_that_cannot_be_published_is_a_failure_of_its_query() -> None:
     broker = Broker(limits=Limits(depth=3))
     broker.subscribe("filter", "//c")
     broker.subscribe("deep", f"{PAIR} PUBLISH out")
@@ -117,7 +117,7 @@ def test_single_blocks_do_not_care_for_time() -> None:
     assert [delivery.subscription for delivery in caught.value.deliveries] == ["block"]
 
 
-def test_streams_that_nobody_joins_need_no_time() -> None:
+def test_streams_that_no_query_joins_need_no_time() -> None:
     broker = Broker()
     broker.time_from("T", "/a/@at")
     broker.subscribe("pair", PAIR)
@@ -136,7 +136,7 @@ def test_times_that_messages_say(said: str, seconds: float) -> None:
 
 
 @pytest.mark.parametrize("said", ["", "soon", "1712121212345", "1_000", "٣", "nan"])
-def test_what_is_no_time(said: str) -> None:
+def test_a_value_that_is_no_time_is_refused(said: str) -> None:
     broker = Broker()
     broker.subscribe("pair", PAIR)
     broker.time_from("S", "/a/@at")
@@ -145,7 +145,7 @@ def test_what_is_no_time(said: str) -> None:
 
 
 @pytest.mark.parametrize("time", ["2024-01-01", True])
-def test_what_is_no_time_to_a_publisher(time: object) -> None:
+def test_a_time_argument_of_another_type_is_a_type_error(time: object) -> None:
     with pytest.raises(TypeError, match="a time is a datetime or a number of seconds"):
         Broker().publish("<a/>", time=time)  # type: ignore[arg-type]
 

@@ -1,4 +1,4 @@
-"""Streams: what queries publish, what they may not, and where times come from."""
+"""Streams that queries publish, cycles of streams, and the times of published messages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ M = "<m k='7'><b>1</b></m>"
 # -- what is published -------------------------------------------------------------------------------------
 
 
-def test_what_is_published_feeds_all_kinds_of_queries() -> None:
+def test_published_messages_reach_all_kinds_of_queries() -> None:
     queries = {
         "q": MADE,
         "filter": "/m[b = 1]",
@@ -102,7 +102,7 @@ def test_a_message_may_be_passed_on_to_another_stream() -> None:
     assert told(broker.publish(C, 2, stream="S", time=1)) == ["P(S:1)+2"]
 
 
-def test_who_publishes_what_is_read_may_come_and_go() -> None:
+def test_publishing_queries_may_be_added_and_removed() -> None:
     broker = broker_of({"q": "FROM P/m"})
     broker.publish(A, 1, stream="S", time=1)
     assert broker.publish(C, 2, stream="S", time=1) == []
@@ -150,7 +150,7 @@ def test_nor_may_queries_in_a_circle() -> None:
     broker.subscribe("e", reading("R", "S"))  # the circle is open now
 
 
-def test_a_query_that_is_replaced_is_in_nobodys_way() -> None:
+def test_a_replaced_query_is_no_part_of_a_cycle() -> None:
     broker = broker_of({"a": reading("S", "P"), "b": reading("P", "Q")})
     broker.replace("a", reading("Q", "R"))
     broker.replace("b", reading("S", "Q"))
@@ -212,7 +212,7 @@ def test_a_message_whose_time_cannot_be_read_is_refused() -> None:
             broker.publish(message, stream="S")
 
 
-def test_who_is_late_misses_the_joins_only() -> None:
+def test_a_late_message_still_reaches_filters_and_transformations() -> None:
     queries = {"filter": "//a", "made": "for $a in //a return $a/b", "q": PAIR, "pairs": PAIR}
     broker = broker_of(queries, lateness=5)
     broker.publish(C, "c", stream="S", time=10)
@@ -224,7 +224,7 @@ def test_who_is_late_misses_the_joins_only() -> None:
     check(broker, [(10, "S", C, "")])
 
 
-def test_nobody_is_late_where_nothing_is_joined() -> None:
+def test_messages_that_no_query_joins_are_never_late() -> None:
     broker = broker_of({"q": PAIR, "filter": "//a"})
     check(
         broker,

@@ -48,7 +48,7 @@ def test_identical_queries_get_the_same() -> None:
     assert len({d.body for d in got}) == len({d.meeting for d in got}) == 1
 
 
-def test_who_unsubscribes_gets_nothing_and_harms_nobody() -> None:
+def test_unsubscribing_does_not_affect_other_subscriptions() -> None:
     broker = broker_of({"q": PAIR, "same": SAME, "other": PAIR.replace("INF", "1 day")})
     check(broker, [(1, "S", A, "")])
     broker.unsubscribe("q")
@@ -83,7 +83,7 @@ def test_any_kind_may_replace_any_other() -> None:
         assert (b"joined" in got[0].body) == (query == PAIR)
 
 
-def test_what_is_no_query_changes_nothing() -> None:
+def test_an_invalid_query_changes_nothing() -> None:
     broker = broker_of(PAIR)
     check(broker, [(1, "S", A, "")])
     for wrong in (PAIR.replace("y=w", "y=v"), PAIR.replace(", INF", ""), PAIR.replace("b->y", "b->x")):

@@ -43,7 +43,7 @@ def week(rng: Random, an_hour: int = 5) -> Iterator[Event]:
 
 
 def shuffled(rng: Random, events: Iterator[Event], lateness: float) -> Iterator[Event]:
-    """The same in another order, in which nobody is later than the lateness."""
+    """The same messages in another order, in which none is later than the lateness."""
     return iter(sorted(events, key=lambda event: event[0] + rng.uniform(0, lateness)))
 
 
@@ -148,8 +148,8 @@ def test_lateness_is_waited_for() -> None:
     assert_empty(broker)
 
 
-def test_what_cannot_be_met_any_more_is_not_kept() -> None:
-    """Without lateness, nobody comes before a payment."""
+def test_messages_that_no_later_message_can_join_are_not_stored() -> None:
+    """Without lateness, no message comes before a payment."""
     broker = broker_of(ORDERS)
     broker.publish("<payment><of>1</of><by>2</by></payment>", stream="paid", time=0)
     close(broker, 1)
@@ -158,7 +158,7 @@ def test_what_cannot_be_met_any_more_is_not_kept() -> None:
 
 @pytest.mark.parametrize("window", ["24 h", "INF"])
 def test_a_larger_window_is_not_kept_for_others(window: str) -> None:
-    """What was kept for a day, or for ever, goes at the latest when that day is over."""
+    """State kept for a day, or for ever, is evicted at the latest when that day is over."""
     broker = broker_of({"large": ORDERS.replace("24 h", window), "small": ORDERS.replace("24 h", "1 h")})
     broker.publish("<order><id>1</id><customer>2</customer></order>", stream="orders", time=0)
     close(broker, 2 * HOUR)
@@ -168,7 +168,7 @@ def test_a_larger_window_is_not_kept_for_others(window: str) -> None:
     assert_empty(broker)
 
 
-def test_who_leaves_takes_what_was_kept_for_it() -> None:
+def test_the_state_of_an_unsubscribed_query_is_dropped() -> None:
     broker = broker_of({"q": ORDERS.replace("24 h", "INF"), "same": ORDERS.replace("24 h", "INF")})
     for time, stream, body in week(Random(5), an_hour=2):
         broker.publish(body, stream=stream, time=time)

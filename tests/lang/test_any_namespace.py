@@ -138,7 +138,7 @@ def test_the_meaning_of_names_does_not_change_under_queries(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("namespaces", ["all", {"*": "urn:x"}])
-def test_what_is_neither_prefixes_nor_any(namespaces: Any) -> None:
+def test_other_values_of_namespaces_are_refused(namespaces: Any) -> None:
     with pytest.raises(ValueError, match="any"):
         Matcher(namespaces)
 

@@ -16,7 +16,7 @@ def test_lengths_of_time(text: str, seconds: float) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "10", "0 m", "0 elephants", "0 s s", "INF", "-1 s", "5 s ago", "0 0"])
-def test_what_is_none(text: str) -> None:
+def test_texts_that_are_no_duration_are_refused(text: str) -> None:
     with pytest.raises(ValueError) as caught:
         parse_duration(text)
     assert str(caught.value)

@@ -1,4 +1,4 @@
-"""What is left to lxml reaches lxml: the condition that finds candidates is implied by the query.
+"""Queries that lxml decides: the condition that finds candidates is implied by the query.
 
 And what is decided natively of attributes and text: they have neither attributes nor descendants.
 """

@@ -122,7 +122,7 @@ def parts_of(whole: object) -> list[object]:
     return found
 
 
-def test_patterns_that_nobody_uses_are_freed() -> None:
+def test_unreferenced_patterns_are_freed() -> None:
     plain_step.cache_clear()  # a bounded number of steps is kept at hand
     gc.collect()
     before = len(Interned._table)

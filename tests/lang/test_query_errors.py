@@ -1,4 +1,4 @@
-"""A query that cannot be compiled: the error says what is wrong, where, and what to write instead."""
+"""Errors of queries that do not compile: reason, position and hint."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def pointed_at(error: QueryError) -> str:
         ("(1 + 2)[1]", "applies to nodes, and this is a number", "1 + 2)[1]", None),
     ],
 )  # fmt: skip
-def test_says_what_is_wrong_where_and_what_to_write(
+def test_errors_have_reason_position_and_hint(
     query: str, reason: str, at: str | None, hint: str | None
 ) -> None:
     error = refused(query)
@@ -186,7 +186,7 @@ def test_of_a_very_long_query_the_part_around_the_error_is_shown(at: int) -> Non
     assert max(map(len, str(error).split("\n")[1:3])) < 120
 
 
-def test_nesting_too_deep_is_told_where_it_gets_too_deep() -> None:
+def test_the_error_of_too_deep_nesting_has_its_position() -> None:
     query = "/a" + "[b" * 500 + "]" * 500
     error = refused(query)
     assert "nested more than" in error.reason
@@ -201,7 +201,7 @@ def test_nesting_thousands_deep_is_an_error_like_any_other(query: str) -> None:
     refused(query)
 
 
-def test_what_is_nested_as_deep_as_people_write_is_accepted() -> None:
+def test_forty_levels_of_nesting_are_accepted() -> None:
     matcher = Matcher()
     matcher.add("predicates", "/a" + "[a" * 40 + "]" * 40)
     matcher.add("parentheses", "(" * 40 + "/a" + ")" * 40)
@@ -291,5 +291,5 @@ def test_other_languages_have_the_same_hints(query: str, hint: str) -> None:
         "/a[b='x']",
     ],
 )
-def test_what_looks_like_a_mistake_and_is_none_is_taken(query: str) -> None:
+def test_valid_queries_that_look_like_mistakes_are_accepted(query: str) -> None:
     Matcher().add("q", query)

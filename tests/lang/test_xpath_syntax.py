@@ -1,4 +1,4 @@
-"""Every XPath 1.0 expression is accepted and means what it means to lxml; what is no XPath is refused."""
+"""Every XPath 1.0 expression is accepted, with lxml's meaning; other texts are refused."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ ODDLY_REFUSED = ["", " ", "\n", "1 = ", "\xa0/a", "/a\x00", "/a[b\n"]
 
 
 @pytest.mark.parametrize("query", [*listed(REFUSED), *ODDLY_REFUSED])
-def test_what_is_no_xpath_is_refused(query: str) -> None:
+def test_invalid_xpath_is_refused(query: str) -> None:
     matcher = Matcher(NAMESPACES)
     with pytest.raises(QueryError):
         matcher.add("q", query)
@@ -246,7 +246,7 @@ def test_a_long_query_does_not_hit_the_recursion_limit(query: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["or", "union", "parents", "arguments", "equals", "dots", "child steps"])
-def test_a_long_query_never_harms_its_neighbours(kind: str) -> None:
+def test_a_long_query_does_not_affect_others(kind: str) -> None:
     """lxml evaluates only so deep a query: one that it cannot must not take the others down with it."""
     matcher = Matcher()
     matcher.add("neighbour", "/a")

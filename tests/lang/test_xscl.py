@@ -44,7 +44,7 @@ def compiled(text: str) -> Join:
 
 
 def check(join: Join) -> None:
-    """What `joining.py` promises of the compiled form."""
+    """The invariants of the compiled form."""
     assert len(join.links) == len(join.blocks) - 1
     assert [v.block for v in join.variables] == sorted(v.block for v in join.variables)
     for number, variable in enumerate(join.variables):
@@ -220,7 +220,7 @@ PUSHED = [
 
 
 @pytest.mark.parametrize(("condition", "path"), PUSHED)
-def test_what_is_said_of_one_variable_is_a_condition_on_its_path(condition: str, path: str) -> None:
+def test_conditions_on_one_variable_become_part_of_its_path(condition: str, path: str) -> None:
     text = f"S//a->x JOIN{{x=y AND {condition}, 1 s}} S//b->y"
     assert variables(text)[0] == f"0: {path} x"
     other = text.replace("S//b->y", "S//z->z JOIN{x=y and y=z, 1 s} S//b->y").replace("x=y AND", "x=z AND", 1)
@@ -424,7 +424,7 @@ JOINS = [
 
 
 @pytest.mark.parametrize("text", JOINS)
-def test_joins_are_told_by_their_text(text: str) -> None:
+def test_joins_are_recognized_by_their_text(text: str) -> None:
     assert is_join(text)
     assert not is_transformation(text)
 

@@ -1,4 +1,4 @@
-"""What is no join is told with its place, and what to write instead; and nothing else is ever raised."""
+"""Errors of joins that do not compile: reason, position and hint; no other exception is raised."""
 
 from __future__ import annotations
 
@@ -274,7 +274,7 @@ def pointed_at(error: QueryError) -> str:
     ],
     ids=lambda part: str(part)[:50],
 )
-def test_says_what_is_wrong_where_and_what_to_write(marked: str, reason: str, hint: str | None) -> None:
+def test_errors_have_reason_position_and_hint(marked: str, reason: str, hint: str | None) -> None:
     text = marked.replace("^", "", 1)
     error = refused(text)
     assert reason in error.reason, str(error)
@@ -308,7 +308,7 @@ def test_words_of_other_languages_may_be_names(text: str) -> None:
     assert compile_join(text).blocks
 
 
-def test_a_forgotten_select_is_told_from_for_where_return() -> None:
+def test_a_missing_select_is_distinguished_from_for_where_return() -> None:
     assert is_join("<r>{$x}</r> FROM S//a->x")
     assert is_join("<r k='{$x}'/> from S//a->x JOIN{x=y, 1 s} S//b->y")
     assert not is_join("<r><r>a</r> from {for $x in //a return $x}</r>\n")
@@ -364,7 +364,7 @@ def test_junk_is_refused_in_good_order(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", JOINS)
-def test_what_looks_like_a_join_compiles_or_is_refused(text: str) -> None:
+def test_texts_that_look_like_joins_compile_or_are_refused_with_a_hint(text: str) -> None:
     try:
         compile_join(text)
     except QueryError as error:

@@ -180,7 +180,7 @@ SHARDS = [*"<>/!?-[]'\"=ar ", "<r", "</r", "<r>", "</r>", "<r/>", "<!--", "-->",
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(st.sampled_from(SHARDS)))
-def test_what_is_not_well_formed_never_crashes(pieces: list[str]) -> None:
+def test_malformed_data_gives_records_or_a_record_error(pieces: list[str]) -> None:
     data = "".join(pieces).encode()
     for buffer in (1, 4, 1 << 20):
         try:

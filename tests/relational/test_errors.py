@@ -262,11 +262,18 @@ def test_a_bad_memory_limit(memory: str, tmp_path: Path) -> None:
     RelationalMatcher(tmp_path / "tables").close()
 
 
-@pytest.mark.parametrize("memory", ["0.5GB", "64MB", " 1 GiB ", "100000KB"])
-def test_a_good_memory_limit(memory: str) -> None:
-    with RelationalMatcher(memory=memory) as matcher:
-        matcher.add("s", "/a")
-        assert list(matcher.match("<a/>")) == ["s"]
+@pytest.mark.parametrize("memory", ["1KB", "1MB", "15.9 MB", "15MiB", "0.00001TB"])
+def test_a_memory_limit_that_is_too_small_for_duckdb(memory: str, tmp_path: Path) -> None:
+    with pytest.raises(TablesError, match=f"memory limit '{memory}' is too small for DuckDB; .* least 16MB"):
+        RelationalMatcher(tmp_path / "tables", memory=memory)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("memory", ["16MB", "0.5GB", "64MB", " 1 GiB ", "100000KB"])
+def test_a_good_memory_limit(memory: str, tmp_path: Path) -> None:
+    with RelationalMatcher(tmp_path / "tables", memory=memory) as matcher:
+        matcher.add_many((f"s{n}", f"/a/b{n}[c = {n}]") for n in range(1_000))
+        assert list(matcher.match("<a><b7><c>7</c></b7></a>")) == ["s7"]
 
 
 def test_a_wrong_plan_is_refused_before_a_file_is_created(tmp_path: Path) -> None:

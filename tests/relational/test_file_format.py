@@ -1,4 +1,4 @@
-"""What table files and snapshot folders store is the same in every version of the code."""
+"""The formats of table files and snapshot folders are the same in every version of the code."""
 
 from __future__ import annotations
 

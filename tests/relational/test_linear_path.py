@@ -118,7 +118,7 @@ def test_steps_are_those_of_patterns() -> None:
 
 
 @pytest.mark.parametrize("text", ["a", "/", "///a", "/a/", "//@x", "/a@x", "/{u", "/{u}", "/a{u}b", "/{{u}a"])
-def test_what_is_no_path_is_refused(text: str) -> None:
+def test_texts_that_are_no_path_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="not a path"):
         parse_linear_path(text)
 

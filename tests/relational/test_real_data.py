@@ -94,18 +94,20 @@ def among_neighbours(bombs: list[bytes], refused: float = 0.25) -> None:
         assert answers(matcher, [SANE]) == expected[1:2]
 
 
-def test_bombs_harm_no_neighbour() -> None:
+def test_entity_bombs_do_not_affect_other_messages() -> None:
     made = [bomb().encode("utf-16" if "UTF-16" in name else "utf-8") for name, bomb in BOMBS.items()]
     among_neighbours([message for message in made if len(message) < 60_000])
 
 
-def test_messages_that_only_lxml_refuses_harm_no_neighbour() -> None:
+def test_messages_that_only_lxml_refuses_do_not_affect_others() -> None:
     """It is stricter than the reader, parses later, and with recovery."""
     declared = [b"<a xmlns:n='x y'><b/></a>", b"<r xmlns:n='%zz'><a/></r>"]
     among_neighbours([*declared, b"<a xml:id='1 2'/>"], refused=0)
 
 
-def test_the_bombs_of_others_harm_no_neighbour(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_entity_bombs_of_other_collections_do_not_affect_other_messages(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     paths = sorted(path for path in folder("hostile").glob("*") if path.suffix in (".xml", ".ent", ".dtd"))
     monkeypatch.chdir(folder("hostile"))  # where the files they point at are
     among_neighbours([path.read_bytes() for path in paths])

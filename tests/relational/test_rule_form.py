@@ -170,7 +170,9 @@ def test_names_are_taken_into_steps(query: str, rules: list[list[str]]) -> None:
         ("/a/b/../c", [["//c", "/a/b"]], ("..: the parent axis",)),
     ],
 )
-def test_what_rules_cannot_say_is_told(query: str, rules: list[list[str]], weakened: tuple[str, ...]) -> None:
+def test_parts_that_rules_cannot_express_are_listed_as_weakened(
+    query: str, rules: list[list[str]], weakened: tuple[str, ...]
+) -> None:
     form = form_of(query)
     assert not form.exact
     assert form.weakened == weakened
@@ -181,7 +183,7 @@ def test_the_first_of_one_is_any() -> None:
     assert form_of("/a[contains(@x, 'y')]").exact
 
 
-def test_what_cannot_match_is_not_weakened() -> None:
+def test_a_query_that_cannot_match_has_no_weakened_parts() -> None:
     assert form_of("/a[self::b and not(c)]") == RuleForm((), ())
 
 

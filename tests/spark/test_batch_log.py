@@ -1,4 +1,4 @@
-"""Files of a checkpoint that are damaged are named, with what to do."""
+"""The errors of damaged checkpoint files name the file and a remedy."""
 
 from __future__ import annotations
 
@@ -38,7 +38,9 @@ def test_a_damaged_record_is_named_with_what_to_do(spark: SparkSession, tmp_path
         assert ("is empty" in told) == (not text.strip())
 
 
-def test_a_pipeline_says_so_and_goes_on_once_that_is_done(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_pipeline_names_the_damaged_file_and_continues_once_it_is_gone(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     stream = Stream(tmp_path / "stream")
     stream.subscribe(20, transformations=2)
     stream.publish(1)

@@ -1,4 +1,4 @@
-"""A pipeline file that is wrong says which key is, and what would be right."""
+"""The errors of a pipeline file name the key and the expected value."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def read(tmp_path: Path, text: str) -> PipelineConfig:
 
 
 def problems(tmp_path: Path, text: str) -> str:
-    """What is said of a file, which names the file."""
+    """The error of a file, which names the file."""
     with pytest.raises(ConfigError) as caught:
         read(tmp_path, text)
     said = str(caught.value)
@@ -52,7 +52,7 @@ def with_source(text: str) -> str:
 # -- what is right ---------------------------------------------------------------------------------------
 
 
-def test_what_is_not_said_has_a_default(tmp_path: Path) -> None:
+def test_omitted_keys_have_defaults(tmp_path: Path) -> None:
     given = read(tmp_path, GOOD)
     assert given.name == "orders"
     assert (given.source.format, given.deliveries.format, given.deliveries.shape) == (
@@ -230,7 +230,7 @@ def test_a_key_of_the_wrong_type_is_named(tmp_path: Path, wrong: str, key: str) 
 
 
 @pytest.mark.parametrize("trigger", ["", "now", "5", "5 parsecs", "seconds", "-5 seconds", "5 seconds ago"])
-def test_a_wrong_trigger_is_told_what_triggers_there_are(tmp_path: Path, trigger: str) -> None:
+def test_the_error_of_an_unknown_trigger_lists_all_triggers(tmp_path: Path, trigger: str) -> None:
     said = problems(tmp_path, GOOD + f'trigger = "{trigger}"')
     assert "run.trigger: 'available-now', 'batch', or an interval such as '5 seconds' is expected" in said
     assert repr(trigger) in said
@@ -262,20 +262,20 @@ def test_keys_that_do_not_go_together_are_named(tmp_path: Path, wrong: str, said
     assert said in problems(tmp_path, wrong)
 
 
-def test_all_that_is_wrong_is_told_at_once(tmp_path: Path) -> None:
+def test_all_errors_are_reported_together(tmp_path: Path) -> None:
     said = problems(tmp_path, GOOD.replace("checkpoint =", "chekpoint =") + "trigger = 'x'\nfoo = 1")
     for key in ("run.checkpoint", "run.chekpoint", "run.trigger", "run.foo"):
         assert f"\n  {key}: " in said
 
 
 @pytest.mark.parametrize("text", ["[source", "path = inbox", "a = 1\na = 2", "\x00"])
-def test_what_is_not_toml_is_told_where(tmp_path: Path, text: str) -> None:
+def test_invalid_toml_is_reported_with_its_line(tmp_path: Path, text: str) -> None:
     said = problems(tmp_path, text)
     assert "is not TOML" in said
     assert "line" in said
 
 
-def test_what_is_not_utf_8_is_not_toml(tmp_path: Path) -> None:
+def test_a_file_in_another_encoding_is_not_toml(tmp_path: Path) -> None:
     path = tmp_path / "pipeline.toml"
     path.write_bytes('name = "Bücher"'.encode("latin-1"))
     with pytest.raises(ConfigError, match=r"pipeline.toml is not TOML: .*utf-8"):
@@ -321,11 +321,11 @@ def test_a_file_that_is_nested_too_deeply(tmp_path: Path) -> None:
         ('"checkpoint"', '"inbox/"', "run.checkpoint is also source.path"),
     ],
 )
-def test_folders_that_are_in_each_others_way(tmp_path: Path, old: str, new: str, said: str) -> None:
+def test_conflicting_folders_are_refused(tmp_path: Path, old: str, new: str, said: str) -> None:
     assert said in problems(tmp_path, GOOD.replace(old, new))
 
 
-def test_folders_that_are_in_each_others_way_elsewhere(tmp_path: Path) -> None:
+def test_conflicting_remote_and_linked_folders_are_refused(tmp_path: Path) -> None:
     both = GOOD.replace('"deliveries"', '"s3a://b/out/x"').replace('"checkpoint"', '"s3a://b/out/"')
     assert "deliveries.path is in run.checkpoint" in problems(tmp_path, both)
     (tmp_path / "link").symlink_to(tmp_path / "checkpoint")
@@ -346,11 +346,27 @@ def test_sizes_are_bytes_or_have_a_unit(tmp_path: Path, size: str, expected: int
 
 
 @pytest.mark.parametrize("size", ["0", "-1", '"much"', '"5 apples"', '"0MB"'])
-def test_sizes_that_are_none_are_named(tmp_path: Path, size: str) -> None:
+def test_invalid_sizes_are_refused(tmp_path: Path, size: str) -> None:
     found = problems(tmp_path, with_source(f'path = "in"\nbytes_per_batch = {size}'))
     assert "source.bytes_per_batch: " in found
     if "apples" in size:
         assert "a size such as '512MB' or '2GB' is expected, not '5 apples'" in found
+
+
+@pytest.mark.parametrize("size", ["0", "1_000_000", '"15.9MB"', '"15MiB"'])
+def test_a_memory_limit_that_is_too_small_for_duckdb(tmp_path: Path, size: str) -> None:
+    found = problems(tmp_path, f'engine = "relational"\n{GOOD}[relational]\nmemory = {size}')
+    assert "'relational.memory': the memory limit '" in found
+    assert "' is too small for DuckDB; give at least 16MB" in found
+    read(tmp_path, f'engine = "relational"\n{GOOD}[relational]\nmemory = "16MB"')
+
+
+@pytest.mark.parametrize("prefix", ["1x", "xmlns", "xml"])
+def test_prefixes_that_xml_forbids_are_refused(tmp_path: Path, prefix: str) -> None:
+    text = GOOD.replace('store = "subscriptions.db"', f'file = "q"\nnamespaces = {{ {prefix} = "urn:x" }}')
+    assert f"subscriptions.namespaces: {'' if prefix == '1x' else 'the prefix '}'{prefix}' " in problems(
+        tmp_path, text
+    )
 
 
 def test_the_relational_engine_has_its_own_default_memory() -> None:

@@ -1,4 +1,4 @@
-"""Deliveries name the subscriber, and carry what is kept of files, and the message itself if wanted."""
+"""The columns of deliveries: subscriber, kept columns of files, and the message itself if configured."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_deliveries_name_the_subscriber_of_their_version(spark: SparkSession, tm
 
 
 @pytest.mark.parametrize("engine", ["automaton", "relational"])
-def test_filters_get_the_message_itself_if_that_is_wanted(
+def test_deliveries_of_filters_have_the_message_if_configured(
     spark: SparkSession, tmp_path: Path, engine: Any
 ) -> None:
     make(tmp_path)
@@ -162,7 +162,7 @@ def test_messages_as_text() -> None:
         ({"path": None, "format": "kafka", "bytes_per_batch": 7}, "'bytes_per_batch' is for files"),
     ],
 )
-def test_what_would_be_ignored_or_collide_is_refused(source: dict[str, Any], told: str) -> None:
+def test_columns_that_would_be_ignored_or_collide_are_refused(source: dict[str, Any], told: str) -> None:
     content: dict[str, Any] = {
         "source": {"path": "inbox"} | source,
         "subscriptions": {"store": "subscriptions.db"},

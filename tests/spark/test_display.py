@@ -1,4 +1,4 @@
-"""What is shown of a running pipeline, on a terminal and elsewhere, and what signals do to it."""
+"""The display of a running pipeline, on a terminal and elsewhere, and its signals."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_the_summary_of_nothing() -> None:
 # -- a terminal ----------------------------------------------------------------------------------------
 
 
-def test_the_live_display_tells_what_happens_now_and_what_happened() -> None:
+def test_the_live_display_shows_the_current_and_past_batches() -> None:
     console, written = terminal()
     pipeline = Running(7)
     with LiveDisplay(console, "news [1]") as display:

@@ -148,7 +148,7 @@ def test_stopping_leaves_the_rest_for_the_next_run(tmp_path: Path, spark: SparkS
     stream.assert_exact(spark)
 
 
-def test_what_a_sink_has_already_is_counted_all_the_same(spark: SparkSession) -> None:
+def test_rows_that_a_sink_skips_are_counted(spark: SparkSession) -> None:
     broker = Broker()
     broker.subscribe("a", "//a")
     snapshots = BrokerSnapshots(broker)

@@ -1,4 +1,4 @@
-"""What fails for one query on one message is in the rejects and the outcome, and harms no other."""
+"""A query that fails on one message is in the rejects and the outcome, and affects no other."""
 
 from __future__ import annotations
 

@@ -261,7 +261,7 @@ def test_changes_lead_on_only_to_newer_versions() -> None:
     assert len(source.broker) == 0
 
 
-def test_removing_who_is_not_there_is_no_error() -> None:
+def test_removing_an_unknown_id_is_no_error() -> None:
     live = one_change(SnapshotDelta(2, removed=("nobody", "a")))
     assert list(live.broker) == ["b"]
 
@@ -277,7 +277,7 @@ def test_new_prefixes_come_with_a_change() -> None:
     assert matched(live.broker, "<c xmlns='urn:c'/>") == ["c"]
 
 
-def test_a_query_that_cannot_be_compiled_is_left_out_and_told() -> None:
+def test_a_query_that_does_not_compile_is_omitted_and_reported() -> None:
     change = SnapshotDelta(2, put=(("bad", "/a["), ("good", "/a"), ("b", "]")))
     live = one_change(change)
     assert matched(live.broker, "<a/>") == ["a", "good"]

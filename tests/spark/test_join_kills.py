@@ -1,4 +1,4 @@
-"""A driver that is killed in the middle of a batch: what joins had kept is there again, once."""
+"""A driver killed in the middle of a batch: the state of joins is restored exactly once."""
 
 from __future__ import annotations
 

@@ -74,9 +74,9 @@ def count_calls(monkeypatch: pytest.MonkeyPatch, *names: str) -> Counter[str]:
     calls: Counter[str] = Counter()
 
     def counted(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*arguments: Any) -> Any:
+        def call(*arguments: Any, **options: Any) -> Any:
             calls[name] += 1
-            return function(*arguments)
+            return function(*arguments, **options)
 
         return call
 
@@ -87,9 +87,11 @@ def count_calls(monkeypatch: pytest.MonkeyPatch, *names: str) -> Counter[str]:
     return calls
 
 
-def extract(snapshot: IndexSnapshot, monkeypatch: pytest.MonkeyPatch) -> list[schema.WitnessRow]:
+def extract(
+    snapshot: IndexSnapshot, monkeypatch: pytest.MonkeyPatch, time: str = "/*/@t"
+) -> list[schema.WitnessRow]:
     monkeypatch.setattr(witness_extraction, "load_batch_broker", lambda folder: load_broker(snapshot))
-    rows = ExtractWitnesses("", "S", "/*/@t", COLUMNS, 4)(iter([messages()]))
+    rows = ExtractWitnesses("", "S", time, COLUMNS, 4)(iter([messages()]))
     return list(schema.from_arrow(rows, schema.WitnessRow))
 
 
@@ -110,12 +112,27 @@ def match(snapshot: IndexSnapshot, restored: pa.RecordBatch, matches: str | None
     return [row | {"subscriptions": sorted(row["subscriptions"])} for row in found]
 
 
+PARSERS = "sapwood.engine.index.read_document", "sapwood.engine.index.read_structure"
+
+
+@pytest.mark.parametrize("query", ["//b", "//b/@x", "//a[@x = '1' and b]"])
+def test_a_message_is_parsed_once_if_only_its_time_needs_text(
+    query: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = Broker()
+    broker.subscribe("filter", query)
+    snapshot = BrokerSnapshots(broker).issue(Context())
+    parsed = count_calls(monkeypatch, *PARSERS)
+    rows = extract(snapshot, monkeypatch, "/*/b[1]")
+    assert parsed.total() == sum(body is not None for body in BODIES) - 1  # the last one is rejected unread
+    (event,) = [row for row in rows if row.kind == "event-time"]
+    assert event.event_time == datetime.fromtimestamp(1, UTC)
+
+
 def test_a_message_is_parsed_and_matched_once(
     snapshot: IndexSnapshot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    parsed = count_calls(
-        monkeypatch, "sapwood.engine.index.read_document", "sapwood.engine.index.read_structure"
-    )
+    parsed = count_calls(monkeypatch, *PARSERS)
     restored = restore(extract(snapshot, monkeypatch))
     matched = match(snapshot, restored, "_6")
     readable = sum(body is not None for body in BODIES) - 1  # the last one is rejected unread
@@ -145,7 +162,9 @@ def test_the_columns_of_a_message_pass_unchanged(
     assert restored.columns[3].to_pylist() == BODIES
 
 
-def test_what_joins_read_is_in_the_rows(snapshot: IndexSnapshot, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_have_all_values_that_joins_read(
+    snapshot: IndexSnapshot, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rows = extract(snapshot, monkeypatch)
     kinds = Counter(row.kind for row in rows)
     assert kinds == {"joinable": 3, "plain": 4, "value": 2, "event-time": 1}

@@ -1,4 +1,4 @@
-"""Joins on Spark deliver what a broker in one process does, whatever comes between two batches."""
+"""Joins on Spark deliver the same as a broker in one process, with any change between two batches."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def run(
 # -- what is delivered ---------------------------------------------------------------------------------------
 
 
-def test_subscriptions_come_and_go_and_what_is_of_no_use_is_evicted(
+def test_subscriptions_change_and_unused_state_is_evicted(
     tmp_path: Path,
     spark: SparkSession,
     caplog: pytest.LogCaptureFixture,
@@ -224,7 +224,7 @@ def test_settings_that_do_not_go_with_joins(tmp_path: Path, spark: SparkSession)
     assert refused(spark, streams).startswith("source #1.time: a time is read from a path")
 
 
-def test_a_protobuf_that_is_missing_is_told_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_protobuf_is_reported_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyspark.sql.streaming.proto", None)
     with pytest.raises(join_plan.MissingLibrary) as caught:
         join_plan.check_protobuf()

@@ -155,7 +155,7 @@ BROKEN: list[bytes | None] = [
 ]
 
 
-def test_broken_messages_are_told_and_harm_no_other(spark: SparkSession) -> None:
+def test_malformed_messages_are_rejected_without_effect_on_others(spark: SparkSession) -> None:
     good = MessageGenerator(load_dtd("news"), seed=9).take(9 * len(BROKEN))
     bodies: list[bytes | str | None] = list(good)
     for place, broken in enumerate(BROKEN):
@@ -398,13 +398,13 @@ def test_wrong_columns_of_subscriptions_are_named(spark: SparkSession) -> None:
         match(frame(spark, [b"<a/>"]), spark.createDataFrame([], "id string, xpath string"))
 
 
-def test_an_unknown_shape_is_told_which_there_are(spark: SparkSession) -> None:
+def test_the_error_of_an_unknown_shape_lists_all_shapes(spark: SparkSession) -> None:
     with pytest.raises(ValueError, match="shape must be one of 'pairs', 'messages', not 'rows'"):
         match(frame(spark, [b"<a/>"]), {}, shape="rows")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("kind", [Matcher, Broker])
-def test_what_is_compiled_has_its_namespaces_and_limits(
+def test_compiled_subscriptions_take_no_namespaces_and_limits(
     spark: SparkSession, kind: type[Matcher] | type[Broker]
 ) -> None:
     for more in ({"namespaces": {"p": "urn:p"}}, {"limits": Limits()}):

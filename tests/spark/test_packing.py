@@ -19,7 +19,7 @@ from tests.support import lxml_oracle, transform_strategies
 
 
 def answers(matcher: Matcher, messages: list[bytes]) -> list[list[object]]:
-    """What it says to each message: ids, numbers and selected nodes, or why it is refused."""
+    """The answers to each message: ids, numbers and selected nodes, or the reason of its refusal."""
     said: list[list[object]] = []
     for message in messages:
         try:
@@ -100,7 +100,7 @@ def test_how_equal_queries_were_written_is_packed() -> None:
     assert [unpacked.query(id) for id in "abc"] == ["//a[@x='1']", "//a[ @x = '1' ]", "//a[@x='1']"]
 
 
-def test_matches_that_nobody_has_read_survive_packing() -> None:
+def test_unread_matches_survive_packing() -> None:
     matcher = Matcher()
     matcher.add_many([("a", "//a"), ("b", "//b"), ("both", "//a | //b")])
     unread = matcher.match("<a/>")
@@ -132,7 +132,7 @@ _MESSAGES = [*random_messages(_SEED, 8), b"<a xmlns='urn:late'/>"]
 
 
 class Editing(RuleBasedStateMachine):
-    """Whatever is done to a matcher and to its unpacked copy: they say the same."""
+    """A matcher and its unpacked copy give the same answers after the same changes."""
 
     @initialize(count=st.integers(0, 30))
     def start(self, count: int) -> None:
@@ -284,7 +284,7 @@ def test_saving_replaces_what_was_there_and_leaves_nothing_else(tmp_path: Path) 
     assert [path.name for path in tmp_path.iterdir()] == ["index"]
 
 
-def test_loading_an_absent_file_says_so(tmp_path: Path) -> None:
+def test_loading_an_absent_file_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         Matcher.load(tmp_path / "index")
 
@@ -304,7 +304,7 @@ def test_foreign_bytes_are_no_packed_matcher(foreign: bytes, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("format", [b"0", b"1", b"999", b"\xff", b""])
-def test_another_format_is_told_apart(format: bytes) -> None:
+def test_a_pack_of_another_format_is_refused(format: bytes) -> None:
     head, newline, content = Matcher().pack().partition(b"\n")
     magic, _, checksum = head.split(b" ")
     with pytest.raises(PackError, match=r"packed in format .* make the pack again"):

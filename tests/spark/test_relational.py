@@ -121,7 +121,7 @@ def test_one_message_reads_few_files(spark: SparkSession, monkeypatch: pytest.Mo
     }
 
 
-def test_what_cannot_be_matched_is_told(spark: SparkSession, tmp_path: Path) -> None:
+def test_invalid_arguments_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     with RelationalMatcher() as tables:
         with pytest.raises(ValueError, match="on must be one of 'duckdb', 'spark', not 'sparc'"):
             RelationalMatching(tables, "sparc", str(tmp_path))  # type: ignore[arg-type]

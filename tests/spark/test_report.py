@@ -72,7 +72,7 @@ def section_of(page: str, title: str) -> str:
     return " ".join(" ".join(found[0].itertext()).split()) if found else ""
 
 
-def test_who_gets_deliveries_and_what_is_refused(tmp_path: Path) -> None:
+def test_deliveries_by_subscription_and_rejects(tmp_path: Path) -> None:
     page = report(tmp_path, [outcome(0), outcome(1)], {"slow-1": "//a[count(b) > 1]"})
     assert "joined 20 4.0% of the deliveries" in words(page)
     assert "slow-1 300 //a[count(b) > 1] other 200" in section_of(page, "Deliveries by subscription")
@@ -129,7 +129,7 @@ def test_nothing_is_fetched_and_nothing_runs(tmp_path: Path) -> None:
     assert "default-src 'none'" in text
 
 
-def test_the_texts_of_strangers_are_escaped_and_clipped(tmp_path: Path) -> None:
+def test_texts_are_escaped_and_truncated(tmp_path: Path) -> None:
     bad = outcome(
         0,
         reasons={HOSTILE: 2},

@@ -134,7 +134,7 @@ def test_subscriptions_that_have_matched_are_kept_in_few_files(spark: SparkSessi
     assert (found.ids, found.since) == (matched.ids, 5)
 
 
-def test_what_is_on_record_of_a_batch_is_bounded() -> None:
+def test_the_log_of_a_batch_is_bounded() -> None:
     counts = {f"s{n}": n for n in range(10_000)}
     most = most_frequent(counts, 100)
     assert list(most.items())[:2] == [("s9999", 9_999), ("s9998", 9_998)]

@@ -1,4 +1,4 @@
-"""`sapwood run` as people use it: errors in one line, JSON lines in a pipe, Ctrl-C and on again."""
+"""The command `sapwood run`: errors in one line, JSON lines in a pipe, Ctrl-C and another run."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from sapwood.spark.distribution.pipeline_subscriptions import FileSubscriptions,
 from sapwood.spark.pipeline.checkpoint_lock import lock_checkpoint
 from sapwood.spark.pipeline.config import ConfigError
 from sapwood.spark.pipeline.preflight import check_master
+from sapwood.spark.pipeline.toml_lines import find_source_line
 from tests.support.spark_stream import delivered_by
 
 QUERIES = {
@@ -75,7 +76,7 @@ def describe(folder: Path, trigger: str, **changed: str) -> None:
 
 
 def refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    """What is told by a command that ends with 2 before Spark is started."""
+    """The error of a command that ends with 2 before Spark is started."""
     monkeypatch.setattr(sys, "argv", ["sapwood", "run", *arguments])
     with pytest.raises(SystemExit) as ended:
         main()
@@ -165,7 +166,7 @@ def test_without_spark_it_says_what_to_install(folder: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_all_bad_queries_of_a_file_are_told_with_their_lines(
+def test_all_invalid_queries_of_a_file_are_reported_with_their_lines(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lines = ["//a", "//b[", "{broken", '{"id": 1, "query": "//c"}', '{"id": "x", "query": "//a["}', "//ok"]
@@ -185,14 +186,25 @@ def test_all_bad_queries_of_a_file_are_told_with_their_lines(
         assert f"{folder / 'queries.txt'}:{line}: {reason}" in told
 
 
+@pytest.mark.parametrize("joins", ["", "[joins]\n"])
 def test_a_time_that_is_no_path(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    joins: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     describe(folder, "available-now")
     text = (folder / "pipeline.toml").read_text()
     text = text.replace('path = "inbox"', 'path = "inbox"\ntime = "/a["')
-    (folder / "pipeline.toml").write_text(text + "[joins]\n")
-    assert "error: source.time: " in refused(monkeypatch, capsys, "pipeline.toml")
+    (folder / "pipeline.toml").write_text(text + joins)
+    told = refused(monkeypatch, capsys, "pipeline.toml")
+    assert "error: pipeline.toml:5: source.time: expected an element name" in told
+    assert "starting Spark" not in told
+
+
+def test_the_line_of_a_key_of_a_source() -> None:
+    text = "time = 1\n[[source]]\npath = 'a'\n[source.options]\ntime = 2\n[[ source ]] # two\n'time' = 3\n"
+    assert find_source_line(text, 2, "time") == 7
+    assert find_source_line(text, 1, "time") is None
+    assert find_source_line(text, 1, "path") == 3
+    assert find_source_line("source = { time = '/a[' }", 1, "time") is None
 
 
 def test_many_bad_queries_are_counted(tmp_path: Path) -> None:
@@ -442,7 +454,7 @@ def test_a_stream_says_when_it_is_ready(folder: Path, java: None) -> None:
     assert (folder / "logs" / "noise.txt").stat().st_size > 0
 
 
-def test_what_spark_cannot_do_is_one_line_that_names_the_log(folder: Path, java: None) -> None:
+def test_an_error_of_spark_is_one_line_that_names_the_log(folder: Path, java: None) -> None:
     describe(folder, "batch")
     with (folder / "pipeline.toml").open("a") as file:
         file.write('[spark]\n"spark.driver.bindAddress" = "256.0.0.1"\n"spark.port.maxRetries" = 1\n')

@@ -1,4 +1,4 @@
-"""Without a Java that Spark runs on, people are told how to get one; with one, Spark is quiet."""
+"""Without a suitable Java, the error says how to install one; with one, Spark prints nothing."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def fake_java(folder: Path, version: str, status: int = 0) -> Path:
 
 
 def said() -> str:
-    """What is said, always with how to install it."""
+    """The error, which always says how to install Java."""
     with pytest.raises(JavaError) as caught:
         check_java()
     with pytest.raises(JavaError):
@@ -41,7 +41,7 @@ def said() -> str:
     return text.splitlines()[0]
 
 
-def test_without_java_people_are_told_to_install_it(no_java: Path) -> None:
+def test_without_java_the_error_says_how_to_install_it(no_java: Path) -> None:
     assert said() == "Spark needs Java 17 or newer, and there is none."
 
 
@@ -99,7 +99,7 @@ spark.stop()
 """
 
 
-def test_what_spark_prints_goes_to_the_log(java: None, tmp_path: Path) -> None:
+def test_output_of_spark_goes_to_the_log(java: None, tmp_path: Path) -> None:
     log = tmp_path / "logs" / "spark.log"
     command = [sys.executable, "-c", _NOISY, str(log)]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=120)

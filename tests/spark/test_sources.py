@@ -397,7 +397,9 @@ def test_a_file_that_ends_within_a_record_delivers_all_before(
     assert sorted(bodies(found)) == sorted(records * len(_TAILS))
 
 
-def test_what_cannot_be_told_apart_any_more_is_rejected_once(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_file_whose_records_cannot_be_separated_is_rejected_once(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     data = b"<r>0</r><r>1</r><d x='<r>2</r>'>"
     path = write(tmp_path / "dump.xml", data)
     with pytest.raises(RecordError) as caught:

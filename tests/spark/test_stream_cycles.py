@@ -1,4 +1,4 @@
-"""Whoever would close a circle of streams is left out: the same at a version, wherever a pipeline began."""
+"""Queries that would close a cycle of streams are omitted: the same ones at a version in every pipeline."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def feeding(read: str, fed: str) -> str:
 
 
 def served(subscriptions: StoreSubscriptions, version: int) -> tuple[set[str], set[str]]:
-    """Those who are served, and those who are left out."""
+    """The subscriptions that are served, and those that are omitted."""
     subscriptions.snapshot(Context(), version)
     assert subscriptions._source is not None
     broker = subscriptions._source.broker

@@ -27,7 +27,7 @@ def test_sql_finds_what_match_finds(spark: SparkSession, transformations: int) -
     assert any(row["body"] is not None for row in found) == (transformations > 0)
 
 
-def test_what_sql_finds_can_be_joined_and_grouped(spark: SparkSession) -> None:
+def test_rows_of_the_table_function_can_be_joined_and_grouped(spark: SparkSession) -> None:
     messages = spark.createDataFrame(
         [("m1", "<a><b/></a>", "x"), ("m2", "<a/>", "y")], "message_id string, body string, source string"
     )
@@ -41,12 +41,12 @@ def test_what_sql_finds_can_be_joined_and_grouped(spark: SparkSession) -> None:
     assert [tuple(row) for row in rows] == [("x", 3), ("y", 1)]
 
 
-def test_a_table_without_a_body_is_told_so(spark: SparkSession) -> None:
+def test_a_table_without_a_body_is_an_error(spark: SparkSession) -> None:
     register(spark, {"a": "/a"}, "bodiless")
     with pytest.raises(Exception, match="needs a column 'body'"):
         spark.sql("SELECT * FROM bodiless(TABLE(SELECT 'm' AS message_id))").collect()
 
 
-def test_a_bad_query_is_told_before_anything_runs(spark: SparkSession) -> None:
+def test_an_invalid_query_is_refused_before_anything_runs(spark: SparkSession) -> None:
     with pytest.raises(QueryError):
         register(spark, {"a": "//a["}, "bad")

@@ -69,7 +69,7 @@ def population(given: PipelineConfig) -> Iterator[TableSubscriptions]:
 
 
 def ids_in(given: PipelineConfig) -> set[str]:
-    """Whose filters are in the tables."""
+    """The subscriptions whose filters are in the tables."""
     with RelationalMatcher(given.tables) as tables:
         return {id for (id,) in tables.connection.rows("SELECT id FROM subscription")}
 
@@ -293,13 +293,13 @@ def test_where_tables_are(tmp_path: Path) -> None:
         ({"relational": {"tables": "s3a://b/t"}}, "'relational.tables': a local file is expected"),
     ],
 )
-def test_what_is_wrong_is_named(wrong: dict[str, Any], said: str) -> None:
+def test_errors_name_the_key(wrong: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse_config(BASIC | wrong)
     assert said in str(caught.value)
 
 
-def test_what_to_install_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_duckdb_the_error_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sapwood.spark.pipeline.config.find_spec", lambda name: None)
     with pytest.raises(ConfigError, match="needs duckdb, which is missing: in a clone of Sapwood, pip"):
         parse_config(BASIC)

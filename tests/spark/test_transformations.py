@@ -1,4 +1,4 @@
-"""What transformations make of messages on Spark is what a broker in this process makes of them."""
+"""Transformations on Spark give the same results as a broker in this process."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_acceptance_24_on_spark(spark: SparkSession) -> None:
 # -- neighbours ------------------------------------------------------------------------------------------
 
 
-def test_a_broken_message_harms_no_other(spark: SparkSession) -> None:
+def test_a_malformed_message_does_not_affect_others(spark: SparkSession) -> None:
     news = load_dtd("news")
     bodies: list[Body] = [*MessageGenerator(news, seed=9, max_depth=5).take(3 * len(BROKEN))]
     for place, broken in enumerate(BROKEN):

@@ -1,4 +1,4 @@
-"""No file is skipped in silence: old ones are served, what Spark does not read is a reject or a warning."""
+"""No file is skipped silently: old ones are read, those that Spark does not read are rejects or warnings."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ def test_names_that_look_like_patterns_are_served_once_each(spark: SparkSession,
 # -- what never gets into a batch ------------------------------------------------------------------------
 
 
-def test_files_that_will_not_be_read_are_told_when_a_run_begins(
+def test_files_that_will_not_be_read_are_reported_at_the_start(
     spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     inbox = make(tmp_path, 'path = "inbox"')

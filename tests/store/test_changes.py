@@ -1,4 +1,4 @@
-"""One change at a time: what it does, what it refuses, and that a refusal leaves no trace."""
+"""Single changes of a store, and refused changes, which have no effect."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ def test_a_new_store_is_empty_and_at_version_0(store: SubscriptionStore) -> None
     assert bool(store)
 
 
-def test_what_is_added_is_there_for_others_and_later(store: SubscriptionStore, location: str) -> None:
+def test_added_subscriptions_are_visible_to_other_connections(
+    store: SubscriptionStore, location: str
+) -> None:
     assert store.add("s1", "//a", subscriber="anna") == 1
     assert store.add("s2", "//b[@c = 'é']", active=False) == 2
     with SubscriptionStore(location, create=False) as other:
@@ -29,7 +31,7 @@ def test_what_is_added_is_there_for_others_and_later(store: SubscriptionStore, l
         assert (len(other), other.version) == (2, 2)
 
 
-def test_replacing_keeps_the_place_and_what_is_not_mentioned(store: SubscriptionStore) -> None:
+def test_replacing_keeps_the_place_and_omitted_fields(store: SubscriptionStore) -> None:
     store.add("s1", "//a", subscriber="anna", active=False)
     store.add("s2", "//b")
     assert store.replace("s1", "//c") == 3
@@ -41,7 +43,7 @@ def test_replacing_keeps_the_place_and_what_is_not_mentioned(store: Subscription
     assert store.get("s1") == Subscription("s1", "//c", "", "xpath", True, place=1, since=4)
 
 
-def test_what_changes_nothing_makes_no_version(store: SubscriptionStore) -> None:
+def test_calls_without_effect_make_no_version(store: SubscriptionStore) -> None:
     store.declare({"p": "urn:p"})
     store.add("s1", "//a")
     assert store.replace("s1", "//a") == 2
@@ -127,10 +129,11 @@ REFUSED: list[tuple[Callable[[SubscriptionStore], object], str]] = [
     (lambda s: list(s.subscriptions("\ud800")), "surrogate"),
     (lambda s: s.declare({"p": "urn:other"}), "'p' is bound to 'urn:p' already"),
     (lambda s: s.declare({"new": "urn:new", "p": "urn:other"}), "already"),
-    (lambda s: s.declare({"": "urn:x"}), "cannot be a prefix"),
+    (lambda s: s.declare({"": "urn:x"}), "must not be empty"),
     (lambda s: s.declare({"a:b": "urn:x"}), "cannot be a prefix"),
     (lambda s: s.declare({"x": ""}), "must not be empty"),
-    (lambda s: s.declare({"xml": "urn:x"}), "XML's own"),
+    (lambda s: s.declare({"xml": "urn:x"}), "'xml' always stands for"),
+    (lambda s: s.declare({"xmlns": "urn:x"}), "'xmlns' is reserved"),
     (lambda s: s.at(-1), "count from 0"),
     (lambda s: s.at(3), "no version 3 yet; the store is at version 2"),
     (lambda s: s.changes(0, 3), "no version 3 yet"),
@@ -139,7 +142,7 @@ REFUSED: list[tuple[Callable[[SubscriptionStore], object], str]] = [
 ]
 
 
-def test_what_is_refused_says_why_and_leaves_no_trace(store: SubscriptionStore) -> None:
+def test_refused_changes_have_a_reason_and_no_effect(store: SubscriptionStore) -> None:
     store.declare({"p": "urn:p"})
     store.add("there", "//p:a")
     for attempt, says in REFUSED:
@@ -199,7 +202,7 @@ def test_the_languages_are_listed_once() -> None:
     assert list(LANGUAGES) == ["xpath", "for-where-return", "xscl"]
 
 
-def test_the_language_is_told_by_the_text(store: SubscriptionStore) -> None:
+def test_the_language_is_detected_from_the_text(store: SubscriptionStore) -> None:
     def spoken() -> list[str]:
         return [subscription.language for subscription in store.subscriptions()]
 

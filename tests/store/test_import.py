@@ -1,4 +1,4 @@
-"""Very many at once: in chunks, with what is refused left out and told."""
+"""Imports: in chunks, with refused subscriptions omitted and reported."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_nothing_to_import_is_no_version(store: SubscriptionStore) -> None:
     assert store.import_many([]) == ImportReport(0, 0, 0, 0)
 
 
-def test_what_is_refused_is_told_in_order_and_the_rest_goes_in(store: SubscriptionStore) -> None:
+def test_import_reports_refusals_in_order_and_adds_the_others(store: SubscriptionStore) -> None:
     store.add("there", "//old")
     refused = Refused()
     new = rows(
@@ -62,7 +62,7 @@ def test_what_is_refused_is_told_in_order_and_the_rest_goes_in(store: Subscripti
     ]
 
 
-def test_languages_are_told_by_the_texts_where_they_are_not_given(store: SubscriptionStore) -> None:
+def test_languages_are_detected_where_they_are_not_given(store: SubscriptionStore) -> None:
     made = "for $a in //a return <made>{$a}</made>"
     refused = Refused()
     new = [

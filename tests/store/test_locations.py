@@ -1,4 +1,4 @@
-"""Where a store may be, and what is said if it is not there; never a password."""
+"""The locations of stores, and errors that never contain a password."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_path_or_a_url(text: str, url: str) -> None:
         ("://", "no store can be kept"),
     ],
 )
-def test_what_is_neither_is_refused(text: str, says: str) -> None:
+def test_other_locations_are_refused(text: str, says: str) -> None:
     assert says in refusal(text)
 
 
@@ -86,7 +86,7 @@ def test_a_database_that_is_not_there_is_one_line(server: Server) -> None:
     assert "does not exist" in refusal(server.url().replace("/postgres?", "/nothing?"))
 
 
-def test_without_psycopg_the_way_to_get_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_psycopg_the_error_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
     assert (
         refusal("postgresql://u:hush@h/d")

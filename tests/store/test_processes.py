@@ -1,4 +1,4 @@
-"""Several processes at one store: nobody loses a version, and no version is half there."""
+"""Several processes with one store: no version is lost, and every version is complete."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Places and marks: what those go by who copy a store elsewhere, version by version."""
+"""Places and marks of a store, by which a copy follows it version by version."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ def check(store: SubscriptionStore, model: Model, oldest: int) -> None:
             assert changes.put == [(id, query) for id, query in after.items() if before.get(id) != query]
 
 
-def test_what_went_and_came_back_is_not_a_change(store: SubscriptionStore) -> None:
+def test_a_subscription_that_was_removed_and_added_again_is_not_a_change(store: SubscriptionStore) -> None:
     store.add("s", "//a")
     store.deactivate("s")
     store.activate("s")
@@ -111,7 +111,7 @@ def test_what_went_and_came_back_is_not_a_change(store: SubscriptionStore) -> No
     assert store.changes(3, 4).removed == ["s"]
 
 
-def test_what_is_pruned_is_said_to_be(store: SubscriptionStore) -> None:
+def test_reading_a_pruned_version_is_an_error(store: SubscriptionStore) -> None:
     store.add("s", "//a")
     store.replace("s", "//b")
     store.replace("s", "//c")

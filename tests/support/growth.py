@@ -1,4 +1,4 @@
-"""Whether something takes time that grows with its size, told apart from time that grows with its square."""
+"""Tells linear growth of time from quadratic growth."""
 
 from __future__ import annotations
 

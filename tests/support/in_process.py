@@ -24,7 +24,7 @@ Sapwood = Callable[..., Run]
 
 
 def sapwood(*arguments: str, stdin: str = "", **environment: str) -> Run:
-    """What `sapwood ARGUMENTS` says, with these variables in its environment."""
+    """The output and status of `sapwood ARGUMENTS`, with these variables in its environment."""
     written, err = io.BytesIO(), io.StringIO()
     out = io.TextIOWrapper(written, "utf-8", write_through=True)  # commands write text and bytes
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):

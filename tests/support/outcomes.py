@@ -1,4 +1,4 @@
-"""Outcomes made by hand, for what only shows them."""
+"""Outcomes of batches made by hand, for tests of displays and reports."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class Server:
         return f"postgresql://sapwood:hush@/postgres?host={self.folder}{options}"
 
     def fresh(self) -> str:
-        """The URL of a schema that nobody has used."""
+        """The URL of a new, empty schema."""
         name = f"fresh_{next(_FRESH)}"
         with psycopg.connect(self.url(), autocommit=True) as connection:
             connection.execute(SQL("CREATE SCHEMA {}").format(Identifier(name)))

@@ -46,7 +46,7 @@ Delivery = tuple[str, str, str | None, int, int]
 
 
 def delivered_by(broker: Broker, message: bytes | str) -> list[tuple[str, str | None]]:
-    """Who gets a message, and what transformations make of it; None for filters."""
+    """The subscriptions of a message's deliveries, with the bodies of transformations; None for filters."""
     return [
         (str(id), None if id in broker.filters else body.decode())
         for id, _, body, _ in broker.publish(message)

@@ -133,7 +133,7 @@ def test_a_dtd_is_an_element_graph() -> None:
 @pytest.mark.slow
 @settings(max_examples=400, deadline=None)
 @given(RANDOMS)
-def test_what_a_verdict_promises_is_so(rng: Random) -> None:
+def test_conditions_hold_of_random_documents(rng: Random) -> None:
     whole = path_strategies.element_graph(rng)
     document = read(path_strategies.document(rng, whole))
     assert conforms(document, whole)

@@ -94,7 +94,7 @@ XQUERY = [
 
 
 @pytest.mark.parametrize(("query", "at", "reason"), WRONG, ids=lambda part: part[:40])
-def test_says_what_is_wrong_and_where(query: str, at: str, reason: str) -> None:
+def test_errors_have_reason_and_position(query: str, at: str, reason: str) -> None:
     with pytest.raises(QueryError) as caught:
         Broker().subscribe("q", query)
     assert reason in caught.value.reason

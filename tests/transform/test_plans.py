@@ -135,7 +135,7 @@ def test_22_query_9_keeps_one_duplicate_elimination() -> None:
 # -- what plans consist of -----------------------------------------------------------------------------
 
 
-def test_what_is_shared() -> None:
+def test_operators_of_each_sharing() -> None:
     transformation = query("/a/b[@x = 1][c = 2]", "/d")
     shared = {sharing: kinds(plan(transformation, sharing, "query")) for sharing in SHARINGS}
     bound, select = ("Selection", "scan"), ("ReturnSelect", "tree search")
@@ -162,14 +162,14 @@ def test_without_optimisation_everything_is_hashed() -> None:
 @pytest.mark.parametrize(
     "where", ["b or c", "not(b)", "b[1] = 2", "b[c]/d", "string(b) = 'x'", "b[@x = 1]", ".//text() = 'x'"]
 )
-def test_what_is_no_plain_predicate_is_searched_for(where: str) -> None:
+def test_other_predicates_become_a_tree_search(where: str) -> None:
     planned = plan(query(f"//a[{where}]", "/b"), "FW", "none")
     assert ("WhereFilter", "tree search") in kinds(planned)
     assert not [operator for operator in planned.operators if operator.kind == "SemiJoin"]
 
 
 @pytest.mark.parametrize("where", ["@x", "@x = 1", "text() = 'x'", ". = 'x'", "@x or not(@y)", "self::a"])
-def test_what_the_bound_node_itself_decides_is_a_selection(where: str) -> None:
+def test_predicates_on_the_bound_node_are_selections(where: str) -> None:
     planned = plan(query(f"//a[{where}]", "/b"), "F", "query")
     assert kinds(planned) == [("Selection", "scan"), ("ReturnSelect", "tree search")]
 

@@ -1,4 +1,4 @@
-"""What several test files of this room need."""
+"""Helpers of several tests of workloads."""
 
 from __future__ import annotations
 

@@ -215,7 +215,7 @@ def test_channels_are_as_popular_as_zipf_has_it() -> None:
         assert share == pytest.approx(rank**-0.8 / total, rel=0.1)
 
 
-def test_titles_and_descriptions_repeat_at_the_rates_told() -> None:
+def test_titles_and_descriptions_repeat_at_the_documented_rates() -> None:
     count = len(usual())
     assert len(repeated(usual(), "item_url")) / count == pytest.approx(0.02, abs=0.004)
     assert len(repeated(usual(), "title")) / count == pytest.approx(0.056, abs=0.008)
@@ -260,7 +260,7 @@ def test_rates_out_of_range_are_named() -> None:
     for parameters, says in (
         ({"channels": 0}, "channels"),
         ({"reposts": -0.1}, "reposts"),
-        ({"reposts": 0.6, "crossposts": 0.6}, "repeats"),
+        ({"reposts": 0.6, "crossposts": 0.6}, "reposts, crossposts and columns"),
     ):
         with pytest.raises(ValueError, match=says):
             FeedGenerator(**parameters)

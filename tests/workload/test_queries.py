@@ -265,9 +265,10 @@ def test_an_exhausted_space_says_how_many_were_found(tmp_path: Path) -> None:
     with pytest.raises(QueriesExhausted, match="found only 17 distinct queries on DTD 'test'") as caught:
         QueryGenerator(dtd).take(18)
     assert caught.value.found == 17
+    assert str(caught.value).endswith("predicates or values, or repeats with distinct=False")
 
 
-def test_an_impossible_wish_says_so() -> None:
+def test_impossible_queries_are_an_error() -> None:
     with pytest.raises(QueriesExhausted, match="no path of DTD 'quotes' can take 1 predicates"):
         drawn(dtd="quotes", predicates=1, numeric=False, operators=("<",))
 

@@ -129,7 +129,7 @@ def test_queries_compile() -> None:
         assert compile_query(query).exact
 
 
-def test_what_cannot_be_is_refused_at_once() -> None:
+def test_impossible_parameters_are_refused_at_once() -> None:
     workload = StockWorkload()
     with pytest.raises(ValueError, match=r"at most 200 notifications to 1,000 subscriptions, not 201"):
         workload.queries(1_000, 1_000, 201)

@@ -224,7 +224,9 @@ def test_an_exhausted_space_says_how_many_were_found(tmp_path: Path) -> None:
     ],
     ids=["nothing can be bound", "nothing has a value", "one path where two are asked for"],
 )
-def test_an_impossible_wish_says_so(tmp_path: Path, declarations: str, parameters: dict[str, Any]) -> None:
+def test_impossible_queries_are_an_error(
+    tmp_path: Path, declarations: str, parameters: dict[str, Any]
+) -> None:
     dtd = written(tmp_path, declarations)
     with pytest.raises(QueriesExhausted, match="no element of DTD 'test' down to level 3 can take 1 pred"):
         TransformationGenerator(dtd, distinct=False, **parameters).query()

@@ -17,8 +17,6 @@ from sapwood.engine.bulk_load import OnError
 from sapwood.engine.failures import Failure
 from sapwood.engine.index import IndexMatches
 from sapwood.engine.message.message_reader import Message
-from sapwood.engine.pattern_evaluator import PatternEvaluator
-from sapwood.engine.registration import Needs
 from sapwood.join.results import Meetings
 from sapwood.join.state.message_state import StoredMessage
 from sapwood.join.state.portable_state import EquatedVariables, PortableMessage, PortableValue
@@ -53,16 +51,9 @@ class DistributedBroker:
 
     # -- extraction ------------------------------------------------------------------------------------
 
-    def find(self, message: Message) -> IndexMatches:
-        """Match a message against the index that all subscriptions share."""
-        return self._index.find(message)
-
-    def evaluator(self, message: Message, found: IndexMatches) -> PatternEvaluator:
-        """Return an evaluator of paths in a message, which is parsed again only if no query needs its
-        text."""
-        if found.evaluator is None or Needs.TEXT not in self._index.needs:
-            return PatternEvaluator(self._index.read(message, all=True))
-        return found.evaluator
+    def find(self, message: Message, with_text: bool = False) -> IndexMatches:
+        """Match a message against the index that all subscriptions share; see `Index.find`."""
+        return self._index.find(message, with_text)
 
     def match(self, message: Message, found: IndexMatches) -> PublishResult:
         """Return the filters that match a message, and the output of transformations."""

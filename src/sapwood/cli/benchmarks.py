@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -21,14 +21,23 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print the figures as J
 Only = list[str] | None
 OUT = Path("bench-output")
 
+
+def _quick(help: str) -> Any:
+    return typer.Option("--quick", help=help)
+
+
+def _only(help: str) -> Any:
+    return typer.Option("--only", help=help)
+
+
 bench = typer.Typer(help="Run benchmarks, with baselines measured in the same run.", no_args_is_help=True)
 
 
 @bench.command("filter")
 def bench_filter(
     nitf: NitfOption = None,
-    quick: Annotated[bool, typer.Option("--quick", help="A minute instead of a quarter of an hour.")] = False,
-    only: Annotated[Only, typer.Option(help="An experiment by name, or bars, or growth.")] = None,
+    quick: Annotated[bool, _quick("A minute instead of a quarter of an hour.")] = False,
+    only: Annotated[Only, _only("An experiment by name, or bars, or growth.")] = None,
     out: OutOption = OUT,
     as_json: JsonOption = False,
 ) -> None:
@@ -44,11 +53,11 @@ def bench_filter(
 @bench.command("transform")
 def bench_transform(
     nitf: NitfOption = None,
-    quick: Annotated[bool, typer.Option("--quick", help="A minute instead of ten.")] = False,
+    quick: Annotated[bool, _quick("A minute instead of ten.")] = False,
     only: Annotated[
         Only,
-        typer.Option(
-            help="sharing, cost, adding, approaches, operators, recursive, predicates-and-returns, "
+        _only(
+            "sharing, cost, adding, approaches, operators, recursive, predicates-and-returns, "
             "descendant or growth."
         ),
     ] = None,
@@ -66,14 +75,10 @@ def bench_transform(
 
 @bench.command("join")
 def bench_join(
-    quick: Annotated[
-        bool, typer.Option("--quick", help="A minute or two instead of a quarter of an hour.")
-    ] = False,
+    quick: Annotated[bool, _quick("A minute or two instead of a quarter of an hour.")] = False,
     only: Annotated[
         Only,
-        typer.Option(
-            help="flat, levels, leaves, equalities, flat-skew, levels-skew, feed, feed-ways or feed-spark."
-        ),
+        _only("flat, levels, leaves, equalities, flat-skew, levels-skew, feed, feed-ways or feed-spark."),
     ] = None,
     out: OutOption = OUT,
     as_json: JsonOption = False,
@@ -89,10 +94,8 @@ def bench_join(
 
 @bench.command("relational")
 def bench_relational(
-    quick: Annotated[bool, typer.Option("--quick", help="A few minutes instead of an hour.")] = False,
-    only: Annotated[
-        Only, typer.Option(help="stocks, growth, large, observations, crossing or spark.")
-    ] = None,
+    quick: Annotated[bool, _quick("A few minutes instead of an hour.")] = False,
+    only: Annotated[Only, _only("stocks, growth, large, observations, crossing or spark.")] = None,
     out: OutOption = OUT,
     as_json: JsonOption = False,
 ) -> None:
@@ -109,8 +112,8 @@ def bench_relational(
 @bench.command("spark")
 def bench_spark(
     nitf: NitfOption = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Small, for a first look.")] = False,
-    only: Annotated[Only, typer.Option(help="loading, throughput, xpath_boolean or memory.")] = None,
+    quick: Annotated[bool, _quick("Small, for a first look.")] = False,
+    only: Annotated[Only, _only("loading, throughput, xpath_boolean or memory.")] = None,
     out: OutOption = OUT,
     as_json: JsonOption = False,
 ) -> None:

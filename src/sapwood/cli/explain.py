@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sapwood import MessageError
-from sapwood.cli.common.console import NamespacesOption, fail, parse_namespaces, write_line
+from sapwood.cli.common.console import fail, write_line
 from sapwood.cli.common.delivery_output import report_failures
+from sapwood.cli.common.options import JsonOption, NamespacesOption, parse_namespaces
 from sapwood.cli.common.query_loader import load_queries
 from sapwood.cli.common.query_warnings import QueryWarnings
 from sapwood.cli.common.relational_options import Engine, require_duckdb
 from sapwood.input_files import NamedMessage, read_messages
+from sapwood.lang.xpath.error_hints import set_other_language_hints
 
 if TYPE_CHECKING:
     from sapwood import Broker, Explanation, JoinExplanation, PlanExplanation, Why
@@ -40,7 +42,7 @@ def explain(
         Engine, typer.Option(help="The relational engine's view: a filter as rules.")
     ] = Engine.AUTOMATON,
     namespace: NamespacesOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Write JSON.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Show how a query is evaluated: pattern and paths or plan, what is shared, what lxml evaluates, and
     why.
@@ -92,6 +94,8 @@ def _why(broker: Broker, message: NamedMessage) -> Why:
 def _explain_form(query: str, namespaces: dict[str, str], as_json: bool) -> None:
     from sapwood.cli.common import rule_output
 
+    hint = "the relational engine evaluates filters only: omit --engine relational"
+    set_other_language_hints(hint, hint)
     with require_duckdb("sapwood explain --engine relational"):
         form = rule_output.compile_rules(query, namespaces)
         if as_json:

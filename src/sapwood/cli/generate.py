@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 import sys
+from collections.abc import Callable, Iterator
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ParamSpec, TypeVar
 
 import typer
 
 from sapwood.cli.common.console import fail, make_progress
+from sapwood.errors import ArgumentError, QueryError
+from sapwood.lang.literals.durations import parse_window
+from sapwood.lang.xscl.compiler import compile_join
 from sapwood.workload import (
     FeedGenerator,
     JoinGenerator,
     JoinSchema,
     MessageGenerator,
+    QueriesExhausted,
     QueryGenerator,
     TransformationGenerator,
     dtds,
@@ -41,6 +48,10 @@ WordsOption = Annotated[bool, typer.Option("--words", help="Words as values inst
 DuplicatesOption = Annotated[bool, typer.Option("--duplicates", help="Allow equal queries.")]
 DescendantOption = Annotated[float, typer.Option(help="P(//): the probability of a descendant step.")]
 
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+_WORD = re.compile(r"\w+")
+
 
 @generate.command("messages")
 def generate_messages(
@@ -60,7 +71,8 @@ def generate_messages(
     out: Annotated[Path | None, typer.Option(help="A folder for one file per message.")] = None,
 ) -> None:
     """Generate messages that are valid against a DTD, one per line."""
-    generator = MessageGenerator(
+    generator = _create(
+        MessageGenerator,
         load_dtd(dtd, root),
         seed=seed,
         max_depth=max_depth,
@@ -72,14 +84,47 @@ def generate_messages(
     )
     if out is not None:
         _make_folder(out)
-    with make_progress(writing=out is None) as progress:
-        for number in progress.track(range(count), description="messages"):
-            body = generator.message()
-            if out is not None:
-                _write_file(out / f"message-{number:06}.xml", body)
-            else:
-                sys.stdout.buffer.write(body.rstrip(b"\n") + b"\n")
-    sys.stdout.flush()
+    numbers = itertools.count()
+
+    def write(body: bytes) -> None:
+        if out is not None:
+            _write_file(out / f"message-{next(numbers):06}.xml", body)
+        else:
+            _write_message(body)
+
+    _write_each(generator, count, "messages", write, to_files=out is not None)
+
+
+def _create(make: Callable[_P, _T], *arguments: _P.args, **parameters: _P.kwargs) -> _T:
+    """Call a function whose parameters have the names of options; its errors then name the options."""
+    try:
+        return make(*arguments, **parameters)
+    except ArgumentError as error:
+        subject, must, rest = str(error).partition(" must ")
+
+        def to_option(word: re.Match[str]) -> str:
+            return f"--{word[0].replace('_', '-')}" if word[0] in parameters else word[0]
+
+        fail(_WORD.sub(to_option, subject) + must + rest)
+
+
+def _write_each(
+    generator: Iterator[_T], count: int, what: str, write: Callable[[_T], None], *, to_files: bool = False
+) -> None:
+    """Write the next `count` items of a generator, with a progress bar."""
+    try:
+        with make_progress(writing=not to_files) as progress:
+            for _ in progress.track(range(count), description=what):
+                write(next(generator))
+        sys.stdout.flush()
+    except QueriesExhausted as error:
+        if not error.found:
+            fail(f"{error.reason}: ask for fewer, or allow more depth")
+        fail(f"{error.reason}: {error.remedy}, or equal ones with --duplicates")
+
+
+def _write_message(body: bytes) -> None:
+    sys.stdout.buffer.write(body.rstrip(b"\n") + b"\n")
 
 
 def _write_file(path: Path, body: bytes) -> None:
@@ -115,7 +160,8 @@ def generate_queries(
     duplicates: DuplicatesOption = False,
 ) -> None:
     """Generate queries that can match such messages, one per line."""
-    generator = QueryGenerator(
+    generator = _create(
+        QueryGenerator,
         load_dtd(dtd, root),
         seed=seed,
         max_depth=max_depth,
@@ -130,9 +176,7 @@ def generate_queries(
         numeric=not words,
         distinct=not duplicates,
     )
-    with make_progress(writing=True) as progress:
-        for _ in progress.track(range(count), description="queries"):
-            print(generator.query())
+    _write_each(generator, count, "queries", print)
 
 
 @generate.command("transformations")
@@ -152,7 +196,8 @@ def generate_transformations(
     duplicates: DuplicatesOption = False,
 ) -> None:
     """Generate for-where-return queries that can match such messages, one per line."""
-    generator = TransformationGenerator(
+    generator = _create(
+        TransformationGenerator,
         load_dtd(dtd, root),
         seed=seed,
         binding_depth=binding_depth,
@@ -165,9 +210,7 @@ def generate_transformations(
         numeric=not words,
         distinct=not duplicates,
     )
-    with make_progress(writing=True) as progress:
-        for _ in progress.track(range(count), description="transformations"):
-            print(generator.query())
+    _write_each(generator, count, "transformations", print)
 
 
 @generate.command("feeds")
@@ -183,7 +226,8 @@ def generate_feeds(
     columns: Annotated[float, typer.Option(help="The share of items with a recurring title.")] = 0.01,
 ) -> None:
     """Generate items of web feeds, one per line, to be joined by equal titles or descriptions."""
-    generator = FeedGenerator(
+    generator = _create(
+        FeedGenerator,
         seed=seed,
         channels=channels,
         channel_skew=channel_skew,
@@ -191,10 +235,7 @@ def generate_feeds(
         crossposts=crossposts,
         columns=columns,
     )
-    with make_progress(writing=True) as progress:
-        for _ in progress.track(range(count), description="items"):
-            sys.stdout.buffer.write(generator.message() + b"\n")
-    sys.stdout.flush()
+    _write_each(generator, count, "items", _write_message)
 
 
 class Schema(StrEnum):
@@ -223,8 +264,11 @@ def generate_joins(
     stream: Annotated[str, typer.Option(help="The stream of both messages.")] = "S",
 ) -> None:
     """Generate queries that join two messages, one per line; queries may repeat."""
+    _check_window(window)
+    _check_stream(stream)
     most = 4 if schema is Schema.LEVELS and equalities is None else equalities
-    generator = JoinGenerator(
+    generator = _create(
+        JoinGenerator,
         _schema(schema, leaves, fan_out),
         seed=seed,
         equalities=most,
@@ -232,12 +276,32 @@ def generate_joins(
         window=window,
         stream=stream,
     )
-    with make_progress(writing=True) as progress:
-        for _ in progress.track(range(count), description="joins"):
-            print(generator.query())
+    _write_each(generator, count, "joins", print)
+
+
+def _check_window(window: str) -> None:
+    """Exit with an error for a text that is not the window of a join."""
+    try:
+        _, end = parse_window(window, 0)
+        valid = not window[end:].strip()
+    except QueryError:
+        valid = False
+    if not valid:
+        fail(f"--window must be a length of time such as '60 s' or '1 day', or INF, not {window!r}")
+
+
+def _check_stream(stream: str) -> None:
+    """Exit with an error for a text that is not the name of a stream; empty means no stream."""
+    try:
+        join = compile_join(f"{stream}//a->v JOIN{{v=w, INF}} {stream}//a->w")
+        valid = join.streams == (stream,)
+    except QueryError:
+        valid = False
+    if not valid:
+        fail(f"--stream must be a name that is no keyword of joins, not {stream!r}")
 
 
 def _schema(schema: Schema, leaves: int, fan_out: int) -> JoinSchema:
     if schema is Schema.FLAT:
-        return flat_schema(leaves)
-    return levels_schema(fan_out) if schema is Schema.LEVELS else feed_schema()
+        return _create(flat_schema, leaves=leaves)
+    return _create(levels_schema, fan_out=fan_out) if schema is Schema.LEVELS else feed_schema()

@@ -12,8 +12,15 @@ from typing import Annotated
 import typer
 
 from sapwood import Broker, Deliveries, LateMessage, Limits, MessageError
-from sapwood.cli.common.console import QUERIES_HELP, NamespacesOption, finish, make_progress, parse_namespaces
+from sapwood.cli.common.console import finish, make_progress
 from sapwood.cli.common.delivery_output import report_refused, write_delivery, write_failures
+from sapwood.cli.common.options import (
+    MaxBytesOption,
+    NamespacesOption,
+    QueriesArgument,
+    RawOption,
+    parse_namespaces,
+)
 from sapwood.cli.common.query_loader import load_queries
 from sapwood.input_files import NamedMessage, read_messages
 from sapwood.lang.literals.durations import parse_duration
@@ -22,7 +29,7 @@ _NAMED = re.compile(r"([^\W\d][\w.\-]*)=")
 
 
 def join(
-    queries: Annotated[str, typer.Argument(help=QUERIES_HELP)],
+    queries: QueriesArgument,
     messages: Annotated[
         list[str],
         typer.Argument(
@@ -35,9 +42,9 @@ def join(
         typer.Option(metavar="[STREAM=]PATH", help="The path of the event time in the messages of a stream."),
     ] = None,
     lateness: Annotated[str, typer.Option(help="The allowed lateness, such as 10 min or 2 h.")] = "0 s",
-    raw: Annotated[bool, typer.Option("--raw", help="Write the bodies alone, each on a line.")] = False,
+    raw: RawOption = False,
     namespace: NamespacesOption = None,
-    max_bytes: Annotated[int, typer.Option(help="Refuse messages larger than this.")] = Limits().bytes,
+    max_bytes: MaxBytesOption = Limits().bytes,
 ) -> None:
     """Join messages with earlier ones by XSCL queries; writes one JSON line per delivery.
 

@@ -10,16 +10,15 @@ from typing import Annotated, Any
 import typer
 
 from sapwood import Failure, Limits, Matcher, MessageError
-from sapwood.cli.common.console import (
-    QUERIES_HELP,
-    NamespacesOption,
-    fail,
-    finish,
-    make_progress,
-    parse_namespaces,
-    write_line,
-)
+from sapwood.cli.common.console import fail, finish, make_progress, write_line
 from sapwood.cli.common.delivery_output import failures_field, report_failures
+from sapwood.cli.common.options import (
+    MESSAGES_HELP,
+    QUERIES_HELP,
+    MaxBytesOption,
+    NamespacesOption,
+    parse_namespaces,
+)
 from sapwood.cli.common.query_loader import load_queries
 from sapwood.cli.common.relational_options import (
     BATCH,
@@ -47,14 +46,14 @@ def match(
     ] = None,
     messages: Annotated[
         list[str] | None,
-        typer.Argument(help="Files, folders, *.xmll (one per line), - (stdin).", show_default=False),
+        typer.Argument(help=MESSAGES_HELP, show_default=False),
     ] = None,
     select: Annotated[bool, typer.Option("--select", help="Also write the selected nodes.")] = False,
     count: Annotated[
         bool, typer.Option("--count", help="Write only the number of matching subscriptions.")
     ] = False,
     namespace: NamespacesOption = None,
-    max_bytes: Annotated[int, typer.Option(help="Refuse messages larger than this.")] = Limits().bytes,
+    max_bytes: MaxBytesOption = Limits().bytes,
     store: Annotated[
         str | None,
         typer.Option(metavar="URL", help="Match with the filters of a store: a file, or postgresql://…."),

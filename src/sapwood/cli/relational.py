@@ -6,7 +6,7 @@ import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 from rich.console import Console
@@ -15,6 +15,7 @@ from rich.table import Table
 
 from sapwood.cli.common.console import write_line
 from sapwood.cli.common.interruption import InterruptHandler
+from sapwood.cli.common.options import DEFAULT_STORE, JsonOption, StoreOption
 from sapwood.cli.common.relational_options import (
     MemoryOption,
     PlanOption,
@@ -27,7 +28,6 @@ from sapwood.cli.common.relational_options import (
     tables_path,
 )
 from sapwood.cli.common.stored_filters import open_store, report_skipped
-from sapwood.cli.subscriptions import HERE, StoreOption
 
 relational = typer.Typer(
     help="Keep the filters of a store in tables on disk, to match messages with more of them than fit into "
@@ -35,12 +35,10 @@ relational = typer.Typer(
     no_args_is_help=True,
 )
 
-JsonOption = Annotated[bool, typer.Option("--json", help="Write JSON.")]
-
 
 @relational.command("load")
 def load(
-    store: StoreOption = HERE,
+    store: StoreOption = DEFAULT_STORE,
     tables: TablesOption = None,
     plan: PlanOption = None,
     memory: MemoryOption = None,
@@ -67,7 +65,7 @@ def load(
 
 @relational.command("gc")
 def gc(
-    store: StoreOption = HERE,
+    store: StoreOption = DEFAULT_STORE,
     tables: TablesOption = None,
     plan: PlanOption = None,
     memory: MemoryOption = None,
@@ -87,7 +85,9 @@ def gc(
 
 
 @relational.command("explain")
-def explain(store: StoreOption = HERE, tables: TablesOption = None, as_json: JsonOption = False) -> None:
+def explain(
+    store: StoreOption = DEFAULT_STORE, tables: TablesOption = None, as_json: JsonOption = False
+) -> None:
     """Show the plan of the tables and the estimated cost of each plan."""
     with require_duckdb("sapwood relational explain"), reopen_tables(tables_path(store, tables)) as matcher:
         choice = matcher.explain()
@@ -106,7 +106,9 @@ def explain(store: StoreOption = HERE, tables: TablesOption = None, as_json: Jso
 
 
 @relational.command("show")
-def show(store: StoreOption = HERE, tables: TablesOption = None, as_json: JsonOption = False) -> None:
+def show(
+    store: StoreOption = DEFAULT_STORE, tables: TablesOption = None, as_json: JsonOption = False
+) -> None:
     """Show what a file of tables holds: which store, which version, how many rows."""
     with require_duckdb("sapwood relational show"):
         record = _record(tables_path(store, tables))

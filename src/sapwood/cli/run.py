@@ -10,6 +10,7 @@ import typer
 
 from sapwood.cli.common.console import errors, fail
 from sapwood.cli.common.extras import require_extra
+from sapwood.cli.common.options import JsonLinesOption
 from sapwood.cli.common.run_log import Verbosity, log_to_file, log_to_notes, report_errors
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def run(
             help="Log each batch on the terminal, too; -vv: details.",
         ),
     ] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON lines, as in a pipe.")] = False,
+    as_json: JsonLinesOption = False,
 ) -> None:
     """Run a pipeline: match the messages of its sources with all subscriptions, batch by batch.
 
@@ -61,7 +62,7 @@ def run(
     config = read_config(pipeline)
     master = master or config.run.master
     check_report(report)
-    compiled = check_pipeline(config, master)
+    compiled = check_pipeline(config, master, pipeline)
     log = log or (Path(config.run.log) if config.run.log else default_log(config.run.checkpoint))
     errors.print(f"[dim]starting Spark; its log is {log}[/]", soft_wrap=True)
     with log_to_file(log, verbosity), report_errors(log):

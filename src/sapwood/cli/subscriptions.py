@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,8 +13,16 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from sapwood.cli.common.console import QUERIES_HELP, NamespacesOption, fail, parse_namespaces, write_line
-from sapwood.cli.common.extras import require_extra
+from sapwood.cli.common.console import fail, write_line
+from sapwood.cli.common.options import (
+    DEFAULT_STORE,
+    QUERIES_HELP,
+    JsonLinesOption,
+    NamespacesOption,
+    StoreOption,
+    parse_namespaces,
+)
+from sapwood.cli.common.stored_filters import open_store
 from sapwood.cli.subscriptions_import import import_file
 
 if TYPE_CHECKING:
@@ -28,34 +36,13 @@ subscriptions = typer.Typer(
 _MOST_ROWS = 500
 """Rows of a table on a terminal."""
 
-StoreOption = Annotated[
-    str, typer.Option("--store", metavar="URL", envvar="SAPWOOD_STORE", help="A file, or postgresql://….")
-]
 IdArgument = Annotated[str, typer.Argument(help="The id of the subscription.")]
 QueryArgument = Annotated[
     str, typer.Argument(help="An XPath 1.0 filter, a for-where-return query, or a join in XSCL.")
 ]
 SubscriberOption = Annotated[str | None, typer.Option(help="The subscriber.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="JSON lines, as in a pipe.")]
-HERE = "subscriptions.db"
 
-
-@contextmanager
-def _open(store: str, create: bool = False) -> Iterator[SubscriptionStore]:
-    with require_extra("store", "sapwood subscriptions"):
-        from sapwood.store import SubscriptionStore  # here, because other commands need no database
-
-    with SubscriptionStore(store, create=create) as opened:
-        yield opened
-
-
-@contextmanager
-def _checked(id: str, query: str, namespace: list[str] | None, store: SubscriptionStore) -> Iterator[None]:
-    """Declare the prefixes before a query is stored, and warn about the query afterwards."""
-    declared = parse_namespaces(namespace)
-    store.declare(declared)
-    yield
-    _warn(id, query, store, declared)
+_open = partial(open_store, command="sapwood subscriptions")
 
 
 # -- changes -----------------------------------------------------------------------------------------------
@@ -67,11 +54,11 @@ def add(
     query: QueryArgument,
     subscriber: SubscriberOption = None,
     namespace: NamespacesOption = None,
-    store: StoreOption = HERE,
+    store: StoreOption = DEFAULT_STORE,
 ) -> None:
     """Add a subscription; the store is created if it is absent."""
-    with _open(store, create=True) as opened, _checked(id, query, namespace, opened):
-        _report_version(opened.add(id, query, subscriber or ""))
+    with _open(store, create=True) as opened:
+        _put(opened, id, query, namespace, lambda: opened.add(id, query, subscriber or ""))
 
 
 @subscriptions.command("replace")
@@ -80,17 +67,17 @@ def replace(
     query: QueryArgument,
     subscriber: SubscriberOption = None,
     namespace: NamespacesOption = None,
-    store: StoreOption = HERE,
+    store: StoreOption = DEFAULT_STORE,
 ) -> None:
     """Replace the query of a subscription; its position stays, and its subscriber unless given."""
-    with _open(store) as opened, _checked(id, query, namespace, opened):
-        _report_version(opened.replace(id, query, subscriber))
+    with _open(store) as opened:
+        _put(opened, id, query, namespace, lambda: opened.replace(id, query, subscriber))
 
 
 @subscriptions.command("remove")
 def remove(
     ids: Annotated[list[str], typer.Argument(help="One or more; if one does not exist, none is removed.")],
-    store: StoreOption = HERE,
+    store: StoreOption = DEFAULT_STORE,
 ) -> None:
     """Remove subscriptions."""
     with _open(store) as opened:
@@ -98,14 +85,14 @@ def remove(
 
 
 @subscriptions.command("activate")
-def activate(id: IdArgument, store: StoreOption = HERE) -> None:
+def activate(id: IdArgument, store: StoreOption = DEFAULT_STORE) -> None:
     """Activate a subscription, so that it is matched again."""
     with _open(store) as opened:
         _report_version(opened.activate(id))
 
 
 @subscriptions.command("deactivate")
-def deactivate(id: IdArgument, store: StoreOption = HERE) -> None:
+def deactivate(id: IdArgument, store: StoreOption = DEFAULT_STORE) -> None:
     """Deactivate a subscription: it stays in the store and is not matched."""
     with _open(store) as opened:
         _report_version(opened.deactivate(id))
@@ -122,7 +109,7 @@ def import_(
     ] = False,
     subscriber: Annotated[str | None, typer.Option(help="The subscriber of lines that name none.")] = None,
     namespace: NamespacesOption = None,
-    store: StoreOption = HERE,
+    store: StoreOption = DEFAULT_STORE,
 ) -> None:
     """Add all subscriptions of a file or folder; the store is made if it is absent.
 
@@ -143,7 +130,7 @@ def prune(
     version: Annotated[
         int | None, typer.Argument(help="The oldest version to keep; by default the current one.")
     ] = None,
-    store: StoreOption = HERE,
+    store: StoreOption = DEFAULT_STORE,
 ) -> None:
     """Delete the history before a version."""
     with _open(store) as opened:
@@ -155,9 +142,15 @@ def _report_version(version: int) -> None:
     print(f"version {version}")
 
 
-def _warn(id: str, query: str, store: SubscriptionStore, declared: dict[str, str]) -> None:
+def _put(
+    store: SubscriptionStore, id: str, query: str, namespace: list[str] | None, change: Callable[[], int]
+) -> None:
+    """Declare the prefixes, store a query by `change`, report the version, and warn about the query."""
     from sapwood.cli.common.query_warnings import QueryWarnings
 
+    declared = parse_namespaces(namespace)
+    store.declare(declared)
+    _report_version(change())
     query_warnings = QueryWarnings(store.namespaces, declared)
     query_warnings.check(id, query)
     query_warnings.finish()
@@ -173,8 +166,8 @@ def list_(
         bool | None, typer.Option("--active/--inactive", help="Only active or only inactive subscriptions.")
     ] = None,
     at: Annotated[int | None, typer.Option(metavar="VERSION", help="What was active at a version.")] = None,
-    as_json: JsonOption = False,
-    store: StoreOption = HERE,
+    as_json: JsonLinesOption = False,
+    store: StoreOption = DEFAULT_STORE,
 ) -> None:
     """List the subscriptions in the order they were added: a table on a terminal, JSON lines in a pipe."""
     if at is not None and (subscriber is not None or active is not None):
@@ -190,7 +183,7 @@ def list_(
 
 @subscriptions.command("namespaces")
 def namespaces(
-    namespace: NamespacesOption = None, as_json: JsonOption = False, store: StoreOption = HERE
+    namespace: NamespacesOption = None, as_json: JsonLinesOption = False, store: StoreOption = DEFAULT_STORE
 ) -> None:
     """Declare the given prefixes, then list all prefixes that queries may use."""
     declared = parse_namespaces(namespace)

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from sapwood import SapwoodError
+from sapwood.cli.common.bounded_output import BoundedOutput
 from sapwood.cli.common.console import make_progress, note, report
 from sapwood.cli.common.query_warnings import QueryWarnings
+from sapwood.cli.common.stored_filters import MOST_REPORTED
 from sapwood.input_files import LineError, NamedQuery, read_queries
 
 if TYPE_CHECKING:
     from sapwood.store import NewSubscription, Subscription, SubscriptionStore
 
-_REPORTED = 50
-"""refused lines that are reported one by one"""
 _WAITING = 1_000
 
 
@@ -29,42 +29,29 @@ class _Refusals:
 
     def __init__(self) -> None:
         self._waiting: list[tuple[int, str, str]] = []
-        self._summary = 0
-        self.count = 0
+        self._output = BoundedOutput(MOST_REPORTED, report, lambda rest: note(f"{rest} lines were refused"))
+
+    @property
+    def count(self) -> int:
+        return self._output.count + len(self._waiting)
 
     def add(self, line: int, place: str, reason: str) -> None:
-        self.count += 1
-        if self._summary < _REPORTED:
-            self._waiting.append((line, place, reason))
-            if len(self._waiting) >= _WAITING:
-                self.tell()
+        self._waiting.append((line, place, reason))
+        if len(self._waiting) >= _WAITING:
+            self.flush()
 
-    def tell(self) -> None:
-        for _, place, reason in sorted(self._waiting)[: _REPORTED - self._summary]:
-            report(place, reason)
-            self._summary += 1
+    def flush(self) -> None:
+        for _, place, reason in sorted(self._waiting):
+            self._output.add(place, reason)
         self._waiting.clear()
 
     def finish(self) -> None:
-        self.tell()
-        if self.count > self._summary:
-            note(f"and {self.count - self._summary:,} more lines were refused")
+        self.flush()
+        self._output.finish()
 
 
-class _Replacements:
-    """Reports the first subscriptions that an import has changed one by one."""
-
-    def __init__(self) -> None:
-        self._count = 0
-
-    def add(self, old: Subscription, new: Subscription) -> None:
-        self._count += 1
-        if self._count <= _REPORTED:
-            note(f"{new.id}: {_differences(old, new)}")
-
-    def finish(self) -> None:
-        if self._count > _REPORTED:
-            note(f"and {self._count - _REPORTED:,} more subscriptions were replaced")
+def _report_replacement(old: Subscription, new: Subscription) -> None:
+    note(f"{new.id}: {_differences(old, new)}")
 
 
 def _differences(old: Subscription, new: Subscription) -> str:
@@ -90,7 +77,9 @@ def import_file(
     from sapwood.store.bulk_import import existing_id_error  # here, because other commands need no database
 
     refusals = _Refusals()
-    replacements = _Replacements()
+    replacements = BoundedOutput(
+        MOST_REPORTED, _report_replacement, lambda rest: note(f"{rest} subscriptions were replaced")
+    )
     query_warnings = QueryWarnings(store.namespaces, declared)
     queries: dict[int, NamedQuery] = {}  # rows not yet imported, by identity: the store has no lines
     processed = 0
@@ -117,7 +106,7 @@ def import_file(
         nonlocal processed
         processed = count
         queries.clear()
-        refusals.tell()
+        refusals.flush()
         progress.update(task, completed=count)
 
     with make_progress(rate=True) as progress:

@@ -7,18 +7,26 @@ from typing import Annotated
 import typer
 
 from sapwood import Broker, Limits, MessageError
-from sapwood.cli.common.console import QUERIES_HELP, NamespacesOption, finish, make_progress, parse_namespaces
+from sapwood.cli.common.console import finish, make_progress
 from sapwood.cli.common.delivery_output import report_refused, write_delivery, write_failures
+from sapwood.cli.common.options import (
+    MESSAGES_HELP,
+    MaxBytesOption,
+    NamespacesOption,
+    QueriesArgument,
+    RawOption,
+    parse_namespaces,
+)
 from sapwood.cli.common.query_loader import load_queries
 from sapwood.input_files import read_messages
 
 
 def transform(
-    queries: Annotated[str, typer.Argument(help=QUERIES_HELP)],
-    messages: Annotated[list[str], typer.Argument(help="Files, folders, *.xmll (one per line), - (stdin).")],
-    raw: Annotated[bool, typer.Option("--raw", help="Write the bodies alone, each on a line.")] = False,
+    queries: QueriesArgument,
+    messages: Annotated[list[str], typer.Argument(help=MESSAGES_HELP)],
+    raw: RawOption = False,
     namespace: NamespacesOption = None,
-    max_bytes: Annotated[int, typer.Option(help="Refuse messages larger than this.")] = Limits().bytes,
+    max_bytes: MaxBytesOption = Limits().bytes,
 ) -> None:
     """Transform messages by for-where-return queries; writes one JSON line per delivery.
 

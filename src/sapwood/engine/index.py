@@ -340,20 +340,23 @@ class Index:
 
     # -- matching --------------------------------------------------------------------------------------
 
-    def find(self, message: Message) -> IndexMatches:
-        """Match a message against all registered queries."""
-        if not (self._probed_leaves or self._residual_slots or self._source_required):
+    def find(self, message: Message, with_text: bool = False) -> IndexMatches:
+        """Match a message against all registered queries.
+
+        `with_text` provides an evaluator that reads string-values even if no query needs them.
+        """
+        if not (with_text or self._probed_leaves or self._residual_slots or self._source_required):
             return IndexMatches(set(read_structure(message, self._limits, self.dataguide.start())), NO_INTS)
-        document = self.read(message)
+        document = self.read(message, with_text=with_text)
         evaluator = PatternEvaluator(document)
         found = IndexMatches(None, NO_INTS, evaluator)
         slots = self._candidates(document, found)
         found.slots = self._check_residual(message, found, slots) if self._residual_slots else slots
         return found
 
-    def read(self, message: Message, all: bool = False) -> Document:
+    def read(self, message: Message, all: bool = False, with_text: bool = False) -> Document:
         """Read the nodes of a message; text and source only if they are needed, or the caller wants `all`."""
-        with_text = all or self._reads_text
+        with_text = all or with_text or self._reads_text
         with_source = all or bool(self._source_required)
         return read_document(message, self._limits, self.dataguide.start(), with_text, with_source)
 

@@ -10,6 +10,7 @@ Older parsers, expat among them, know fewer names; a query for a name that no pa
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 
 _ASCII = r"A-Za-z0-9_.\-"
@@ -23,6 +24,7 @@ NAME_ENDS = rf"(?![{_ASCII}]|{_BEYOND_ASCII})"
 NO_NAME_BEFORE = rf"(?<![{_ASCII}])(?<!{_BEYOND_ASCII})"
 """an assertion that no name character precedes"""
 
+_WHOLE = re.compile(NAME)
 _START_RANGES = (
     ("\xc0", "\xd6"), ("\xd8", "\xf6"), ("\xf8", "\u02ff"), ("\u0370", "\u037d"), ("\u037f", "\u1fff"),
     ("\u200c", "\u200d"), ("\u2070", "\u218f"), ("\u2c00", "\u2fef"), ("\u3001", "\ud7ff"),
@@ -43,6 +45,11 @@ def name_length(text: str) -> int:
         ):
             return i
     return len(text)
+
+
+def is_name(text: str) -> bool:
+    """Return whether the whole text is an XML name without a prefix."""
+    return _WHOLE.fullmatch(text) is not None and name_length(text) == len(text)
 
 
 def qualified_name_length(text: str) -> int:

@@ -11,9 +11,11 @@ from collections.abc import Mapping
 from typing import Literal
 
 from sapwood.errors import ArgumentError
+from sapwood.lang.names import is_name
 
 ANY: Literal["any"] = "any"
 ANY_PREFIX = "*"
+XML_NAMESPACE = "http://www.w3.org/XML/1998/namespace"
 Namespaces = Mapping[str, str] | Literal["any"]
 """prefix → URI, or `"any"`"""
 
@@ -38,14 +40,28 @@ def declare(known: dict[str, str], further: Namespaces, queries: int = 0) -> Non
     if queries and ANY_PREFIX in added and ANY_PREFIX not in known:
         raise ArgumentError("declare namespaces 'any' before the first query: it changes what names mean")
     for prefix, uri in added.items():
-        if not prefix or not uri:
-            raise ArgumentError(f"a prefix and a namespace must not be empty: {prefix!r}: {uri!r}")
-        if prefix == ANY_PREFIX and uri != ANY:
-            raise ArgumentError(f"the prefix '*' can only be declared as 'any', not as {uri!r}")
+        check_prefix(prefix, uri)
         bound = known.get(prefix, uri)
         if bound != uri:
             raise ArgumentError(f"the prefix {prefix!r} is bound to {bound!r} already, not to {uri!r}")
     known.update(added)
+
+
+def check_prefix(prefix: str, uri: str) -> None:
+    """Raise ArgumentError for a prefix that queries cannot use, or that XML reserves."""
+    if not prefix or not uri:
+        raise ArgumentError(f"a prefix and a namespace must not be empty: {prefix!r}: {uri!r}")
+    if prefix == ANY_PREFIX:
+        if uri != ANY:
+            raise ArgumentError(f"the prefix '*' can only be declared as 'any', not as {uri!r}")
+    elif not is_name(prefix):
+        raise ArgumentError(f"{prefix!r} cannot be a prefix: it is not an XML name without a colon")
+    elif prefix == "xmlns":
+        raise ArgumentError("the prefix 'xmlns' is reserved for declarations in XML; choose another prefix")
+    elif prefix == "xml" and uri != XML_NAMESPACE:
+        raise ArgumentError(
+            f"the prefix 'xml' always stands for {XML_NAMESPACE}, not for {uri!r}; choose another prefix"
+        )
 
 
 def match_in_any(namespaces: Mapping[str, str]) -> bool:

@@ -12,6 +12,7 @@ from sapwood.lang.languages import is_join, is_transformation
 from sapwood.lang.names import ASCII_NAME
 from sapwood.lang.namespaces import match_in_any
 from sapwood.lang.pattern import ANY_NAMESPACE, Axis, Condition, Has, Path, all_of, canonical_text, plain_step
+from sapwood.lang.xpath import error_hints
 from sapwood.lang.xpath.absolute_paths import make_absolute
 from sapwood.lang.xpath.ast import ExprType, static_type
 from sapwood.lang.xpath.parser import parse
@@ -67,11 +68,10 @@ def compile_query(text: str, namespaces: Mapping[str, str] | None = None) -> Que
     if _PLAIN.fullmatch(text):
         return _plain_query(text, match_in_any(namespaces))
     if is_transformation(text):
-        hint = "a Matcher takes XPath 1.0 filters; a Broker takes both"
+        hint = error_hints.hint_transformation()
         raise QueryError("this is a for-where-return query, not a filter", text, 0, hint)
     if is_join(text):
-        hint = "a Matcher takes XPath 1.0 filters; a Broker takes joins, too"
-        raise QueryError("this is a join query, not a filter", text, 0, hint)
+        raise QueryError("this is a join query, not a filter", text, 0, error_hints.hint_join())
     expr = parse(text, namespaces)
     translator = Translator()
     kind = static_type(expr)

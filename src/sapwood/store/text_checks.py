@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
-from sapwood.errors import StoreError
-from sapwood.lang.names import NAME, name_length
-from sapwood.lang.namespaces import ANY_PREFIX
+from sapwood.errors import ArgumentError, StoreError
+from sapwood.lang.namespaces import check_prefix
 
 LONGEST_ID = 500
 """characters: PostgreSQL refuses to index more than some 2,700 bytes"""
-
-_NAME = re.compile(NAME)
-_XML = "xml", "xmlns"
 
 
 def check_text(text: object, what: str) -> None:
@@ -48,15 +43,11 @@ def could_be_id(id: object) -> bool:
 
 
 def check_namespaces(namespaces: Mapping[str, str]) -> None:
-    """Raise StoreError for a prefix that is no XML name, or an empty namespace."""
+    """Raise StoreError for a prefix that queries cannot use, or that XML reserves, and an empty namespace."""
     for prefix, uri in namespaces.items():
-        if prefix == ANY_PREFIX:
-            continue
         check_text(prefix, "a prefix")
         check_text(uri, f"the namespace of {prefix!r}")
-        if not _NAME.fullmatch(prefix) or name_length(prefix) < len(prefix):
-            raise StoreError(f"{prefix!r} cannot be a prefix")
-        if prefix in _XML:
-            raise StoreError(f"the prefix {prefix!r} is XML's own and cannot be declared")
-        if not uri:
-            raise StoreError(f"the namespace of {prefix!r} must not be empty")
+        try:
+            check_prefix(prefix, uri)
+        except ArgumentError as error:
+            raise StoreError(str(error)) from None

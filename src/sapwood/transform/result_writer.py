@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sapwood.engine.message.document import ContextNode, Document, LeafNode
 from sapwood.lang.fwr.model import TemplateHole, Transformation
 from sapwood.lang.literals import escaping
-from sapwood.lang.xpath.parser import XML_NAMESPACE
+from sapwood.lang.namespaces import XML_NAMESPACE
 from sapwood.transform.source_fragments import SourceFragments
 
 

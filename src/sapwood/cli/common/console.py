@@ -1,4 +1,4 @@
-"""Terminal output, errors, progress, JSON lines and options that all commands share."""
+"""Terminal output, errors, progress and JSON lines of all commands."""
 
 from __future__ import annotations
 
@@ -8,12 +8,9 @@ import stat
 import sys
 from collections.abc import Iterable
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import typer
-
-from sapwood.lang.namespaces import ANY, ANY_PREFIX
-from sapwood.lang.xpath.error_hints import set_declaration_form
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -22,19 +19,6 @@ if TYPE_CHECKING:
     errors: Console
 
 _T = TypeVar("_T")
-
-QUERIES_HELP = (
-    "One query per line (the line's number is its id), JSON lines, or a folder of *.xpath, *.xq and *.xscl."
-)
-NamespacesOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--namespace",
-        "-n",
-        metavar="PREFIX=URI",
-        help="Declare a prefix for the queries; 'any' lets names without a prefix match in any namespace.",
-    ),
-]
 
 
 @cache
@@ -82,16 +66,6 @@ def _print_error(what: str, text: str) -> None:
     from rich.markup import escape
 
     _terminal().print(f"[bold red]{escape(what)}[/] {escape(text)}", soft_wrap=True)
-
-
-def parse_namespaces(declared: list[str] | None) -> dict[str, str]:
-    """Parse `--namespace PREFIX=URI` and `--namespace any`; hints then refer to the option."""
-    set_declaration_form("-n {prefix}=URI")
-    pairs = [(f"{ANY_PREFIX}={ANY}" if entry == ANY else entry).partition("=") for entry in declared or []]
-    for prefix, equals, uri in pairs:
-        if not (prefix and equals and uri):
-            fail(f"--namespace takes PREFIX=URI, not {prefix + equals + uri!r}")
-    return {prefix: uri for prefix, _, uri in pairs}
 
 
 def make_progress(rate: bool = False, *, writing: bool = False) -> Progress:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from sapwood.cli.common.bounded_output import BoundedOutput
 from sapwood.cli.common.console import warn
 from sapwood.errors import QueryError
 from sapwood.lang.languages import compile_text
@@ -29,7 +30,7 @@ class QueryWarnings:
         self._namespaces = dict(namespaces) | dict(declared)
         self._declared = declared
         self._seen = 0
-        self._found = 0
+        self._warnings = BoundedOutput(_MOST_PRINTED, warn, lambda rest: warn(f"{rest} like these"))
         self._prefixed = False
 
     def check(self, place: str, query: str) -> None:
@@ -51,14 +52,11 @@ class QueryWarnings:
         with use_prefixes(self._namespaces):
             found = find_warnings(compiled)
         for each in found:
-            self._found += 1
-            if self._found <= _MOST_PRINTED:
-                warn(f"{place}: {each}")
+            self._warnings.add(f"{place}: {each}")
 
     def finish(self) -> None:
         """Warn about unused prefixes, and print how many warnings were omitted."""
-        if self._found > _MOST_PRINTED:
-            warn(f"and {self._found - _MOST_PRINTED:,} more like these")
+        self._warnings.finish()
         if self._declared and self._seen and not self._prefixed:
             one = len(self._declared) == 1
             what = f"the prefix {', '.join(self._declared)}" if one else f"any of {', '.join(self._declared)}"

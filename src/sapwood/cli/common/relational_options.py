@@ -14,13 +14,15 @@ from sapwood import Limits
 from sapwood.cli.common.console import fail, make_progress, note
 from sapwood.cli.common.extras import require_extra
 from sapwood.cli.common.interruption import InterruptHandler
-from sapwood.cli.common.stored_filters import Refusals
+from sapwood.cli.common.stored_filters import collect_refusals
+from sapwood.errors import TablesError
 
 if TYPE_CHECKING:
     from sapwood.relational import RelationalMatcher
     from sapwood.store import SubscriptionStore
 
-MEMORY = "512MB"
+MEMORY, MIN_MEMORY = "512MB", "16MB"
+"""the default and the least of DuckDB's memory; the tables' own constants need DuckDB to be imported"""
 BATCH = 1_000
 """messages that are matched at once"""
 
@@ -59,7 +61,10 @@ PlanOption = Annotated[
     ),
 ]
 MemoryOption = Annotated[
-    str | None, typer.Option(metavar="SIZE", help=f"Memory for DuckDB, such as 2GB; by default {MEMORY}.")
+    str | None,
+    typer.Option(
+        metavar="SIZE", help=f"Memory for DuckDB, such as 2GB, at least {MIN_MEMORY}; by default {MEMORY}."
+    ),
 ]
 
 
@@ -105,7 +110,13 @@ def open_tables(
 ) -> RelationalMatcher:
     """Return a matcher on a file of tables, which is created if it is absent."""
     from sapwood.relational import RelationalMatcher
+    from sapwood.relational.storage.duckdb_database import check_memory, parse_memory
 
+    if memory is not None:
+        try:
+            check_memory(parse_memory(memory), memory)
+        except TablesError as error:
+            fail(f"--memory: {error}")
     return RelationalMatcher(
         tables, limits=limits, plan=None if plan is None else plan.value, memory=memory or MEMORY
     )
@@ -141,7 +152,7 @@ def synchronize_tables(
     """
     from sapwood.relational.storage.store_sync import UnsupportedLanguage, synchronize
 
-    refusals = Refusals()
+    refusals = collect_refusals()
 
     def refused(id: Hashable, error: ValueError) -> None:
         if not isinstance(error, UnsupportedLanguage):

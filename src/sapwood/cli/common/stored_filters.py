@@ -6,6 +6,7 @@ from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from sapwood.cli.common.bounded_output import BoundedOutput
 from sapwood.cli.common.console import make_progress, note, report
 from sapwood.cli.common.extras import require_extra
 
@@ -13,36 +14,27 @@ if TYPE_CHECKING:
     from sapwood import Matcher
     from sapwood.store import SubscriptionStore
 
-_REPORTED = 50
-"""refused subscriptions that are reported one by one"""
+MOST_REPORTED = 50
+"""subscriptions that are reported one by one"""
 
 
 @contextmanager
-def open_store(store: str) -> Iterator[SubscriptionStore]:
-    """Open a store that must exist."""
-    with require_extra("store", "--store"):
-        from sapwood.store import SubscriptionStore
+def open_store(store: str, create: bool = False, command: str = "--store") -> Iterator[SubscriptionStore]:
+    """Open a store, which must exist unless it may be created; `command` is what needs the extra."""
+    with require_extra("store", command):
+        from sapwood.store import SubscriptionStore  # here, because other commands need no database
 
-    with SubscriptionStore(store, create=False) as found:
+    with SubscriptionStore(store, create=create) as found:
         yield found
 
 
-class Refusals:
-    """Counts refused subscriptions and reports the first of them one by one."""
-
-    def __init__(self) -> None:
-        self.count = 0
-
-    def add(self, id: Hashable, error: ValueError) -> None:
-        self.count += 1
-        if self.count <= _REPORTED:
-            report(f"subscription {id}", str(error))
-
-    def finish(self) -> int:
-        """Return the number of refusals, and print how many were not reported."""
-        if self.count > _REPORTED:
-            note(f"and {self.count - _REPORTED:,} more subscriptions were refused")
-        return self.count
+def collect_refusals() -> BoundedOutput[[Hashable, ValueError]]:
+    """Return an output that reports refused subscriptions by their ids."""
+    return BoundedOutput(
+        MOST_REPORTED,
+        lambda id, error: report(f"subscription {id}", str(error)),
+        lambda rest: note(f"{rest} subscriptions were refused"),
+    )
 
 
 def load_store(matcher: Matcher, store: SubscriptionStore) -> int:
@@ -55,7 +47,7 @@ def load_store(matcher: Matcher, store: SubscriptionStore) -> int:
                 yield id, query
             progress.advance(task)
 
-    refusals = Refusals()
+    refusals = collect_refusals()
     matcher.declare(store.namespaces)
     with make_progress(rate=True) as progress:
         task = progress.add_task("loading subscriptions", total=None)

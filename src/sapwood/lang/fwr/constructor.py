@@ -15,9 +15,9 @@ from xml.sax.saxutils import unescape
 from sapwood.lang.fwr.model import Standing
 from sapwood.lang.literals.escaping import NO_XML, escape_attribute, escape_content
 from sapwood.lang.names import NAME, qualified_name_length
+from sapwood.lang.namespaces import XML_NAMESPACE
 from sapwood.lang.scanning import TextReader
 from sapwood.lang.xpath import error_hints
-from sapwood.lang.xpath.parser import XML_NAMESPACE
 
 _QNAME = re.compile(f"(?:{NAME}:)?{NAME}")
 _SPACE = re.compile(r"[ \t\r\n]*")

@@ -228,6 +228,31 @@ def hint_undeclared(prefix: str, known: Iterable[str], before: str = "") -> str:
     return f"{before}declare it with {form} (declared: {', '.join(sorted(known)) or 'none'})"
 
 
+# What takes queries that are not filters: a class in Python, or a command.
+_OTHER_LANGUAGES: ContextVar[tuple[str, str]] = ContextVar(
+    "other_languages",
+    default=(
+        "a Matcher takes XPath 1.0 filters; a Broker takes both",
+        "a Matcher takes XPath 1.0 filters; a Broker takes joins, too",
+    ),
+)
+
+
+def set_other_language_hints(transformation: str, join: str) -> None:
+    """Set the hints for a for-where-return query and for a join where only filters are accepted."""
+    _OTHER_LANGUAGES.set((transformation, join))
+
+
+def hint_transformation() -> str:
+    """Return a hint what to do with a for-where-return query where only filters are accepted."""
+    return _OTHER_LANGUAGES.get()[0]
+
+
+def hint_join() -> str:
+    """Return a hint what to do with a join where only filters are accepted."""
+    return _OTHER_LANGUAGES.get()[1]
+
+
 def hint_unknown_variable(name: str, known: Iterable[str], sign: str = "$") -> str:
     """Return a hint that names the variables in scope, the closest first."""
     names = [f"{sign}{each}" for each in known]

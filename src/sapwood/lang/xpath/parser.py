@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from sapwood.errors import QueryError
 from sapwood.lang.names import ASCII_NAME, NAME_ENDS
-from sapwood.lang.namespaces import ANY_PREFIX, exact_prefixes, match_in_any
+from sapwood.lang.namespaces import ANY_PREFIX, XML_NAMESPACE, exact_prefixes, match_in_any
 from sapwood.lang.pattern import ANY_NAMESPACE
 from sapwood.lang.xpath import error_hints
 from sapwood.lang.xpath.ast import (
@@ -48,7 +48,6 @@ _STRENGTH = {
 _NODE_SET_ARGUMENT = frozenset({"count", "sum", "local-name", "namespace-uri", "name"})
 _NODE_TYPES = frozenset({"node", "text", "comment", "processing-instruction"})
 _DEEPEST_NESTING = 60
-XML_NAMESPACE = "http://www.w3.org/XML/1998/namespace"
 
 
 def parse(query: str, namespaces: Mapping[str, str] | None = None) -> Expr:

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import reduce
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -51,6 +52,7 @@ from sapwood.spark.joins.witness_extraction import ExtractWitnesses
 from sapwood.spark.pipeline.batch import LATENESS, JoinOutput
 from sapwood.spark.pipeline.batch_log import CheckpointError
 from sapwood.spark.pipeline.config import ConfigError, JoinConfig, SourceConfig
+from sapwood.spark.pipeline.toml_lines import find_source_line
 
 _log = logging.getLogger(__name__)
 _CONFIG = {
@@ -226,15 +228,25 @@ def _silence_state_server(spark: SparkSession) -> None:
     jvm.org.apache.logging.log4j.core.config.Configurator.setLevel(name, level)
 
 
-def check_times(sources: Sequence[SourceConfig], namespaces: Mapping[str, str]) -> None:
-    """Raise ConfigError for a `time` of a source that is not a path."""
+def check_times(
+    sources: Sequence[SourceConfig], namespaces: Mapping[str, str], file: Path | None = None
+) -> None:
+    """Raise ConfigError for a `time` of a source that is not a path, with its line in the pipeline file."""
     for number, source in enumerate(sources, 1):
         if source.time is not None:
             try:
                 TimePath(source.time, namespaces)
             except ValueError as error:
                 where = "source.time" if len(sources) == 1 else f"source #{number}.time"
-                raise ConfigError(f"{where}: {error}") from None
+                raise ConfigError(f"{_format_place(file, number, 'time')}{where}: {error}") from None
+
+
+def _format_place(file: Path | None, number: int, key: str) -> str:
+    """Return file and line of a source's key, as a prefix of an error; empty without a file."""
+    if file is None:
+        return ""
+    line = find_source_line(file.read_text("utf-8"), number, key)
+    return f"{file}: " if line is None else f"{file}:{line}: "
 
 
 @contextmanager

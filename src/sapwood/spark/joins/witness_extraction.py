@@ -23,7 +23,6 @@ from pyspark import TaskContext
 
 from sapwood.engine.index import IndexMatches
 from sapwood.engine.message.message_reader import Message
-from sapwood.engine.pattern_evaluator import PatternEvaluator
 from sapwood.errors import MessageError
 from sapwood.join.state.event_time import TimePath, to_seconds
 from sapwood.join.state.message_state import StoredMessage
@@ -135,15 +134,21 @@ class _StreamExtraction:
         if message is None or problem is not None:
             return [self._extractor.plain_row(self._stream, id, columns, message, problem)], None
         return self._extractor.extract_message(
-            self._stream, id, columns, message, lambda found: self._event_time(message, found, given)
+            self._stream,
+            id,
+            columns,
+            message,
+            lambda found: self._event_time(found, given),
+            time_in_message=self._path is not None,
         )
 
-    def _event_time(self, message: Message, found: IndexMatches, given: datetime | None) -> float:
+    def _event_time(self, found: IndexMatches, given: datetime | None) -> float:
         if self._path is None:
             if given is None:
                 raise MessageError("it has no event time: published_at is null")
             return to_seconds(given)
-        time = self._path.read(self._extractor.evaluator(message, found))
+        assert found.evaluator is not None
+        time = self._path.read(found.evaluator)
         if abs(time) > _LATEST:
             raise MessageError(f"its event time is beyond the year 9999: {time:g}")
         return time
@@ -157,10 +162,6 @@ class WitnessExtractor:
         self._buckets = buckets
         self._broker = live.distributed
 
-    def evaluator(self, message: Message, found: IndexMatches) -> PatternEvaluator:
-        """Return an evaluator of paths in a message."""
-        return self._broker.evaluator(message, found)
-
     def extract_message(
         self,
         stream: str,
@@ -169,10 +170,14 @@ class WitnessExtractor:
         message: Message,
         event_time: Callable[[IndexMatches], float],
         floor_time: int = -1,
+        time_in_message: bool = False,
     ) -> tuple[list[WitnessRow], float | None]:
-        """Parse and match a message: its rows, and its event time."""
+        """Parse and match a message: its rows, and its event time.
+
+        `time_in_message` says that `event_time` reads string-values of the message.
+        """
         try:
-            found = self._broker.find(message)
+            found = self._broker.find(message, with_text=time_in_message)
             time = event_time(found)
             is_read = self._broker.is_read(stream)
             witnesses, single_blocks = self._broker.extract(found, stream) if is_read else ([], [])

@@ -26,9 +26,9 @@ from pydantic import (
 from pydantic_core import ErrorDetails
 
 from sapwood.engine import Limits
-from sapwood.errors import SapwoodError
+from sapwood.errors import SapwoodError, TablesError
 from sapwood.lang.literals.durations import parse_duration
-from sapwood.lang.namespaces import to_prefixes
+from sapwood.lang.namespaces import check_prefix, to_prefixes
 from sapwood.records import RecordScanner
 from sapwood.spark.dataframe_match import Shape
 from sapwood.spark.io.file_system import is_uri, local_path
@@ -68,6 +68,12 @@ def _check_trigger(text: str) -> str:
 def _check_duration(text: str) -> str:
     parse_duration(text)
     return text
+
+
+def _check_prefixes(namespaces: dict[str, str]) -> dict[str, str]:
+    for prefix, uri in namespaces.items():
+        check_prefix(prefix, uri)
+    return namespaces
 
 
 class _Table(BaseModel):
@@ -144,7 +150,7 @@ class SubscriptionConfig(_Table):
     """a subscription store: an SQLite file or a database URL; changes take effect with the next batch"""
     file: str | None = None
     """a file of queries, which is read once"""
-    namespaces: Annotated[dict[str, str], BeforeValidator(to_prefixes)] = {}
+    namespaces: Annotated[dict[str, str], BeforeValidator(to_prefixes), AfterValidator(_check_prefixes)] = {}
     """prefixes, or "any", for a file; those of a store are in the store"""
 
     @model_validator(mode="after")
@@ -208,7 +214,7 @@ class RelationalConfig(_Table):
     """the backend that joins messages with the tables: DuckDB on the driver, or Spark SQL"""
     plan: Literal["shared", "buckets", "unrolled"] | None = None
     """the physical plan; by default that of existing tables, or one chosen for new ones"""
-    memory: Annotated[ByteSize, Field(ge=1_000_000)] | None = None
+    memory: ByteSize | None = None
     """the memory limit of DuckDB; by default that of the engine"""
     tables: str | None = None
     """the file of tables; by default in the checkpoint"""
@@ -278,6 +284,8 @@ class PipelineConfig(_Table):
                 "'engine': the relational engine needs duckdb, which is missing: "
                 "in a clone of Sapwood, pip install '.[relational]'"
             )
+        if self.relational is not None and self.relational.memory is not None:
+            _check_memory(self.relational.memory)
         given = self.relational.tables if self.relational is not None else None
         if given is not None and local_path(given) is None:
             raise ValueError(f"'relational.tables': a local file is expected, not {given!r}")
@@ -336,6 +344,15 @@ class PipelineConfig(_Table):
             if key != "query_seconds" and not isinstance(value, int):
                 raise ValueError(f"'limits.{key}': a whole number is expected, not {value!r}")
         return Limits(**given)
+
+
+def _check_memory(memory: ByteSize) -> None:
+    from sapwood.relational.storage.duckdb_database import check_memory  # here, because it imports DuckDB
+
+    try:
+        check_memory(memory, memory.human_readable(decimal=True))
+    except TablesError as error:
+        raise ValueError(f"'relational.memory': {error}") from None
 
 
 def read_config(path: str | Path) -> PipelineConfig:

@@ -87,9 +87,9 @@ class Pipeline:
         )
         self._subscriber_version = -1
         """the version up to which the names of subscribers are known"""
+        check_times(config.sources, self._subscriptions.namespaces)
         self._joining: JoinStream | None = None
         if joins is not None:
-            check_times(config.sources, self._subscriptions.namespaces)
             self._post = CheckpointTransport(f"{own}/snapshots")
             self._joining = JoinStream(
                 self._source,

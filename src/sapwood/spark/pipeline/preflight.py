@@ -7,6 +7,7 @@ import os
 import re
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 
 from sapwood.broker import Broker
 from sapwood.spark.distribution.pipeline_subscriptions import compile_file
@@ -29,14 +30,15 @@ _CONNECT_SECONDS = 3.0
 """The timeout of a connection to a master; Spark itself tries for a minute, and then again."""
 
 
-def check_pipeline(config: PipelineConfig, master: str) -> Broker | None:
+def check_pipeline(config: PipelineConfig, master: str, file: Path | None = None) -> Broker | None:
     """Check the master, the sources, the checkpoint and the subscriptions; raise the error of the first that
-    is wrong. Return a broker with the compiled queries of `subscriptions.file`, or None with a store."""
+    is wrong. Return a broker with the compiled queries of `subscriptions.file`, or None with a store. `file`
+    is the pipeline file, which errors name."""
     check_master(master)
     _check_sources(config)
     with lock_checkpoint(config.run.checkpoint):
         """No other run is using it."""
-    compiled = _check_subscriptions(config)
+    compiled = _check_subscriptions(config, file)
     _log.info("preflight: master %s, sources, checkpoint and subscriptions checked", master)
     return compiled
 
@@ -53,15 +55,14 @@ def _check_sources(config: PipelineConfig) -> None:
             raise ConfigError(f"{key}: Spark does not read {path}, a name that begins with _ or .; rename it")
 
 
-def _check_subscriptions(config: PipelineConfig) -> Broker | None:
-    """Open the store, or compile the file of queries, and check the event-time paths of joins."""
+def _check_subscriptions(config: PipelineConfig, file: Path | None) -> Broker | None:
+    """Open the store, or compile the file of queries, and check the event-time paths of the sources."""
     given = config.subscriptions
     namespaces = given.namespaces
     if given.store is not None:
         with SubscriptionStore(given.store, create=False) as store:
             namespaces = store.namespaces
-    if config.joins is not None:
-        check_times(config.sources, namespaces)
+    check_times(config.sources, namespaces, file)
     if given.store is not None:
         return None
     assert given.file is not None

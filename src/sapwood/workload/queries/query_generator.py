@@ -97,11 +97,11 @@ class QueryGenerator(Drawing):
         self._predicates = Predicates(dtd, pools, operators, predicate_targets, self._random)
         self._check_depths()
 
-    def _why_none(self) -> str:
+    def _why_none(self) -> tuple[str, str]:
         return (
             f"no path of DTD {self.dtd.name!r} can take {self._predicate_count} predicates and "
-            f"{self._nested_count} nested paths ({TRIES:,} tries): choose other operators or "
-            "predicate_targets, or more depth"
+            f"{self._nested_count} nested paths ({TRIES:,} tries)",
+            "choose other operators or predicate_targets, or more depth",
         )
 
     def _what_gives_more(self) -> str:

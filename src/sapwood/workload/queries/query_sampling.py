@@ -12,10 +12,16 @@ TRIES = 2_000  # in a row without a new query: then what is left is too rare to 
 
 
 class QueriesExhausted(SapwoodError, ValueError):
-    """Raised when very many draws give no new query; `found` is the number of distinct queries before."""
+    """Raised when very many draws give no new query; `found` is the number of distinct queries before.
 
-    def __init__(self, message: str, found: int) -> None:
-        super().__init__(message)
+    `reason` and `remedy` are the parts of its text that do not depend on how a caller allows equal queries.
+    """
+
+    def __init__(self, reason: str, remedy: str, found: int) -> None:
+        repeats = ", or repeats with distinct=False" if found else ""
+        super().__init__(f"{reason}: {remedy}{repeats}")
+        self.reason = reason
+        self.remedy = remedy
         self.found = found
 
 
@@ -31,7 +37,7 @@ class Drawing(Generator[str]):
         """A query, or None if it cannot be what was asked for; if `even`, all walks are equally likely."""
 
     @abstractmethod
-    def _why_none(self) -> str:
+    def _why_none(self) -> tuple[str, str]:
         """Explain why no attempt succeeded, and what to change."""
 
     @abstractmethod
@@ -57,9 +63,10 @@ class Drawing(Generator[str]):
         """The error for TRIES misses; `last` is the last query made, None if none could be."""
         found = len(self._seen or ())
         if last is None:
-            return QueriesExhausted(self._why_none(), found)
+            return QueriesExhausted(*self._why_none(), found)
         return QueriesExhausted(
             f"found only {found:,} distinct queries on DTD {self.dtd.name!r}, and no new one in {TRIES:,} "
-            f"tries: {self._what_gives_more()}, or repeats with distinct=False",
+            "tries",
+            self._what_gives_more(),
             found,
         )

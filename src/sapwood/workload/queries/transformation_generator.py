@@ -73,11 +73,11 @@ class TransformationGenerator(Drawing):
         pools = Values(values, value_skew, numeric)
         self._predicates = Predicates(dtd, pools, ("=",), ("attribute", "text"), self._random)
 
-    def _why_none(self) -> str:
+    def _why_none(self) -> tuple[str, str]:
         return (
             f"no element of DTD {self.dtd.name!r} down to level {self._binding_depth} can take "
-            f"{self._predicate_count} predicates and {self._return_count} return paths ({TRIES:,} tries): "
-            "ask for fewer, or allow more binding_depth, relative_depth or descendant"
+            f"{self._predicate_count} predicates and {self._return_count} return paths ({TRIES:,} tries)",
+            "ask for fewer, or allow more binding_depth, relative_depth or descendant",
         )
 
     def _what_gives_more(self) -> str:

@@ -27,6 +27,7 @@ from datetime import UTC, datetime, timedelta
 from math import log
 from random import Random
 
+from sapwood.errors import ArgumentError
 from sapwood.workload import parameter_checks
 from sapwood.workload.generator import Generator
 from sapwood.workload.messages.value_distributions import Distribution, Values, pick, zipf
@@ -72,7 +73,11 @@ class FeedGenerator(Generator[bytes]):
         parameter_checks.at_least(1, channels=channels)
         parameter_checks.at_least(0, channel_skew=channel_skew)
         parameter_checks.probabilities(reposts=reposts, crossposts=crossposts, columns=columns)
-        parameter_checks.probabilities(repeats=reposts + crossposts + columns)
+        if not reposts + crossposts + columns <= 1:
+            raise ArgumentError(
+                "reposts, crossposts and columns must be at most 1 together, "
+                f"not {reposts + crossposts + columns:g}"
+            )
         self._random = Random(seed).random
         self._channels = Distribution(channels, zipf(channels, channel_skew))
         self._reposts, self._crossposts, self._columns = reposts, crossposts, columns
