@@ -79,7 +79,7 @@ docs: $(VENV)/.docs-ready
 	$(BIN)/zensical build --clean --strict
 
 reference: setup
-	$(BIN)/python -m tests.support.generated_docs
+	$(BIN)/python -m tests.support.docs.generated_docs
 
 hooks: setup
 	$(BIN)/pre-commit install

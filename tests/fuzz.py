@@ -23,12 +23,13 @@ from time import monotonic
 from typing import NamedTuple
 
 from sapwood import Matcher
-from tests.engine import test_against_lxml, test_disagreements
+from tests.engine import test_against_lxml
+from tests.engine.fallback import test_disagreements
 from tests.join import test_against_oracle
-from tests.support import lxml_oracle
-from tests.support.disagreements import random_disagreement
-from tests.support.join_strategies import random_history, random_likes
-from tests.support.transform_strategies import random_document, random_family
+from tests.support.generators.disagreements import random_disagreement
+from tests.support.generators.join_strategies import random_history, random_likes
+from tests.support.generators.transform_strategies import random_document, random_family
+from tests.support.oracles import lxml_oracle
 
 
 class Tally(NamedTuple):
@@ -89,7 +90,7 @@ def join(rng: Random) -> Tally:
 
 def tables(rng: Random) -> Tally:
     """Subscriptions in tables against the automaton, for all plans."""
-    from tests.support.relational_agreement import assert_alike
+    from tests.support.oracles.relational_agreement import assert_alike
 
     queries = list(dict.fromkeys(lxml_oracle.random_query(rng, rng.random() < 0.7) for _ in range(80)))
     messages: list[str | bytes] = [lxml_oracle.random_document(rng) for _ in range(10)]

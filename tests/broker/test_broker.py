@@ -24,7 +24,7 @@ from sapwood import (
 from sapwood.engine.fallback.process_pool import POOL
 from sapwood.engine.registration import Needs
 from sapwood.engine.serialization import PackError
-from tests.support.transform_strategies import NAMESPACES, random_document, random_family
+from tests.support.generators.transform_strategies import NAMESPACES, random_document, random_family
 
 REPORT = (
     b'<report><section id="intro" difficulty="easy"><title>Pub-Sub</title><section difficulty="easy">'

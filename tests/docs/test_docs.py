@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.doc_blocks import (
+from tests.support.docs.doc_blocks import (
     PAGES,
     ROOT,
     RUN,

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.doc_blocks import ROOT
-from tests.support.notebooks import code_cells, read_notebook, run_cells
+from tests.support.docs.doc_blocks import ROOT
+from tests.support.docs.notebooks import code_cells, read_notebook, run_cells
 
 EXAMPLES = ROOT / "examples"
 NOTEBOOKS = sorted(EXAMPLES.glob("*.ipynb"))

@@ -23,9 +23,9 @@ from sapwood.spark.pipeline.config import (
     SourceConfig,
     SubscriptionConfig,
 )
-from tests.support.doc_blocks import ROOT
-from tests.support.generated_docs import generated_files
-from tests.support.import_diagram import Graph, draw, import_graph, reduce_transitively
+from tests.support.docs.doc_blocks import ROOT
+from tests.support.docs.generated_docs import generated_files
+from tests.support.docs.import_diagram import Graph, draw, import_graph, reduce_transitively
 
 DOCS = ROOT / "docs"
 REFERENCE = DOCS / "reference"

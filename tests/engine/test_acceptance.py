@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from sapwood import Matcher, Tuning
-from tests.support import lxml_oracle
+from tests.support.oracles import lxml_oracle
 
 D1 = (
     '<report><section id="intro" difficulty="easy"><title>Pub-Sub</title>'

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from sapwood import Matcher, Node, Tuning
-from tests.support import lxml_oracle
+from tests.support.oracles import lxml_oracle
 
 pytestmark = pytest.mark.slow
 

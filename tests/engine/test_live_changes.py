@@ -12,8 +12,8 @@ import pytest
 
 from sapwood import Matcher, QueryError, Tuning
 from sapwood.lang.pattern import Interned
-from tests.support import lxml_oracle
 from tests.support.memory import held_by
+from tests.support.oracles import lxml_oracle
 
 pytestmark = pytest.mark.slow
 

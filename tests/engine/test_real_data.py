@@ -14,7 +14,7 @@ import pytest
 from lxml import etree
 
 from sapwood import Matcher, MessageError
-from tests.support import lxml_oracle
+from tests.support.oracles import lxml_oracle
 from tests.support.shared_data import folder
 
 pytestmark = pytest.mark.slow

@@ -11,7 +11,7 @@ import pytest
 from sapwood import Matcher, Node
 from sapwood.engine.fallback.lxml_process import without_doctype
 from sapwood.engine.message import entity_expansion
-from tests.support import lxml_oracle
+from tests.support.oracles import lxml_oracle
 
 NAMESPACES = {"p": "urn:p"}
 

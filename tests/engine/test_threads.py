@@ -12,7 +12,7 @@ import pytest
 from sapwood import Broker, Matcher
 from sapwood.lang import pattern
 from sapwood.workload import MessageGenerator, QueryGenerator, load_dtd
-from tests.support import lxml_oracle
+from tests.support.oracles import lxml_oracle
 
 THREADS = 4
 

@@ -14,9 +14,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from sapwood import Broker, Delivery, LateMessage, Tuning
-from tests.support.join_oracle import Expected, Late, Oracle
-from tests.support.join_queries import NAMESPACES, Query, written
-from tests.support.join_strategies import (
+from tests.support.generators.join_queries import NAMESPACES, Query, written
+from tests.support.generators.join_strategies import (
     SEEDS,
     History,
     Publish,
@@ -28,7 +27,8 @@ from tests.support.join_strategies import (
     random_message,
     random_query,
 )
-from tests.support.saxon import canonical
+from tests.support.oracles.join_oracle import Expected, Late, Oracle
+from tests.support.oracles.saxon import canonical
 
 pytestmark = pytest.mark.slow
 

@@ -8,8 +8,7 @@ from random import Random
 
 import pytest
 
-from tests.support.join_oracle import Expected, Late, Oracle
-from tests.support.join_queries import (
+from tests.support.generators.join_queries import (
     Block,
     Comparison,
     Condition,
@@ -22,8 +21,9 @@ from tests.support.join_queries import (
     Variable,
     written,
 )
-from tests.support.join_strategies import random_query
-from tests.support.saxon import canonical
+from tests.support.generators.join_strategies import random_query
+from tests.support.oracles.join_oracle import Expected, Late, Oracle
+from tests.support.oracles.saxon import canonical
 
 
 def pair(op: Op = "=", window: float = 10, **parts: object) -> Query:

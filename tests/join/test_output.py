@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.joins import bodies, broker_of, check
-from tests.support.saxon import canonical
+from tests.support.cases.joins import bodies, broker_of, check
+from tests.support.oracles.saxon import canonical
 
 PAIR = "S//a->x[b->y] JOIN{y=w, 10 s} S//c->z[.//b->w]"
 A, C = "<a><b>1</b></a>", "<c><b>1</b></c>"

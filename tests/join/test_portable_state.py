@@ -14,8 +14,8 @@ from sapwood.broker.distributed_broker import DistributedBroker
 from sapwood.engine.message.message_reader import Message
 from sapwood.join.state.message_state import StoredMessage
 from sapwood.join.state.portable_state import PortableMessage
-from tests.support.join_queries import NAMESPACES, written
-from tests.support.join_strategies import random_message, random_query
+from tests.support.generators.join_queries import NAMESPACES, written
+from tests.support.generators.join_strategies import random_message, random_query
 
 pytestmark = pytest.mark.slow
 

@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from sapwood import Broker, LateMessage, MessageError, QueryError
-from tests.support.joins import bodies, broker_of, check, told
-from tests.support.saxon import canonical
+from tests.support.cases.joins import bodies, broker_of, check, told
+from tests.support.oracles.saxon import canonical
 
 PAIR = "S//a->x[b->y] JOIN{y=w, 10 s} S//c->z[.//b->w]"
 MADE = f"SELECT <m k='{{$x/@k}}'>{{$y}}</m> FROM {PAIR} PUBLISH P"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sapwood import QueryError
-from tests.support.joins import bodies, broker_of, check, told
+from tests.support.cases.joins import bodies, broker_of, check, told
 
 PAIR = "S//a->x[b->y] JOIN{y=w, INF} S//c->z[b->w]"
 SAME = "FROM S//a AS n[./b AS m] join { $m = k, inf } S//c->o[b->k]"

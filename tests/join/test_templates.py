@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from tests.support.joins import Row, broker_of, check
+from tests.support.cases.joins import Row, broker_of, check
 
 PAIR = "S//a->x[b->y] FOLLOWED BY{y=w, 10 s} S//c->z[b->w]"
 EITHER = PAIR.replace("FOLLOWED BY", "JOIN")

@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 from sapwood import Broker, Tuning
-from tests.support.joins import broker_of
+from tests.support.cases.joins import broker_of
 
 HOUR, DAY, WEEK = 3_600, 86_400, 604_800
 ORDERS = "orders/order->o[id->i][customer->c] FOLLOWED BY{i=j AND c=d, 24 h} paid/payment->p[of->j][by->d]"

@@ -15,7 +15,7 @@ from lxml import etree
 from sapwood import Broker, Matcher, QueryError, Tuning
 from sapwood.errors import StoreError
 from sapwood.store import SubscriptionStore
-from tests.support import lxml_oracle
+from tests.support.oracles import lxml_oracle
 
 pytestmark = pytest.mark.slow
 

@@ -10,8 +10,8 @@ from sapwood import Broker, Matcher
 from sapwood.engine.automaton.query_paths import MOST_LEVELS
 from sapwood.lang.query import compile_query
 from sapwood.relational.rules.rule_form import relational_form
-from tests.support import lxml_oracle
 from tests.support.growth import assert_linear, cpu_seconds
+from tests.support.oracles import lxml_oracle
 
 pytestmark = pytest.mark.slow
 

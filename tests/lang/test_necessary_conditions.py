@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from sapwood import Broker, Matcher, Tuning
-from tests.support import lxml_oracle
+from tests.support.oracles import lxml_oracle
 
 TUNINGS = [Tuning(), Tuning(join_bundles=False), Tuning(prefilter=False)]
 

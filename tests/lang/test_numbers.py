@@ -8,7 +8,7 @@ from decimal import Decimal
 import pytest
 
 from sapwood import Matcher
-from tests.support import saxon
+from tests.support.oracles import saxon
 
 pytest.importorskip("saxonche")
 

@@ -13,7 +13,7 @@ from sapwood import Matcher, QueryError
 from sapwood.engine.automaton import query_paths
 from sapwood.lang.decomposition import PatternStep
 from sapwood.lang.query import compile_query
-from tests.support import lxml_oracle
+from tests.support.oracles import lxml_oracle
 
 NAMESPACES = {"p": "urn:p", "q": "urn:q"}
 DOCUMENT = (

@@ -22,7 +22,7 @@ from sapwood.lang.xscl.fast_path import plain_chain
 from sapwood.lang.xscl.links import read_chain
 from sapwood.lang.xscl.model import Join, Link
 from tests.lang import test_patterns, test_xpath_syntax
-from tests.support.transform_cases import CASES
+from tests.support.cases.transform_cases import CASES
 from tests.transform import test_errors
 
 NAMESPACES = {"p": "urn:p"}

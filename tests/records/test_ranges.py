@@ -14,7 +14,7 @@ from sapwood.engine.automaton import predicate_index
 from sapwood.engine.message import document
 from sapwood.lang import pattern
 from sapwood.lang.literals import numbers
-from tests.support import lxml_oracle
+from tests.support.oracles import lxml_oracle
 
 pytestmark = pytest.mark.slow
 

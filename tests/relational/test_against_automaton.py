@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from sapwood.relational import Plan, RelationalMatcher
 from tests.relational.test_rule_form import QUERIES
-from tests.support import lxml_oracle
-from tests.support.relational_agreement import Answer, about, answers, assert_alike, automaton
+from tests.support.oracles import lxml_oracle
+from tests.support.oracles.relational_agreement import Answer, about, answers, assert_alike, automaton
 
 pytestmark = pytest.mark.slow
 

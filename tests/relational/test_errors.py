@@ -18,7 +18,7 @@ from sapwood.errors import TablesError
 from sapwood.relational import RelationalMatcher
 from sapwood.relational.storage.duckdb_database import Connection
 from sapwood.relational.storage.table_schema import TABLES
-from tests.support.table_structures import assert_consistent
+from tests.support.oracles.table_structures import assert_consistent
 
 pytestmark = pytest.mark.slow
 

@@ -12,8 +12,8 @@ import pytest
 
 from sapwood.relational import RelationalMatcher
 from tests.support.concurrent_changes import MESSAGES, SIZES, group
-from tests.support.relational_agreement import answers, automaton
-from tests.support.table_structures import assert_consistent
+from tests.support.oracles.relational_agreement import answers, automaton
+from tests.support.oracles.table_structures import assert_consistent
 
 pytestmark = pytest.mark.slow
 

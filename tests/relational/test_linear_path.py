@@ -20,7 +20,7 @@ from sapwood.relational.paths.linear_path import (
     path_matches,
 )
 from sapwood.relational.paths.path_index import PathIndex
-from tests.support.naive_tables import embeddings
+from tests.support.oracles.naive_tables import embeddings
 
 MANY = settings(max_examples=200, deadline=None)
 

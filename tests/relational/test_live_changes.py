@@ -21,9 +21,9 @@ from sapwood.relational.paths import tag_paths
 from sapwood.relational.rules import rule_compiler
 from tests.engine.test_live_changes import LATE, SIBLINGS
 from tests.relational.test_rule_form import QUERIES
-from tests.support import lxml_oracle
-from tests.support.relational_agreement import Answer, about, answers, automaton
-from tests.support.table_structures import assert_consistent, assert_empty
+from tests.support.oracles import lxml_oracle
+from tests.support.oracles.relational_agreement import Answer, about, answers, automaton
+from tests.support.oracles.table_structures import assert_consistent, assert_empty
 
 pytestmark = pytest.mark.slow
 

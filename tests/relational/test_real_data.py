@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import pytest
 
 from sapwood.relational import Plan, RelationalMatcher
-from tests.engine.test_hostile import BOMBS
+from tests.engine.message.test_hostile import BOMBS
 from tests.engine.test_real_data import (
     AUCTIONS,
     INVOICES,
@@ -24,7 +24,7 @@ from tests.engine.test_real_data import (
     news,
     sampled,
 )
-from tests.support.relational_agreement import about, answers, automaton
+from tests.support.oracles.relational_agreement import about, answers, automaton
 from tests.support.shared_data import folder
 
 pytestmark = pytest.mark.slow

@@ -13,8 +13,8 @@ from sapwood.engine.message.message_reader import Message
 from sapwood.relational import RelationalMatcher, executor, residual
 from sapwood.relational.residual import ResidualEvaluator
 from sapwood.relational.storage.store_sync import clear_tables
-from tests.engine.test_budgets import MESSAGE, OVER, STALLING, TIGHT
-from tests.support.relational_agreement import answers, automaton
+from tests.engine.fallback.test_budgets import MESSAGE, OVER, STALLING, TIGHT
+from tests.support.oracles.relational_agreement import answers, automaton
 
 
 def test_a_message_is_parsed_once_for_all_residual_checks(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from sapwood import Matcher
 from sapwood.lang.decomposition import MOST_ALTERNATIVES
 from sapwood.lang.query import compile_query
 from sapwood.relational.rules.rule_form import MOST_BRANCHES, Rule, RuleForm, relational_form
-from tests.support import lxml_oracle, naive_tables
+from tests.support.oracles import lxml_oracle, naive_tables
 
 WORKED = '/a//b[.//c/d/text()="v1" and p//q/text()="v2"]/x[@y="v3"]//z/text()="v4"'
 MESSAGE = (

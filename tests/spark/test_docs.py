@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.doc_blocks import PAGES, ROOT, RUN, Block, Interpreter, Reader, blocks
-from tests.support.notebooks import code_cells, read_notebook
+from tests.support.docs.doc_blocks import PAGES, ROOT, RUN, Block, Interpreter, Reader, blocks
+from tests.support.docs.notebooks import code_cells, read_notebook
 
 WITH_SPARK = [page for page in PAGES if any(block.with_spark for block in blocks(page))]
 

@@ -16,7 +16,7 @@ import pytest
 
 from sapwood import Broker, MessageError
 from sapwood.workload import MessageGenerator, QueryGenerator, TransformationGenerator, load_dtd
-from tests.support.spark_stream import delivered_by
+from tests.support.spark.spark_stream import delivered_by
 
 _JOB = """
 import json, sys

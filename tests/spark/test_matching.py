@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from sapwood import Broker, Limits, Matcher, MessageError, QueryError
 from sapwood.spark import match
 from sapwood.workload import MessageGenerator, QueryGenerator, load_dtd
-from tests.support import lxml_oracle
+from tests.support.oracles import lxml_oracle
 
 Answer = tuple[list[str], tuple[str, int | None, int | None, bytes | None] | None]
 """subscriptions; error with reason, line, column and body"""

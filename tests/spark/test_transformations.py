@@ -19,10 +19,11 @@ from sapwood.spark import match
 from sapwood.spark.distribution import match_worker
 from sapwood.spark.distribution.index_snapshot import BrokerSnapshots
 from sapwood.workload import MessageGenerator, QueryGenerator, TransformationGenerator, load_dtd
-from tests.spark.test_index_snapshot import Context
+from tests.spark.distribution.test_index_snapshot import Context
 from tests.spark.test_matching import BROKEN, frame
-from tests.support import lxml_oracle, transform_strategies
-from tests.support.spark_stream import delivered_by
+from tests.support.generators import transform_strategies
+from tests.support.oracles import lxml_oracle
+from tests.support.spark.spark_stream import delivered_by
 
 Body = bytes | str | None
 Triple = tuple[str, str, str | None]

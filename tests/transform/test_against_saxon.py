@@ -14,9 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sapwood import Broker, Tuning
-from tests.support import saxon
-from tests.support.transform_cases import CASES, Case
-from tests.support.transform_strategies import (
+from tests.support.cases.transform_cases import CASES, Case
+from tests.support.generators.transform_strategies import (
     NAMESPACES,
     Query,
     documents,
@@ -24,6 +23,7 @@ from tests.support.transform_strategies import (
     random_document,
     random_family,
 )
+from tests.support.oracles import saxon
 
 pytest.importorskip("saxonche")
 

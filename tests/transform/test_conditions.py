@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from sapwood.transform.per_query.path_streams import PathStreams
 from sapwood.transform.per_query.stream_conditions import conforms, ordered_on, unique_on_last, unique_on_pair
 from sapwood.workload import Dtd, load_dtd
-from tests.support import path_strategies
-from tests.support.path_strategies import RANDOMS
-from tests.support.transforms import brute_tuples, graph, graph_of, is_ordered, path, read
+from tests.support.cases.transforms import brute_tuples, graph, graph_of, is_ordered, path, read
+from tests.support.generators import path_strategies
+from tests.support.generators.path_strategies import RANDOMS
 
 SECTIONS = graph("book", "book section", "section section", "section figure", "section title", "figure title")
 

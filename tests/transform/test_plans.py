@@ -19,9 +19,7 @@ from sapwood.transform.per_query.path_streams import PathStreams, TooManyTuples
 from sapwood.transform.per_query.stream_conditions import conforms
 from sapwood.transform.result_groups import Group
 from sapwood.workload import MessageGenerator, TransformationGenerator, load_dtd
-from tests.support import path_strategies
-from tests.support.path_strategies import RANDOMS
-from tests.support.transforms import (
+from tests.support.cases.transforms import (
     D1,
     SHARINGS,
     answers,
@@ -35,6 +33,8 @@ from tests.support.transforms import (
     read,
     run,
 )
+from tests.support.generators import path_strategies
+from tests.support.generators.path_strategies import RANDOMS
 
 SECTIONS = graph(
     "section", "section section", "section figure", "section title", "figure title", "figure image"

@@ -12,7 +12,7 @@ import pytest
 
 from sapwood import Broker, MessageError
 from sapwood.workload import TransformationGenerator, load_dtd
-from tests.support import saxon
+from tests.support.oracles import saxon
 from tests.support.shared_data import folder
 
 pytest.importorskip("saxonche")

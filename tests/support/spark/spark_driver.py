@@ -1,0 +1,23 @@
+"""A pipeline in a process to be killed: `python -m tests.support.spark.spark_driver PIPELINE.toml MASTER`."""
+
+from __future__ import annotations
+
+import sys
+
+from sapwood.spark.pipeline.config import read_config
+from sapwood.spark.pipeline.pipeline import Pipeline
+from sapwood.spark.spark_session import session
+
+
+def main() -> None:
+    settings = read_config(sys.argv[1])
+    config = {key: str(value) for key, value in settings.spark.items()}
+    spark = session(sys.argv[2], config=config, log=f"{settings.run.checkpoint}/../spark.log")
+    pipeline = Pipeline(spark, settings, lambda outcome: print(outcome.batch, outcome.version, flush=True))
+    print("started", flush=True)
+    pipeline.run()
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()
