@@ -109,11 +109,6 @@ class ParsedMessage(NamedTuple):
     matches: bytes = b""
     """the filters and transformations that it matches, a `MatchResult`"""
 
-    @property
-    def size(self) -> int:
-        """The bytes of its largest columns."""
-        return len(self.message) + len(self.columns) + len(self.matches)
-
 
 PARSED = "parsed"
 """the field of a row with a `ParsedMessage`"""
@@ -221,16 +216,12 @@ _Row = TypeVar("_Row", WitnessRow, CandidateRow, JoinRow)
 
 def to_arrow(rows: Sequence[WitnessRow | JoinRow], schema: pa.Schema) -> pa.RecordBatch:
     """Rows of one class, at least one, as an Arrow batch."""
-    columns = _to_columns(rows)
+    columns: list[Sequence[Any]] = list(zip(*rows, strict=True))
+    place = rows[0]._fields.index(PARSED)
+    parsed = columns[place]
+    columns[place : place + 1] = [[each[i] for each in parsed] for i in range(len(ParsedMessage._fields))]
     arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-
-def _to_columns(rows: Sequence[WitnessRow | CandidateRow | JoinRow]) -> list[tuple[Any, ...]]:
-    columns = list(zip(*rows, strict=True))
-    place = rows[0]._fields.index(PARSED)
-    columns[place : place + 1] = zip(*columns[place], strict=True)
-    return columns
 
 
 def _from_columns(columns: dict[str, Iterable[Any]], row_type: type[_Row]) -> Iterator[_Row]:
@@ -254,7 +245,8 @@ def to_frames(rows: Iterable[CandidateRow | JoinRow], row_type: type[_Row]) -> I
     size = 0
     for row in rows:
         pending.append(row)
-        size += row.parsed.size
+        parsed = row.parsed
+        size += len(parsed.message) + len(parsed.columns) + len(parsed.matches)
         if len(pending) >= _FRAME_ROWS or size >= _FRAME_BYTES:
             yield _to_frame(pending, row_type)
             pending, size = [], 0
@@ -262,9 +254,12 @@ def to_frames(rows: Iterable[CandidateRow | JoinRow], row_type: type[_Row]) -> I
         yield _to_frame(pending, row_type)
 
 
-def _to_frame(rows: list[CandidateRow | JoinRow], row_type: type[_Row]) -> pd.DataFrame:
-    frame = pd.DataFrame(dict(zip(column_names(row_type), _to_columns(rows), strict=True)))
-    if "event_time" in row_type._fields:
+def _to_frame(rows: list[CandidateRow | JoinRow], row_type: type[tuple[Any, ...]]) -> pd.DataFrame:
+    names = column_names(row_type)
+    place = rows[0]._fields.index(PARSED)
+    flat = [(*row[:place], *row.parsed, *row[place + 1 :]) for row in rows]
+    frame = pd.DataFrame(flat, columns=names)
+    if "event_time" in names:
         frame["event_time"] = pd.Series([pd.NaT] * len(rows), dtype="datetime64[ns]")
     return frame
 
