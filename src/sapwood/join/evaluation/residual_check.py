@@ -40,9 +40,15 @@ _log = logging.getLogger(__name__)
 class Side(ABC):
     """The nodes and values of one side of a candidate: an item of the state, or the current one."""
 
-    def __init__(self, row: NDArray[np.int32], count: NDArray[np.int32], nodes: NDArray[np.int32]) -> None:
-        self._row, self._count, self._nodes = row, count, nodes
-        self._values: dict[int, NodeValues] = {}
+    __slots__ = ("_count", "_nodes", "_row", "_values")
+
+    _row: NDArray[np.int32]
+    """the first row of each run in `_nodes`"""
+    _count: NDArray[np.int32]
+    """the number of rows of each run"""
+    _nodes: NDArray[np.int32]
+    _values: dict[int, NodeValues]
+    """by variable, those that were read before"""
 
     def rows(self, run: int) -> list[Nodes]:
         """Return the nodes of a run, each with those above it."""
@@ -63,8 +69,11 @@ class Side(ABC):
 class StateSide(Side):
     """An item of the state as a side of a candidate; of use until the state changes."""
 
+    __slots__ = ("_item", "_state")
+
     def __init__(self, state: MessageState, item: int) -> None:
-        super().__init__(state.run_row, state.run_count, state.nodes)
+        self._row, self._count, self._nodes = state.run_row, state.run_count, state.nodes
+        self._values = {}
         self._state = state
         self._item = item
 
@@ -78,8 +87,11 @@ class StateSide(Side):
 class CurrentSide(Side):
     """The current item as a side of a candidate."""
 
+    __slots__ = ("_current",)
+
     def __init__(self, current: CurrentItem) -> None:
-        super().__init__(current.row, current.count, current.nodes)
+        self._row, self._count, self._nodes = current.row, current.count, current.nodes
+        self._values = {}
         self._current = current
 
     def _read_values(self, variable: int) -> NodeValues:
