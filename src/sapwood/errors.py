@@ -54,8 +54,7 @@ class QueryError(SapwoodError, ValueError):
         line = self.query[line_start : line_end if line_end >= 0 else len(self.query)]
         column = self.position - line_start
         shown, column = _window(line, column)
-        text = f"{self.reason}\n  {shown}\n  {' ' * column}^"
-        return f"{text}\n  hint: {self.hint}" if self.hint else text
+        return _add_hint(f"{self.reason}\n  {shown}\n  {' ' * column}^", self.hint)
 
     def __reduce__(self) -> tuple[type[QueryError], tuple[str, str, int, str | None]]:
         return type(self), (self.reason, self.query, self.position, self.hint)
@@ -98,6 +97,10 @@ class TablesError(SapwoodError):
     """Raised for an operation that the tables of the relational engine cannot do; says why and what to do."""
 
 
+def _add_hint(text: str, hint: str | None) -> str:
+    return f"{text}\n  hint: {hint}" if hint else text
+
+
 def _window(line: str, column: int, width: int = 100) -> tuple[str, int]:
     """Return the part of a long line around the column, and the column within it."""
     line = line.replace("\t", " ")
@@ -113,11 +116,10 @@ class RecordError(SapwoodError, ValueError):
     """Raised for a file whose records cannot be separated: why, at which byte if known, and what to do."""
 
     def __init__(self, reason: str, offset: int | None = None, hint: str | None = None) -> None:
+        super().__init__(_add_hint(reason if offset is None else f"byte {offset:,}: {reason}", hint))
         self.reason = reason
         self.offset = offset
         self.hint = hint
-        place = f"byte {offset:,}: " if offset is not None else ""
-        super().__init__(f"{place}{reason}\n  hint: {hint}" if hint else place + reason)
 
     def __reduce__(self) -> tuple[type[RecordError], tuple[str, int | None, str | None]]:
         return type(self), (self.reason, self.offset, self.hint)

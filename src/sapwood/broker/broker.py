@@ -6,7 +6,6 @@ import logging
 from collections.abc import Hashable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from datetime import timedelta
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from sapwood.broker.delivery_why import why_joined, why_transformed
 from sapwood.broker.publisher import Publisher
 from sapwood.broker.registry import SubscriptionRegistry, TransformationPlan, count_subscriptions
 from sapwood.engine.bulk_load import OnError, add_all
+from sapwood.engine.closeable import Closeable
 from sapwood.engine.diagnostics.explain import Explanation
 from sapwood.engine.diagnostics.why import Why
 from sapwood.engine.failures import Failure, FailureKind
@@ -45,7 +45,7 @@ from sapwood.transform.shared_plan import SharedPlan
 _log = logging.getLogger(__name__)
 
 
-class Broker:
+class Broker(Closeable):
     """Delivers messages to subscriptions: XPath filters, for-where-return queries that transform messages,
     and XSCL queries that join them with earlier ones.
 
@@ -349,11 +349,3 @@ class Broker:
         self._matcher.close()
         if isinstance(self._plan, PlanPerQuery):
             self._plan.close()
-
-    def __enter__(self) -> Broker:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

@@ -24,6 +24,13 @@ class FailureKind(StrEnum):
     """a transformation or a join could not make its output, or its output is too large"""
 
 
+class QueryProblem(NamedTuple):
+    """A failure of a query, before it is attributed to the subscriptions to it."""
+
+    kind: FailureKind
+    reason: str
+
+
 @dataclass(frozen=True, slots=True)
 class Failure:
     """A subscription that has no result on a message, and why."""
@@ -36,13 +43,6 @@ class Failure:
 
     def __str__(self) -> str:
         return f"{self.subscription}: {self.kind}: {self.reason}"
-
-
-class QueryProblem(NamedTuple):
-    """A failure of a query, before it is attributed to the subscriptions to it."""
-
-    kind: FailureKind
-    reason: str
 
 
 def report_defect(error: Exception, query: str) -> QueryProblem:

@@ -6,7 +6,6 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from threading import RLock
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
@@ -16,6 +15,7 @@ from sapwood.engine.automaton.dataguide import GuideNode
 from sapwood.engine.automaton.predicate_index import Ints
 from sapwood.engine.automaton.ragged_array import RaggedArray
 from sapwood.engine.bulk_load import OnError, add_all
+from sapwood.engine.closeable import Closeable
 from sapwood.engine.diagnostics.explain import Explanation, explain
 from sapwood.engine.diagnostics.why import Why, explain_match
 from sapwood.engine.failures import FailureKind, QueryProblem
@@ -46,7 +46,7 @@ class _Subscription:
         self.text = text
 
 
-class Matcher:
+class Matcher(Closeable):
     """Matches messages against all subscriptions at once.
 
     Subscriptions may come and go between messages at any time. Several threads may use one matcher: their
@@ -400,11 +400,3 @@ class Matcher:
     def close(self) -> None:
         """Release the processes that evaluate queries with lxml; they end with the last matcher."""
         self._index.close()
-
-    def __enter__(self) -> Matcher:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

@@ -98,17 +98,13 @@ class Matches:
     @synchronized
     def numbers(self) -> NDArray[np.int64]:
         """The subscriptions' numbers (see `Matcher.number`), ascending."""
-        if self._numbers is not None:
-            return self._numbers[0]
-        return self._subscribers.numbers(self._read())
+        return self._numbers[0] if self._numbers is not None else self._subscribers.numbers(self._read())
 
     @property
     @synchronized
     def unordered(self) -> NDArray[np.int64]:
         """The same numbers in any order, which is faster."""
-        if self._numbers is not None:
-            return self._numbers[0]
-        return self._subscribers.unordered(self._read())
+        return self._numbers[0] if self._numbers is not None else self._subscribers.unordered(self._read())
 
     @synchronized
     def __len__(self) -> int:

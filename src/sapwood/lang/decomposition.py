@@ -26,7 +26,6 @@ twigs; the tables limit the number of paths of a rule.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain, product
 from math import prod
 from typing import NamedTuple
@@ -79,8 +78,7 @@ class Approximation(NamedTuple):
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Alternative:
+class Alternative(NamedTuple):
     """Linear paths that must be found together. Without any, every message meets the condition."""
 
     paths: tuple[PathTest, ...]
@@ -94,18 +92,13 @@ class Alternative:
         return tuple([(step.axis, self.names.get(step, step.test)) for step in trail])
 
 
-@dataclass(frozen=True, slots=True)
-class Decomposition:
+class Decomposition(NamedTuple):
     """A message that meets the condition has at least one of the alternatives."""
 
     alternatives: tuple[Alternative, ...]
     """none: no message can meet the condition"""
     approximations: tuple[Approximation, ...]
-
-    @property
-    def exact(self) -> bool:
-        """Whether every message that has an alternative meets the condition."""
-        return not self.approximations
+    """none: every message that has an alternative meets the condition"""
 
 
 def decompose(condition: Condition) -> Decomposition:

@@ -256,22 +256,22 @@ FALSE = Or(())
 
 def all_of(items: Iterable[Condition]) -> Condition:
     """Return the conjunction of conditions in canonical form."""
-    flat: dict[Condition, None] = {}
-    for item in items:
-        if item is FALSE:
-            return FALSE
-        flat.update(dict.fromkeys(item.items if isinstance(item, And) else (item,)))
-    return next(iter(flat)) if len(flat) == 1 else And(tuple(sorted(flat, key=str)))
+    return _combine(And, items, FALSE)
 
 
 def any_of(items: Iterable[Condition]) -> Condition:
     """Return the disjunction of conditions in canonical form."""
+    return _combine(Or, items, TRUE)
+
+
+def _combine(kind: type[And | Or], items: Iterable[Condition], decisive: Condition) -> Condition:
+    """Return the combination of conditions in canonical form; a decisive one makes it equal to that one."""
     flat: dict[Condition, None] = {}
     for item in items:
-        if item is TRUE:
-            return TRUE
-        flat.update(dict.fromkeys(item.items if isinstance(item, Or) else (item,)))
-    return next(iter(flat)) if len(flat) == 1 else Or(tuple(sorted(flat, key=str)))
+        if item is decisive:
+            return decisive
+        flat.update(dict.fromkeys(item.items if isinstance(item, kind) else (item,)))
+    return next(iter(flat)) if len(flat) == 1 else kind(tuple(sorted(flat, key=str)))
 
 
 def negation(item: Condition) -> Condition:

@@ -7,13 +7,13 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import duckdb
 import pyarrow as pa
 
 from sapwood.engine.bulk_load import OnError
+from sapwood.engine.closeable import Closeable
 from sapwood.engine.failures import Failure, FailureKind
 from sapwood.engine.limits import Limits
 from sapwood.engine.matcher import Source
@@ -45,7 +45,7 @@ _MAX_BATCH_BYTES = 64 * 1024 * 1024
 """the maximal number of bytes in a batch"""
 
 
-class RelationalMatcher:
+class RelationalMatcher(Closeable):
     """Matches messages against subscriptions in a DuckDB file, which need not fit in memory.
 
     A file is used by one process at a time. In it, threads may change subscriptions while others match: a
@@ -289,11 +289,3 @@ class RelationalMatcher:
         """Close the file."""
         self._evaluator.close()
         self.database.close()
-
-    def __enter__(self) -> RelationalMatcher:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
 
 import pyarrow as pa
 
@@ -191,7 +190,7 @@ class SubscriptionCatalog:
             self._parameters = None
             with self._database.write_transaction() as connection:
                 size = rebuild_access_structures(self._database, connection, plan)
-                self._database.set_meta({"plan": plan.value, "reach": json.dumps(asdict(size))})
+                self._database.set_meta({"plan": plan.value, "reach": json.dumps(size._asdict())})
             if current is not None:
                 _log.info("plan changed from %s to %s", current.value, plan.value)
 
@@ -199,7 +198,7 @@ class SubscriptionCatalog:
         """Store the size of the access structures, which deletions may have reduced."""
         try:
             with self._database.write_transaction() as connection:
-                self._database.set_meta({"reach": json.dumps(asdict(measure_structure(connection)))})
+                self._database.set_meta({"reach": json.dumps(measure_structure(connection)._asdict())})
         finally:
             self.reload()
 
@@ -217,7 +216,7 @@ class SubscriptionCatalog:
     def _extend_structure_size(self, connection: Connection, size: StructureSize) -> None:
         before = _read_structure_size(connection)
         if before | size != before:
-            self._database.set_meta({"reach": json.dumps(asdict(before | size))})
+            self._database.set_meta({"reach": json.dumps((before | size)._asdict())})
 
 
 def _is_valid_id(id: object) -> bool:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import islice
+from typing import NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, and_, delete, insert, or_, select, update
 from sqlalchemy import func as sql
@@ -40,8 +40,7 @@ _COLUMNS = (
 _NAMES = [column.name for column in _COLUMNS]
 
 
-@dataclass(frozen=True, slots=True)
-class StoreState:
+class StoreState(NamedTuple):
     """The state of a store: its version, the oldest readable version, and the last place assigned."""
 
     version: int

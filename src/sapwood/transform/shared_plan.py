@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from sapwood.engine.automaton.item_numbers import store_item
 from sapwood.engine.index import Index, IndexMatches
 from sapwood.engine.message.message_reader import Message
 from sapwood.engine.registration import Needs, Owner
@@ -135,7 +136,8 @@ class SharedPlan:
         entry = TransformationEntry(key, transformation.text)
         if not transformation.exact:
             entry.fallback = FallbackTransformation(transformation)
-        number = self._store(entry)
+        number = store_item(entry, self._entries, self._uses, self._free_entries)
+        self._number_of[key] = number
         try:
             self._register(transformation, binding_key, template_key, entry, number)
         except BaseException:
@@ -167,17 +169,6 @@ class SharedPlan:
         del self._number_of[entry.key]
         self._entries[number] = None
         self._free_entries.append(number)
-
-    def _store(self, entry: TransformationEntry) -> int:
-        if self._free_entries:
-            number = self._free_entries.pop()
-            self._entries[number], self._uses[number] = entry, 1
-        else:
-            number = len(self._entries)
-            self._entries.append(entry)
-            self._uses.append(1)
-        self._number_of[entry.key] = number
-        return number
 
     def _bind(self, transformation: Transformation, key: str, entry: TransformationEntry) -> bool:
         """Give an entry a slot that binds its one variable; return False if that is not possible."""

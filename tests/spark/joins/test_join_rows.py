@@ -98,7 +98,7 @@ def extract(
 def restore(rows: list[schema.WitnessRow]) -> pa.RecordBatch:
     """The messages as the batch has them, without what the state does in between."""
     passed = [
-        schema.JoinRow(row.kind, row.name, b"", *row[8:13])
+        schema.JoinRow(row.kind, row.name, b"", row.parsed)
         for row in rows
         if row.kind in ("plain", "joinable")
     ]
@@ -168,11 +168,11 @@ def test_rows_have_all_values_that_joins_read(
     rows = extract(snapshot, monkeypatch)
     kinds = Counter(row.kind for row in rows)
     assert kinds == {"joinable": 3, "plain": 4, "value": 2, "event-time": 1}
-    single = [row.name for row in rows if schema.deserialize_numbers(row.single_blocks)]
+    single = [row.name for row in rows if schema.deserialize_numbers(row.parsed.single_blocks)]
     assert single == [b"S\0m1"]
     (event,) = [row for row in rows if row.kind == "event-time"]
     assert event.event_time == datetime.fromtimestamp(4, UTC)
-    stored = schema.deserialize_message(rows[0].message)
+    stored = schema.deserialize_message(rows[0].parsed.message)
     assert stored.records[0].data == BODIES[0] and stored.time == 1.0
     assert schema.deserialize_message(schema.serialize_message(stored)) == stored
 
@@ -187,7 +187,7 @@ def test_rows_have_all_values_that_joins_read(
     ],
 )
 def test_a_row_has_the_columns_of_its_schema(row: Any, arrow: pa.Schema) -> None:
-    assert list(row._fields) == arrow.names
+    assert list(schema.column_names(row)) == arrow.names
     spark = schema.spark_schema(arrow)
     known = {
         "kind": StringType(),
@@ -201,9 +201,11 @@ def test_a_row_has_the_columns_of_its_schema(row: Any, arrow: pa.Schema) -> None
 
 def test_rows_survive_pandas() -> None:
     rows = [
-        schema.CandidateRow(1, "plain", b"a", message=b"x" * 9_000_000, problem="wrong"),
+        schema.CandidateRow(1, "plain", b"a", parsed=schema.ParsedMessage(b"x" * 9_000_000, problem="wrong")),
         schema.CandidateRow(2, "pair", b"b", b"c"),
-        schema.CandidateRow(3, "joinable", b"d", until=5, matches=b"y" * 9_000_000, watermark=7),
+        schema.CandidateRow(
+            3, "joinable", b"d", until=5, parsed=schema.ParsedMessage(matches=b"y" * 9_000_000), watermark=7
+        ),
     ]
     frames = list(schema.to_frames(iter(rows), schema.CandidateRow))
     assert [len(frame) for frame in frames] == [3]

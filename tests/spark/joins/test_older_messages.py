@@ -11,7 +11,7 @@ from sapwood.join.state.message_state import StoredMessage
 from sapwood.join.state.portable_state import PortableMessage
 from sapwood.join.state.portable_state import PortableValue as Said
 from sapwood.spark.joins import join_emitter
-from sapwood.spark.joins.schema import JoinRow, serialize_message
+from sapwood.spark.joins.schema import JoinRow, ParsedMessage, serialize_message
 
 ROOM = 300_000
 
@@ -23,7 +23,7 @@ def test_they_take_no_more_than_their_room(values: int, size: int, monkeypatch: 
     tracemalloc.start()
     older = join_emitter._OlderMessages()
     for name, record in rows:
-        row = JoinRow("", b"", name, record)
+        row = JoinRow("", b"", name, ParsedMessage(record))
         assert older.get(row).records[0].data == b"x" * size
     gc.collect()
     taken = tracemalloc.get_traced_memory()[0]

@@ -125,7 +125,7 @@ class _Planner:
 
     def _decompose(self, condition: Condition) -> tuple[Alternative, ...]:
         decomposition = decompose(condition)
-        if not decomposition.exact:
+        if decomposition.approximations:
             self._exact = False
         return decomposition.alternatives
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sapwood.engine.automaton.dataguide import name_tests_of
+from sapwood.engine.automaton.item_numbers import store_item
 from sapwood.engine.automaton.path_trie import DESCENDANT
 from sapwood.engine.automaton.predicate_index import Ints
 from sapwood.engine.automaton.query_paths import Leaf, Twig, steps_in
@@ -66,16 +67,10 @@ class Anchorings:
         if number is not None:
             self._uses[number] += 1
             return number, False
-        if self._free_numbers:
-            number = self._free_numbers.pop()
-            self._keys[number], self._uses[number] = key, 1
-        else:
-            number = len(self._keys)
-            self._keys.append(key)
-            self._uses.append(1)
-            if number == len(self._kind):
-                self._kind = grow_array(self._kind, 2 * number)
-                self._offset = grow_array(self._offset, 2 * number)
+        number = store_item(key, self._keys, self._uses, self._free_numbers)
+        if number == len(self._kind):
+            self._kind = grow_array(self._kind, 2 * number)
+            self._offset = grow_array(self._offset, 2 * number)
         self._numbers[key] = number
         self._kind[number], self._offset[number] = _anchor_position(part.path, step)
         return number, True

@@ -34,15 +34,11 @@ class Explanation:
         """True if no message can match."""
         return not self.paths
 
-    @property
-    def _decision(self) -> str:
-        return "at once: no message can match" if self.never_matches else _DECISIONS[self.decided_by]
-
     def __str__(self) -> str:
         lines = [f"query     {self.query}", f"pattern   {self.pattern}"]
         for i, group in enumerate(self.paths):
             lines.append(f"{'found by' if not i else '      or'}  {' and '.join(group)}")
-        lines.append(f"decided   {self._decision}")
+        lines.append(f"decided   {_format_decision(self)}")
         lines += [f"refined   {part}" for part in self.refined]
         if self.suspended:
             lines.append("suspended it exceeded its budget too often; replace() or resume() reactivates it")
@@ -54,7 +50,7 @@ class Explanation:
     def _repr_html_(self) -> str:
         parts: list[tuple[str, tuple[str, ...]]] = [("query", (self.query,)), ("pattern", (self.pattern,))]
         parts += [("found by", tuple(" and ".join(group) for group in self.paths))]
-        parts += [("decided", (self._decision,)), ("refined", self.refined)]
+        parts += [("decided", (_format_decision(self),)), ("refined", self.refined)]
         others = f"with {self.shared_with:,} others with the same query"
         return notebook_html.sections([*parts, ("shared", (others,) if self.shared_with else ())])
 
@@ -78,6 +74,12 @@ def explain(query: Query, plan: IndexPlan, subscriptions: int = 1, suspended: bo
         shared_with=subscriptions - 1,
         suspended=suspended,
     )
+
+
+def _format_decision(explanation: Explanation) -> str:
+    if explanation.never_matches:
+        return "at once: no message can match"
+    return _DECISIONS[explanation.decided_by]
 
 
 def _pattern(query: Query) -> str:

@@ -14,23 +14,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from sapwood.engine.automaton.query_paths import plan_index
 from sapwood.lang import pattern
 from sapwood.lang.query import Query
 
 if TYPE_CHECKING:
-    from sapwood.lang.fwr.model import BoundVariable, Transformation
-    from sapwood.lang.xscl.model import BlockVariable, Join
+    from sapwood.lang.fwr.model import BoundVariable
+    from sapwood.lang.languages import AnyQuery
+    from sapwood.lang.xscl.model import BlockVariable
 
-    Compiled = Query | Transformation | Join
+    Compiled: TypeAlias = AnyQuery
 
 _MESSAGE = -1
 """in place of a variable's number: the path starts at the message"""
 
 
-def find_warnings(compiled: Compiled) -> list[str]:
+def find_warnings(compiled: AnyQuery) -> list[str]:
     """Return what is suspicious about a query, one line each, for people."""
     dates = list(_dates(compiled))
     if dates:
@@ -40,7 +41,7 @@ def find_warnings(compiled: Compiled) -> list[str]:
     return list(dict.fromkeys(_unprefixed_names(compiled)))
 
 
-def uses_prefixes(compiled: Compiled) -> bool:
+def uses_prefixes(compiled: AnyQuery) -> bool:
     """Return whether a query names any namespace."""
     return any(
         "}" in test and not test.startswith(pattern.ANY_NAMESPACE) for test in _tests(_paths(compiled))
@@ -50,7 +51,7 @@ def uses_prefixes(compiled: Compiled) -> bool:
 # -- queries that never match -------------------------------------------------------------------------------
 
 
-def _is_impossible(compiled: Compiled) -> bool:
+def _is_impossible(compiled: AnyQuery) -> bool:
     if isinstance(compiled, Query):
         return not plan_index(compiled.condition).parts
     from sapwood.lang.xscl.model import Join  # here, because filters need no joins
@@ -69,7 +70,7 @@ _BARE_DATE = re.compile(rf"(?:[=<>]\s*)({_DATE})(?![\w<])")
 _STRING = re.compile(r"\"[^\"]*\"|'[^']*'")
 
 
-def _dates(compiled: Compiled) -> Iterator[str]:
+def _dates(compiled: AnyQuery) -> Iterator[str]:
     """Yield comparisons with dates, in the part of a query before its constructor."""
     text = re.split(r"\breturn\b", compiled.text, maxsplit=1)[0]
     if "<" in _STRING.sub("", text) and re.match(r"\s*(?:<|select\b)", text, re.IGNORECASE):
@@ -86,7 +87,7 @@ def _dates(compiled: Compiled) -> Iterator[str]:
 # -- names without a prefix --------------------------------------------------------------------------------
 
 
-def _unprefixed_names(compiled: Compiled) -> Iterator[str]:
+def _unprefixed_names(compiled: AnyQuery) -> Iterator[str]:
     for path, above in _paths(compiled):
         yield from _names_below_namespace(path, above)
 
@@ -127,7 +128,7 @@ def _conditions(condition: pattern.Condition) -> Iterator[pattern.Path]:
             yield path
 
 
-def _paths(compiled: Compiled) -> Iterator[tuple[pattern.Path, str]]:
+def _paths(compiled: AnyQuery) -> Iterator[tuple[pattern.Path, str]]:
     """Yield the paths of a query, each with the name in a namespace that it starts below, if any."""
     if isinstance(compiled, Query):
         yield from ((path, "") for path in _conditions(compiled.condition))

@@ -19,14 +19,6 @@ from sapwood.lang.xpath.parser import parse
 
 
 @dataclass(frozen=True, slots=True)
-class StepTaken:
-    """A step or a condition of the pattern, and a node that it reached."""
-
-    step: str
-    node: Node
-
-
-@dataclass(frozen=True, slots=True)
 class Why:
     """The explanation of why a message matches a query, or how far it gets; `str()` of it is for people."""
 
@@ -54,6 +46,14 @@ class Why:
         return notebook_html.sections(parts) + (
             notebook_html.table(("step", "node", "xml"), steps) if steps else ""
         )
+
+
+@dataclass(frozen=True, slots=True)
+class StepTaken:
+    """A step or a condition of the pattern, and a node that it reached."""
+
+    step: str
+    node: Node
 
 
 def _cut(xml: str) -> str:

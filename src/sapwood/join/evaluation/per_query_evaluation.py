@@ -57,5 +57,7 @@ class PerQueryEvaluator:
         template = graph.template_graph
         if not template.shared and not template.inequalities:
             return True
-        stored = self._sides.setdefault(item, StateSide(self._state, item))
+        stored = self._sides.get(item)
+        if stored is None:
+            stored = self._sides[item] = StateSide(self._state, item)
         return is_satisfiable(graph, stored, self._current, runs_of, state_is_left)

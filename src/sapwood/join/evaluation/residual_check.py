@@ -8,14 +8,18 @@ again.
 from __future__ import annotations
 
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from sapwood.join.graph.canonical_graph import JoinGraph, TemplateGraph
 from sapwood.join.state.message_state import CurrentItem, MessageState
 from sapwood.lang.literals.numbers import COMPARE, Comparator, to_number
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 Nodes = tuple[int, ...]
 """a column's node, and those of the columns above it"""
@@ -33,59 +37,66 @@ _log = logging.getLogger(__name__)
 # -- the two sides of a candidate --------------------------------------------------------------------------
 
 
-class Side(Protocol):
+class Side(ABC):
     """The nodes and values of one side of a candidate: an item of the state, or the current one."""
+
+    __slots__ = ("_count", "_nodes", "_row", "_values")
+
+    _row: NDArray[np.int32]
+    """the first row of each run in `_nodes`"""
+    _count: NDArray[np.int32]
+    """the number of rows of each run"""
+    _nodes: NDArray[np.int32]
+    _values: dict[int, NodeValues]
+    """by variable, those that were read before"""
 
     def rows(self, run: int) -> list[Nodes]:
         """Return the nodes of a run, each with those above it."""
-        ...
+        row, count = int(self._row[run]), int(self._count[run])
+        return list(map(tuple, self._nodes[row : row + count].tolist()))
 
     def values(self, variable: int) -> NodeValues:
         """Return the nodes of a variable, each with those above it, and their values."""
-        ...
+        values = self._values.get(variable)
+        if values is None:
+            values = self._values[variable] = self._read_values(variable)
+        return values
+
+    @abstractmethod
+    def _read_values(self, variable: int) -> NodeValues: ...
 
 
-class StateSide:
-    """An item of the state as a side of a candidate."""
+class StateSide(Side):
+    """An item of the state as a side of a candidate; of use until the state changes."""
+
+    __slots__ = ("_item", "_state")
 
     def __init__(self, state: MessageState, item: int) -> None:
+        self._row, self._count, self._nodes = state.run_row, state.run_count, state.nodes
+        self._values = {}
         self._state = state
         self._item = item
-        self._values: dict[int, NodeValues] = {}
 
-    def rows(self, run: int) -> list[Nodes]:
-        row, count = int(self._state.run_row[run]), int(self._state.run_count[run])
-        return list(map(tuple, self._state.nodes[row : row + count].tolist()))
-
-    def values(self, variable: int) -> NodeValues:
-        values = self._values.get(variable)
-        if values is None:
-            state, every = self._state, self._state.runs_of_item(self._item)
-            of_variable = np.flatnonzero(state.run_variable[every.start : every.stop] == variable)
-            runs = (of_variable + every.start).tolist()
-            values = [(nodes, state.run_value[run]) for run in runs for nodes in self.rows(run)]
-            self._values[variable] = values
-        return values
+    def _read_values(self, variable: int) -> NodeValues:
+        state, every = self._state, self._state.runs_of_item(self._item)
+        of_variable = np.flatnonzero(state.run_variable[every.start : every.stop] == variable)
+        runs = (of_variable + every.start).tolist()
+        return [(nodes, state.run_value[run]) for run in runs for nodes in self.rows(run)]
 
 
-class CurrentSide:
+class CurrentSide(Side):
     """The current item as a side of a candidate."""
 
+    __slots__ = ("_current",)
+
     def __init__(self, current: CurrentItem) -> None:
+        self._row, self._count, self._nodes = current.row, current.count, current.nodes
+        self._values = {}
         self._current = current
-        self._values: dict[int, NodeValues] = {}
 
-    def rows(self, run: int) -> list[Nodes]:
-        row, count = int(self._current.row[run]), int(self._current.count[run])
-        return list(map(tuple, self._current.nodes[row : row + count].tolist()))
-
-    def values(self, variable: int) -> NodeValues:
-        values = self._values.get(variable)
-        if values is None:
-            runs = np.flatnonzero(self._current.variable == variable).tolist()
-            values = [(nodes, self._current.value_of_run[run]) for run in runs for nodes in self.rows(run)]
-            self._values[variable] = values
-        return values
+    def _read_values(self, variable: int) -> NodeValues:
+        runs = np.flatnonzero(self._current.variable == variable).tolist()
+        return [(nodes, self._current.value_of_run[run]) for run in runs for nodes in self.rows(run)]
 
 
 # -- the check ---------------------------------------------------------------------------------------------

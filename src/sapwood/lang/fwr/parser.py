@@ -18,6 +18,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import NamedTuple
 
 from sapwood.errors import QueryError
 from sapwood.lang.fwr.constructor import ConstructorReader, Tag
@@ -37,8 +38,7 @@ _LARGEST = 20_000
 """characters that the `let` variables in one expression may stand for"""
 
 
-@dataclass(frozen=True, slots=True)
-class ForClause:
+class ForClause(NamedTuple):
     name: str
     path: Enclosed
 

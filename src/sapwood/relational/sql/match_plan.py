@@ -23,8 +23,9 @@ occurs in a message.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from sapwood.relational.rules.comparisons import (
     CONTAINS,
@@ -48,8 +49,7 @@ class Plan(StrEnum):
     UNROLLED = "unrolled"
 
 
-@dataclass(frozen=True, slots=True)
-class StructureSize:
+class StructureSize(NamedTuple):
     """The columns of `unrolled` in use, and the levels of the longest chains; stored in `meta` as `reach`."""
 
     fact_slots: int = 0
@@ -58,7 +58,7 @@ class StructureSize:
     bound_levels: int = 0
 
     def __or__(self, other: StructureSize) -> StructureSize:
-        return StructureSize(*map(max, astuple(self), astuple(other)))
+        return StructureSize(*map(max, self, other))
 
 
 @dataclass(frozen=True, slots=True)

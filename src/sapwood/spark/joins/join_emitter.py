@@ -101,8 +101,9 @@ class RestoreMessages:
         builder = _RowBuilder(MessageColumns(self.columns), [body, pa.string(), pa.string(), pa.binary()])
         for row in from_arrow(batches, JoinRow):
             lateness = explain_lateness(row.watermark) if row.kind == LATE else None
-            values = self._body(row.message), row.problem, lateness, row.matches or None
-            builder.add(row.columns, values, len(row.message) + len(row.matches))
+            parsed = row.parsed
+            values = self._body(parsed.message), parsed.problem, lateness, parsed.matches or None
+            builder.add(parsed.columns, values, len(parsed.message) + len(parsed.matches))
             if builder.full:
                 yield builder.take()
         if len(builder):
@@ -137,8 +138,8 @@ class _OlderMessages:
         if known is not None:
             self._cache.move_to_end(row.older)
             return known[0]
-        message = deserialize_message(row.message)
-        size = _MESSAGE_BYTES + len(row.message) + _WITNESS_BYTES * sum(map(len, message.ways))
+        message = deserialize_message(row.parsed.message)
+        size = _MESSAGE_BYTES + len(row.parsed.message) + _WITNESS_BYTES * sum(map(len, message.ways))
         self._cache[row.older] = message, size
         self._bytes += size
         while self._bytes > _CACHE_BYTES and len(self._cache) > 1:
@@ -162,7 +163,7 @@ class EmitJoins:
         builder = _RowBuilder(MessageColumns(self.columns), DELIVERY_SCHEMA.types)
         for row, meetings in _join(from_arrow(batches, JoinRow), broker):
             for values, size in self._emit(row, meetings, broker):
-                builder.add(row.columns, values, size)
+                builder.add(row.parsed.columns, values, size)
                 if builder.full:
                     yield builder.take()
         if len(builder):
@@ -191,8 +192,8 @@ def _join(rows: Iterator[JoinRow], broker: DistributedBroker) -> Iterator[tuple[
         for row in of_message:
             if row.kind == PAIR:
                 continue
-            single_blocks = deserialize_numbers(row.single_blocks)
-            newer = deserialize_message(row.message) if single_blocks or older else None
+            single_blocks = deserialize_numbers(row.parsed.single_blocks)
+            newer = deserialize_message(row.parsed.message) if single_blocks or older else None
             if newer is not None and single_blocks:
                 yield row, broker.match_single_blocks(single_blocks, newer.records[0])
             if newer is not None and older and row.kind != LATE:  # which single blocks only match
@@ -206,7 +207,7 @@ def _feedback(row: JoinRow, meetings: Meetings, broker: DistributedBroker) -> It
         in_time = made.time * 1000 >= row.watermark  # what is made of late messages is late, too
         yield published_feedback(made, pieces[made.query], row.watermark if in_time else -1)
     for message in broker.partial_matches(meetings):
-        yield chain_feedback(message, row.watermark, row.columns)
+        yield chain_feedback(message, row.watermark, row.parsed.columns)
 
 
 def _delivery_values(delivery: Delivery, with_message: bool) -> tuple[str, str | None, list[Any]]:

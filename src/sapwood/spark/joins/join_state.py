@@ -38,6 +38,7 @@ from sapwood.spark.joins.schema import (
     VALUE,
     CandidateRow,
     JoinRow,
+    ParsedMessage,
     WitnessRow,
     from_frames,
     to_frames,
@@ -237,11 +238,7 @@ class ValueStateProcessor(_BucketState):
                     row.name,
                     b"",
                     row.until,
-                    row.message,
-                    row.columns,
-                    row.problem,
-                    row.single_blocks,
-                    row.matches,
+                    row.parsed,
                     floor if floor >= 0 else max(watermark, 0),
                 )
 
@@ -333,28 +330,18 @@ class MessageStateProcessor(_BucketState):
             if kind == RETAIN:
                 self.retain_from(row.watermark)
                 continue
-            yield JoinRow(
-                kind,
-                name,
-                b"",
-                row.message,
-                row.columns,
-                row.problem,
-                row.single_blocks,
-                row.matches,
-                row.watermark,
-            )
+            yield JoinRow(kind, name, b"", row.parsed, row.watermark)
             if kind in (JOINABLE, CHAIN) and row.until >= 0:
-                self.put(name, pickle.dumps((row.until, row.message)))
+                self.put(name, pickle.dumps((row.until, row.parsed.message)))
                 stored.append((row.until, name))
 
     def _pairs(self, pairs: dict[bytes, set[bytes]]) -> Iterator[JoinRow]:
         for name, newer in sorted(pairs.items()):
             blob = self.get(name)
             if blob is not None:
-                message = pickle.loads(blob)[1]
+                older = ParsedMessage(pickle.loads(blob)[1])
                 for each in sorted(newer):
-                    yield JoinRow(PAIR, each, name, message)
+                    yield JoinRow(PAIR, each, name, older)
 
     def evict(self, key: bytes, watermark: int) -> None:
         blob = self.get(key)

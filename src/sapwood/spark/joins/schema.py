@@ -7,13 +7,7 @@
         └───────────────────────────────── FeedbackRow ◄───────────────────────────────────────┘
 
 Spark's schemas are derived from these. A row of a message carries from hop to hop what is found out about it
-once, when it is parsed:
-
-    message        the body, the time and the witnesses, see `serialize_message`
-    columns        its own columns, see `MessageColumns`
-    problem        the reason why the source or the extraction rejects it, null if they do not
-    single_blocks  the queries over a single block that it matches, as 32-bit numbers
-    matches        the filters and transformations that it matches, a `MatchResult`
+once, when it is parsed: a `ParsedMessage`, whose fields are columns of the row.
 
 Binary columns are empty where a row has nothing of the kind. Times are milliseconds since the epoch.
 """
@@ -85,12 +79,40 @@ _TYPES = {
 """the type of a column, which is the same in all rows that have it"""
 
 
-def _schema_of(row_type: type[tuple[Any, ...]]) -> pa.Schema:
+def column_names(row_type: type[tuple[Any, ...]]) -> tuple[str, ...]:
+    """The columns of a class of rows: its fields, with those of `ParsedMessage` in the place of `parsed`."""
     fields: tuple[str, ...] = row_type._fields  # type: ignore[attr-defined]
-    return pa.schema([(name, _TYPES[name]) for name in fields])
+    if PARSED not in fields:
+        return fields
+    place = fields.index(PARSED)
+    return (*fields[:place], *ParsedMessage._fields, *fields[place + 1 :])
+
+
+def _schema_of(row_type: type[tuple[Any, ...]]) -> pa.Schema:
+    return pa.schema([(name, _TYPES[name]) for name in column_names(row_type)])
 
 
 # -- hops --------------------------------------------------------------------------------------------------
+
+
+class ParsedMessage(NamedTuple):
+    """What is found out about a message when it is parsed."""
+
+    message: bytes = b""
+    """the body, the time and the witnesses, see `serialize_message`"""
+    columns: bytes = b""
+    """its own columns, see `MessageColumns`"""
+    problem: str | None = None
+    """the reason why the source or the extraction rejects it, None if they do not"""
+    single_blocks: bytes = b""
+    """the queries over a single block that it matches, as 32-bit numbers"""
+    matches: bytes = b""
+    """the filters and transformations that it matches, a `MatchResult`"""
+
+
+PARSED = "parsed"
+"""the field of a row with a `ParsedMessage`"""
+NOTHING_PARSED = ParsedMessage()
 
 
 class WitnessRow(NamedTuple):
@@ -109,11 +131,7 @@ class WitnessRow(NamedTuple):
     """the keys of the variables that have the value"""
     partners: bytes = b""
     """the keys of the variables that these are equated with"""
-    message: bytes = b""
-    columns: bytes = b""
-    problem: str | None = None
-    single_blocks: bytes = b""
-    matches: bytes = b""
+    parsed: ParsedMessage = NOTHING_PARSED
     floor: int = -1
     """of feedback: the watermark of the batch that its first message was in, so that it is not late"""
     event_time: int | None = None
@@ -131,11 +149,7 @@ class CandidateRow(NamedTuple):
     newer: bytes = b""
     """of a pair, in which `name` is the older message"""
     until: int = -1
-    message: bytes = b""
-    columns: bytes = b""
-    problem: str | None = None
-    single_blocks: bytes = b""
-    matches: bytes = b""
+    parsed: ParsedMessage = NOTHING_PARSED
     watermark: int = 0
     event_time: None = None
     """which Spark wants between two stateful operators"""
@@ -150,12 +164,8 @@ class JoinRow(NamedTuple):
     kind: str
     name: bytes
     older: bytes = b""
-    """of a pair: the name of the older message, which is in `message`"""
-    message: bytes = b""
-    columns: bytes = b""
-    problem: str | None = None
-    single_blocks: bytes = b""
-    matches: bytes = b""
+    """of a pair: the name of the older message, which is in `parsed`"""
+    parsed: ParsedMessage = NOTHING_PARSED
     watermark: int = 0
 
 
@@ -204,19 +214,29 @@ _FRAME_ROWS, _FRAME_BYTES = 2_000, 16 << 20
 _Row = TypeVar("_Row", WitnessRow, CandidateRow, JoinRow)
 
 
-def to_arrow(rows: Sequence[tuple[Any, ...]], schema: pa.Schema) -> pa.RecordBatch:
-    """Rows as an Arrow batch."""
-    columns = zip(*rows, strict=True)
+def to_arrow(rows: Sequence[WitnessRow | JoinRow], schema: pa.Schema) -> pa.RecordBatch:
+    """Rows of one class, at least one, as an Arrow batch."""
+    columns: list[Sequence[Any]] = list(zip(*rows, strict=True))
+    place = rows[0]._fields.index(PARSED)
+    parsed = columns[place]
+    columns[place : place + 1] = [[each[i] for each in parsed] for i in range(len(ParsedMessage._fields))]
     arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
+def _from_columns(columns: dict[str, Iterable[Any]], row_type: type[_Row]) -> Iterator[_Row]:
+    """Rows of columns by their names; the last fields may be without a column."""
+    columns[PARSED] = map(ParsedMessage, *(columns[name] for name in ParsedMessage._fields))
+    return map(row_type, *(columns[field] for field in row_type._fields if field in columns))
+
+
 def from_arrow(batches: Iterable[pa.RecordBatch], row_type: type[_Row]) -> Iterator[_Row]:
     """Rows of Arrow batches, 64 in memory at a time, since messages can be large."""
+    names = column_names(row_type)
     for batch in batches:
         for start in range(0, batch.num_rows, 64):
             some = batch.slice(start, 64)
-            yield from map(row_type, *(some.column(name).to_pylist() for name in row_type._fields))
+            yield from _from_columns({name: some.column(name).to_pylist() for name in names}, row_type)
 
 
 def to_frames(rows: Iterable[CandidateRow | JoinRow], row_type: type[_Row]) -> Iterator[pd.DataFrame]:
@@ -225,7 +245,8 @@ def to_frames(rows: Iterable[CandidateRow | JoinRow], row_type: type[_Row]) -> I
     size = 0
     for row in rows:
         pending.append(row)
-        size += len(row.message) + len(row.columns) + len(row.matches)
+        parsed = row.parsed
+        size += len(parsed.message) + len(parsed.columns) + len(parsed.matches)
         if len(pending) >= _FRAME_ROWS or size >= _FRAME_BYTES:
             yield _to_frame(pending, row_type)
             pending, size = [], 0
@@ -233,18 +254,21 @@ def to_frames(rows: Iterable[CandidateRow | JoinRow], row_type: type[_Row]) -> I
         yield _to_frame(pending, row_type)
 
 
-def _to_frame(rows: list[CandidateRow | JoinRow], row_type: type[_Row]) -> pd.DataFrame:
-    frame = pd.DataFrame(rows, columns=row_type._fields)
-    if "event_time" in row_type._fields:
+def _to_frame(rows: list[CandidateRow | JoinRow], row_type: type[tuple[Any, ...]]) -> pd.DataFrame:
+    names = column_names(row_type)
+    place = rows[0]._fields.index(PARSED)
+    flat = [(*row[:place], *row.parsed, *row[place + 1 :]) for row in rows]
+    frame = pd.DataFrame(flat, columns=names)
+    if "event_time" in names:
         frame["event_time"] = pd.Series([pd.NaT] * len(rows), dtype="datetime64[ns]")
     return frame
 
 
 def from_frames(frames: Iterable[pd.DataFrame], row_type: type[_Row]) -> Iterator[_Row]:
     """Rows of frames, without event times."""
-    names = [name for name in row_type._fields if name != "event_time"]
+    names = [name for name in column_names(row_type) if name != "event_time"]
     for frame in frames:
-        yield from map(row_type, *(frame[name].tolist() for name in names))
+        yield from _from_columns({name: frame[name].tolist() for name in names}, row_type)
 
 
 # -- binary columns ----------------------------------------------------------------------------------------

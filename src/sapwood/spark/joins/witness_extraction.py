@@ -38,6 +38,7 @@ from sapwood.spark.joins.schema import (
     VALUE,
     WITNESS_SCHEMA,
     MessageColumns,
+    ParsedMessage,
     WitnessRow,
     serialize_message,
     serialize_numbers,
@@ -115,7 +116,7 @@ class _StreamExtraction:
         ):
             found, time = self._extract_message(*each)
             rows += found
-            size += len(found[0].message) + len(found[0].matches)
+            size += len(found[0].parsed.message) + len(found[0].parsed.matches)
             if time is not None:
                 latest = max(latest, time)
             if size >= _BYTES_PER_BATCH:
@@ -194,8 +195,10 @@ class WitnessExtractor:
         itself, *values = self.state_rows(
             JOINABLE, _name(stream, id), PortableMessage((record,), [witnesses]), columns, floor_time
         )
-        itself = itself._replace(single_blocks=serialize_numbers(single_blocks), matches=matches.to_bytes())
-        return [itself, *values], time
+        parsed = itself.parsed._replace(
+            single_blocks=serialize_numbers(single_blocks), matches=matches.to_bytes()
+        )
+        return [itself._replace(parsed=parsed), *values], time
 
     def plain_row(
         self,
@@ -211,15 +214,9 @@ class WitnessExtractor:
         if message is not None:
             record = StoredMessage(id, "", 0.0, 0, message.data, message.encoding)
             data = serialize_message(PortableMessage((record,), []))
-        return WitnessRow(
-            bucket_of(name, self._buckets),
-            PLAIN,
-            name,
-            message=data,
-            columns=columns,
-            problem=problem,
-            matches=matches.to_bytes() if matches is not None else b"",
-        )
+        found = matches.to_bytes() if matches is not None else b""
+        parsed = ParsedMessage(data, columns, problem, matches=found)
+        return WitnessRow(bucket_of(name, self._buckets), PLAIN, name, parsed=parsed)
 
     def state_rows(
         self, kind: str, name: bytes, message: PortableMessage, columns: bytes, floor_time: int
@@ -234,8 +231,7 @@ class WitnessExtractor:
             name,
             time=floor(message.time * 1000) if is_joined else FOREVER,
             until=max((row.until for row in values), default=-1),
-            message=serialize_message(message),
-            columns=columns,
+            parsed=ParsedMessage(serialize_message(message), columns),
             floor=floor_time,
         )
         return [itself, *values]

@@ -41,8 +41,7 @@ class Label(NamedTuple):
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(NamedTuple):
     """A column of a chart, with the label below it and the text of its tooltip."""
 
     label: str
@@ -50,11 +49,10 @@ class Column:
     hint: str
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """A vertical line before a column, and its label."""
+class Mark(NamedTuple):
+    """A vertical line before the column of this number, and its label."""
 
-    index: int
+    column: int
     label: str
 
 
@@ -82,7 +80,7 @@ class ColumnChart:
     @property
     def lines(self) -> list[Label]:
         """The vertical lines of the marks, without their labels, which the chart below has."""
-        return [Label(mark.index / len(self.columns), "") for mark in self.marks]
+        return [Label(mark.column / len(self.columns), "") for mark in self.marks]
 
     @property
     def axis(self) -> list[Label]:
@@ -125,13 +123,12 @@ class StepChart:
         """The vertical lines of the marks; if there are many, only some have a label."""
         every = ceil(len(self.marks) / _LABELS)
         return [
-            Label(mark.index / len(self.values), mark.label if i % every == 0 else "")
+            Label(mark.column / len(self.values), mark.label if i % every == 0 else "")
             for i, mark in enumerate(self.marks)
         ]
 
 
-@dataclass(frozen=True, slots=True)
-class Bar:
+class Bar(NamedTuple):
     """A horizontal bar, with its label, its value as text, and optionally a query."""
 
     label: str

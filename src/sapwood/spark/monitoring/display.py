@@ -91,11 +91,18 @@ class JsonLines(Display):
         self._out.flush()
 
 
-class PlainLines(Display):
-    """A line of text for each batch."""
+class _ConsoleDisplay(Display):
+    """A display on a console, which ends with a table of the totals."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
+
+    def summary(self, outcomes: Iterable[Outcome]) -> None:
+        self._console.print(summary_table(Totals(outcomes)))
+
+
+class PlainLines(_ConsoleDisplay):
+    """A line of text for each batch."""
 
     def batch(self, outcome: Outcome) -> None:
         counts = f", {outcome.rejects:,} rejects" if outcome.rejects else ""
@@ -108,15 +115,12 @@ class PlainLines(Display):
     def note(self, text: str) -> None:
         self._console.print(escape(text), soft_wrap=True, highlight=False)
 
-    def summary(self, outcomes: Iterable[Outcome]) -> None:
-        self._console.print(summary_table(Totals(outcomes)))
 
-
-class LiveDisplay(Display):
+class LiveDisplay(_ConsoleDisplay):
     """A panel on the terminal, redrawn five times a second, so that its clock runs during a long batch."""
 
     def __init__(self, console: Console, name: str) -> None:
-        self._console = console
+        super().__init__(console)
         self._name = name
         self._totals = Totals()
         self._pipeline: PipelineStatus | None = None
@@ -139,9 +143,6 @@ class LiveDisplay(Display):
 
     def note(self, text: str) -> None:
         self._console.print(f"[yellow]{escape(text)}[/]", soft_wrap=True, highlight=False)
-
-    def summary(self, outcomes: Iterable[Outcome]) -> None:
-        self._console.print(summary_table(Totals(outcomes)))
 
     def _render(self) -> Panel:
         totals, last = self._totals, self._totals.last

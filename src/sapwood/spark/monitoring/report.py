@@ -7,10 +7,10 @@ reasons in them come from strangers: every value that a template writes is clean
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -101,8 +101,7 @@ def _format_minute(finished: str) -> str:
 # -- the headline ------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class ReportFigure:
+class ReportFigure(NamedTuple):
     """A figure of the headline."""
 
     label: str

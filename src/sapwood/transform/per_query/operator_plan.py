@@ -14,7 +14,7 @@ such a plan has a twin for all others.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeVar
 
 from sapwood.engine.pattern_evaluator import PatternEvaluator
@@ -146,18 +146,16 @@ def plan(
     return planned if same else replace(planned, twin=twin)
 
 
+@dataclass(slots=True)
 class _Planner:
     """Makes one plan, and lists its operators."""
 
-    def __init__(
-        self, transformation: Transformation, sharing: Sharing, judge: bool, graph: ElementGraph | None
-    ) -> None:
-        self._transformation = transformation
-        self._sharing = sharing
-        self._judge = judge
-        self._graph = graph
-        self._operators: list[Operator] = []
-        self._removed: list[RemovedDupElim] = []
+    _transformation: Transformation
+    _sharing: Sharing
+    _judge: bool
+    _graph: ElementGraph | None
+    _operators: list[Operator] = field(default_factory=list)
+    _removed: list[RemovedDupElim] = field(default_factory=list)
 
     def plan(self) -> OperatorPlan:
         several = _beyond_streams(self._transformation)

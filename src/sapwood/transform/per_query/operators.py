@@ -10,13 +10,14 @@ inputs', to the costs of its kind, if costs are counted.
 from __future__ import annotations
 
 import sys
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
 from time import perf_counter_ns
-from typing import Literal, ParamSpec, TypeVar
+from typing import Generic, Literal, ParamSpec, TypeVar
 
 from sapwood.engine.message.document import ContextNode
 from sapwood.engine.pattern_evaluator import PatternEvaluator
@@ -80,13 +81,21 @@ class Operator:
 
 
 @dataclass(frozen=True, slots=True)
-class Selection(Operator):
+class _Filter(Operator, ABC, Generic[T]):
+    """Keeps the items that satisfy conditions on the message."""
+
+    def __call__(self, items: list[T], run: PlanRun) -> list[T]:
+        return run.measure(self.kind, self._kept, items, run.evaluator)
+
+    @abstractmethod
+    def _kept(self, items: list[T], evaluator: PatternEvaluator) -> list[T]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Selection(_Filter[tuple[int, ...]]):
     """Keeps the tuples that pass all tests."""
 
     tests: tuple[FieldTest, ...]
-
-    def __call__(self, tuples: Tuples, run: PlanRun) -> Tuples:
-        return run.measure(self.kind, self._kept, tuples, run.evaluator)
 
     def _kept(self, tuples: Tuples, evaluator: PatternEvaluator) -> Tuples:
         for field, condition in self.tests:
@@ -172,13 +181,10 @@ class SemiJoin(Operator):
 
 
 @dataclass(frozen=True, slots=True)
-class WhereFilter(Operator):
+class WhereFilter(_Filter[ContextNode]):
     """Keeps the bound nodes that satisfy all conditions, by tree search below each."""
 
     conditions: tuple[Condition, ...]
-
-    def __call__(self, nodes: Nodes, run: PlanRun) -> Nodes:
-        return run.measure(self.kind, self._kept, nodes, run.evaluator)
 
     def _kept(self, nodes: Nodes, evaluator: PatternEvaluator) -> Nodes:
         return [node for node in nodes if all(evaluator.holds(c, node) for c in self.conditions)]

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 from types import MappingProxyType
+from typing import ClassVar
 
 from sapwood.errors import SapwoodError
 from sapwood.workload.dtd import element_graph
@@ -26,6 +27,24 @@ from sapwood.workload.dtd import element_graph
 
 class DtdError(SapwoodError, ValueError):
     """A DTD that cannot be found, read or used; the message says which and why."""
+
+
+class Content(Enum):
+    """The four kinds of content that a DTD knows."""
+
+    EMPTY = "EMPTY"
+    ANY = "ANY"
+    MIXED = "mixed"
+    CHILDREN = "children"
+
+
+class Default(Enum):
+    """What holds when an attribute is left out."""
+
+    REQUIRED = "#REQUIRED"
+    IMPLIED = "#IMPLIED"
+    FIXED = "#FIXED"
+    VALUE = "value"
 
 
 class Occurs(Enum):
@@ -57,46 +76,32 @@ class Ref:
 
 
 @dataclass(frozen=True, slots=True)
-class Seq:
+class _Group:
+    """Particles in parentheses, which occur together."""
+
+    separator: ClassVar[str]
+    parts: tuple[Particle, ...]
+    occurs: Occurs = Occurs.ONE
+
+    def __str__(self) -> str:
+        return f"({self.separator.join(map(str, self.parts))}){self.occurs.value}"
+
+
+class Seq(_Group):
     """All parts, in order."""
 
-    parts: tuple[Particle, ...]
-    occurs: Occurs = Occurs.ONE
-
-    def __str__(self) -> str:
-        return f"({', '.join(map(str, self.parts))}){self.occurs.value}"
+    __slots__ = ()
+    separator = ", "
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(_Group):
     """Exactly one of the parts."""
 
-    parts: tuple[Particle, ...]
-    occurs: Occurs = Occurs.ONE
-
-    def __str__(self) -> str:
-        return f"({' | '.join(map(str, self.parts))}){self.occurs.value}"
+    __slots__ = ()
+    separator = " | "
 
 
 Particle = Ref | Seq | Choice
-
-
-class Content(Enum):
-    """The four kinds of content that a DTD knows."""
-
-    EMPTY = "EMPTY"
-    ANY = "ANY"
-    MIXED = "mixed"
-    CHILDREN = "children"
-
-
-class Default(Enum):
-    """What holds when an attribute is left out."""
-
-    REQUIRED = "#REQUIRED"
-    IMPLIED = "#IMPLIED"
-    FIXED = "#FIXED"
-    VALUE = "value"
 
 
 @dataclass(frozen=True, slots=True)

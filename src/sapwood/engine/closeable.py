@@ -1,0 +1,20 @@
+"""The context manager of what holds processes or files: the end of the `with` block closes it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Self
+
+
+class Closeable(ABC):
+    """A context manager that calls `close` at the end."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release what it holds."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
