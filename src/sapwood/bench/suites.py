@@ -18,20 +18,16 @@ FILTER = Suite(
 TRANSFORM = Suite(
     "transform",
     ("shared_plan_cost", "broker_cost", "plan_optimisation", "plan_growth"),
-    workload="generated from the DTDs 'book' and 'bibliography'",
+    "generated from the DTDs 'book' and 'bibliography'",
 )
 JOIN = Suite(
     "join",
     ("message_pairs", "feed_items", "feed_on_spark"),
-    workload="joins of generated messages, as in Hong et al. (2007)",
+    "joins of generated messages, as in Hong et al. (2007)",
 )
 RELATIONAL = Suite(
     "relational",
     ("stock_quotes", "observation_queries", "engine_comparison", "spark_sql"),
-    workload="subscriptions in tables, as in Tian et al. (2004)",
+    "subscriptions in tables, as in Tian et al. (2004)",
 )
-SPARK = Suite(
-    "spark",
-    ("worker_startup", "match_throughput", "stream_memory"),
-    published=True,
-)
+SPARK = Suite("spark", ("worker_startup", "match_throughput", "stream_memory"), published=True)

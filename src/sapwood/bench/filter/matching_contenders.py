@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from random import Random
+from typing import NamedTuple
 
 from lxml import etree
 
@@ -25,8 +25,7 @@ FIRST = "Sapwood, first sight of the messages"
 BASELINE = "lxml, one query at a time (a sample, scaled up)"
 
 
-@dataclass(frozen=True, slots=True)
-class Precision:
+class Precision(NamedTuple):
     """The number of rounds of a measurement, and the size of the sample of the lxml baseline."""
 
     rounds: int

@@ -41,6 +41,7 @@ _MIRRORED = "of templates that mirror each other, the paper counts one"
 # Templates by number of queries, and by the most equalities of a query.
 _PUBLISHED_TEMPLATES = {"levels": {10: 6, 100_000: 22}, "flat": {100_000: 6}}
 _PUBLISHED_BY_EQUALITIES: dict[float, int] = {2: 2, 3: 6, 4: 20, 5: 39}
+_COUNT = scale(1_000, 1_000, 20)
 _COUNTS = ("distinct", "templates", "templates, paper", "distinct satisfied", "deliveries")
 _PASSES = ((7, 0.1), (3, 0.02), (2, 0.0))
 """the rounds, and the seconds of a pass, which joins pairs of messages one after the other"""
@@ -168,7 +169,7 @@ def _vary(
     make: Callable[[Any], JoinWorkload],
     bench: Bench,
     values: tuple[float, ...],
-    count: int = scale(1_000, 1_000, 20),
+    count: int = _COUNT,
     published: Mapping[float, int] = MappingProxyType({}),
 ) -> Iterator[str]:
     """Add a point to each curve of a chart for each value of a parameter of the workload.
@@ -203,24 +204,23 @@ EQUALITIES = experiment("equalities", "the number of equalities (figure 12)")(
         published=_PUBLISHED_BY_EQUALITIES,
     )
 )
-_SKEW = "Zipf exponent of the number of equalities"
-_SKEW_STATEMENT = "paper: all at once alike, one at a time twice as fast at 1.6 as at 0"
-_SKEWS = scale((0.0, 0.4, 0.8, 1.2, 1.6), (0.0, 0.8, 1.6), (0.0, 1.6))
-FLAT_SKEW = experiment("flat-skew", "skew towards few equalities (figure 10)")(
-    partial(
-        _vary,
-        ("flat-skew", "Skew towards few equalities, two levels", _SKEW),
-        _SKEW_STATEMENT,
-        lambda skew: flat(skew=skew),
-        values=_SKEWS,
-    )
-)
+
+
+def measure_skew(
+    make: Callable[..., JoinWorkload],
+    bench: Bench,
+    values: tuple[float, ...] = scale((0.0, 0.4, 0.8, 1.2, 1.6), (0.0, 0.8, 1.6), (0.0, 1.6)),
+    count: int = _COUNT,
+) -> Iterator[str]:
+    """Measure the Zipf exponent of the number of equalities."""
+    name = make().schema.name
+    title = f"Skew towards few equalities, {_ABOUT[name]}"
+    labels = f"{name}-skew", title, "Zipf exponent of the number of equalities"
+    statement = "paper: all at once alike, one at a time twice as fast at 1.6 as at 0"
+    return _vary(labels, statement, lambda skew: make(skew=skew), bench, values, count)
+
+
+FLAT_SKEW = experiment("flat-skew", "skew towards few equalities (figure 10)")(partial(measure_skew, flat))
 LEVELS_SKEW = experiment("levels-skew", "the same with three levels (figure 13)")(
-    partial(
-        _vary,
-        ("levels-skew", "Skew towards few equalities, three levels", _SKEW),
-        _SKEW_STATEMENT,
-        lambda skew: levels(skew=skew),
-        values=_SKEWS,
-    )
+    partial(measure_skew, levels)
 )

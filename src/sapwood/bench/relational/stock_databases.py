@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from sapwood.bench.harness import Bench, Role, run_isolated
 from sapwood.bench.relational.database_runs import load_database
@@ -20,8 +20,7 @@ _SELECTIVE = -2
 """the position of the number of notifications that experiments use which vary something else"""
 
 
-@dataclass(frozen=True, slots=True)
-class StockScale:
+class StockScale(NamedTuple):
     """The sizes that all experiments with stock quotes share."""
 
     rounds: int

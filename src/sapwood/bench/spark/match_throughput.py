@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from sapwood import Matcher
 from sapwood.bench.harness import Bench, at_least, experiment, run_isolated, scale
 from sapwood.bench.harness.benchmark_report import Detail
-from sapwood.bench.spark.spark_inputs import INPUTS, prepare_inputs, time_repeated
+from sapwood.bench.spark.spark_inputs import MESSAGES, ROUNDS, prepare_inputs, time_repeated
 from sapwood.spark import match, session
 
 Shape = Literal["messages", "pairs"]
@@ -23,7 +23,7 @@ Shape = Literal["messages", "pairs"]
 def measure_throughput(bench: Bench) -> Iterator[str]:
     """Measure the matcher alone, local[1] and local[2] on the same messages."""
     inputs = yield from prepare_inputs(bench)
-    messages, rounds = bench.select(INPUTS).messages, bench.select(INPUTS).rounds
+    messages, rounds = bench.select(MESSAGES), bench.select(ROUNDS)
     yield "the matcher alone"
     alone = yield from run_isolated(match_alone, inputs.index, inputs.messages, rounds)
     cases: tuple[tuple[str, str, Shape, bool], ...] = (
@@ -93,7 +93,7 @@ def measure_xpath_boolean(
     inputs = yield from prepare_inputs(bench)
     queries = inputs.queries[:: max(1, len(inputs.queries) // query_count)][:query_count]
     yield f"{query_count:,} queries"
-    rounds, log = bench.select(INPUTS).rounds, bench.folder / "spark.log"
+    rounds, log = bench.select(ROUNDS), bench.folder / "spark.log"
     found = yield from run_isolated(compare_columns, queries, inputs.messages, rounds, message_count, log)
     workload = f"{message_count:,} messages, {query_count:,} paths, local[2]"
     bench.ratio("against xpath_boolean, a column for each query", workload, at_least(100), **found)

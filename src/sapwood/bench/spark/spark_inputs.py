@@ -21,14 +21,9 @@ _FILES = 8
 _DISTINCT_MESSAGES = 500
 
 
-@dataclass(frozen=True, slots=True)
-class InputScale:
-    messages: int
-    queries: int
-    rounds: int
-
-
-INPUTS = (InputScale(20_000, 153_928, 4), InputScale(1_000, 5_000, 1), InputScale(40, 200, 1))
+MESSAGES = (20_000, 1_000, 40)
+QUERIES = (153_928, 5_000, 200)
+ROUNDS = (4, 1, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +54,8 @@ def prepare_inputs(bench: Bench) -> Generator[str, None, SparkInputs]:
 
 
 def _write_inputs(bench: Bench) -> SparkInputs:
-    scale = bench.select(INPUTS)
-    queries = bench.dataset.queries("distinct", scale.queries)
-    bodies = islice(cycle(bench.dataset.messages(_DISTINCT_MESSAGES)), scale.messages)
+    queries = bench.dataset.queries("distinct", bench.select(QUERIES))
+    bodies = islice(cycle(bench.dataset.messages(_DISTINCT_MESSAGES)), bench.select(MESSAGES))
     messages = write_messages(bench.folder / "messages", [(f"m{n}", body) for n, body in enumerate(bodies)])
     index, named_index = str(bench.folder / "index"), str(bench.folder / "named-index")
     matcher, named = Matcher(), Matcher()

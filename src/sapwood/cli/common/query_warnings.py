@@ -12,7 +12,7 @@ from sapwood.lang.languages import compile_text
 from sapwood.lang.pattern import use_prefixes
 
 if TYPE_CHECKING:
-    from sapwood.engine.diagnostics.lint import Compiled
+    from sapwood.lang.languages import AnyQuery
 
 _MOST_PRINTED = 20
 """warnings that are printed one by one"""
@@ -43,7 +43,7 @@ class QueryWarnings:
         else:
             self._prefixed = True  # for all we know
 
-    def check_compiled(self, place: str, compiled: Compiled) -> None:
+    def check_compiled(self, place: str, compiled: AnyQuery) -> None:
         """Warn about a query that is compiled already."""
         from sapwood.engine.diagnostics.lint import find_warnings, uses_prefixes
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from sapwood.engine.automaton.query_paths import plan_index
 from sapwood.lang import pattern
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from sapwood.lang.fwr.model import BoundVariable
     from sapwood.lang.languages import AnyQuery
     from sapwood.lang.xscl.model import BlockVariable
-
-    Compiled: TypeAlias = AnyQuery
 
 _MESSAGE = -1
 """in place of a variable's number: the path starts at the message"""
