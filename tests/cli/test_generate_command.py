@@ -51,10 +51,10 @@ def test_too_few_distinct_queries_are_an_error_that_names_the_option(tmp_path: P
         assert (again.returncode, len(again.stdout.splitlines())) == (0, 1000)
 
 
-def test_impossible_queries_are_an_error_without_names_of_python() -> None:
+def test_impossible_queries_are_an_error_that_says_what_to_change() -> None:
     run = sapwood(
         "generate", "queries", "--dtd", "quotes", "--predicates", "1", "--words", "--operators", "<"
     )
     assert (run.returncode, run.stdout) == (2, "")
     assert "no path of DTD 'quotes' can take 1 predicates" in run.stderr
-    assert run.stderr.endswith(": ask for fewer, or allow more depth\n")
+    assert run.stderr.endswith(": choose other operators or targets of predicates, or allow more depth\n")

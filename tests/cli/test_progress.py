@@ -94,6 +94,23 @@ def test_no_progress_is_shown_while_a_pipe_is_written_to(inputs: Path) -> None:
     assert not shown
 
 
+def test_output_of_a_command_may_go_to_a_stream_without_a_file(inputs: Path) -> None:
+    script = (
+        "import contextlib, io, sys; from sapwood.cli import main\n"
+        "with contextlib.redirect_stdout(io.StringIO()) as output, contextlib.suppress(SystemExit):\n"
+        "    main()\n"
+        "print(output.getvalue(), end='')"
+    )
+    terminal = Terminal()
+    try:
+        arguments = [sys.executable, "-c", script, *COMMANDS["match"]]
+        done = subprocess.run(arguments, cwd=inputs, stdout=subprocess.PIPE, stderr=terminal.stream)
+    finally:
+        shown = terminal.close()
+    assert b"Traceback" not in shown
+    assert done.stdout == run(COMMANDS["match"], inputs, subprocess.PIPE, subprocess.DEVNULL)
+
+
 @pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
 def test_a_progress_bar_is_not_mixed_with_output_on_the_terminal(command: list[str], inputs: Path) -> None:
     plain = run(command, inputs, subprocess.PIPE, subprocess.DEVNULL)

@@ -14,13 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sapwood.cli.common import relational_options
 from sapwood.cli.common.interruption import InterruptHandler
 from sapwood.cli.common.relational_options import PlanName
 from sapwood.cli.relational_match import decode_id, encode_id
 from sapwood.relational import Plan, RelationalMatcher
 from sapwood.relational.storage import store_sync
-from sapwood.relational.storage.duckdb_database import DEFAULT_MEMORY, MIN_MEMORY, parse_memory
 from sapwood.relational.subscription_catalog import SubscriptionCatalog
 from sapwood.workload import MessageGenerator, QueryGenerator, load_dtd
 from tests.support.in_process import Run, Sapwood
@@ -187,8 +185,6 @@ def test_explain_prints_costs_and_gc_prints_deleted_rows(sapwood: Sapwood) -> No
 
 def test_names_that_are_written_twice_are_the_same() -> None:
     assert [plan.value for plan in PlanName] == [plan.value for plan in Plan]
-    assert relational_options.MEMORY == DEFAULT_MEMORY
-    assert parse_memory(relational_options.MIN_MEMORY) == MIN_MEMORY
 
 
 # -- interruptions -------------------------------------------------------------------------------------------

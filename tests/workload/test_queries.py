@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pickle
 import re
 from collections import Counter
 from itertools import islice, pairwise
@@ -269,8 +270,10 @@ def test_an_exhausted_space_says_how_many_were_found(tmp_path: Path) -> None:
 
 
 def test_impossible_queries_are_an_error() -> None:
-    with pytest.raises(QueriesExhausted, match="no path of DTD 'quotes' can take 1 predicates"):
+    with pytest.raises(QueriesExhausted, match="no path of DTD 'quotes' can take 1 predicates") as caught:
         drawn(dtd="quotes", predicates=1, numeric=False, operators=("<",))
+    assert not caught.value.repeatable and "distinct" not in str(caught.value)
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
 
 
 def test_the_same_seed_gives_the_same_queries() -> None:

@@ -118,9 +118,8 @@ def _write_each(
                 write(next(generator))
         sys.stdout.flush()
     except QueriesExhausted as error:
-        if not error.found:
-            fail(f"{error.reason}: ask for fewer, or allow more depth")
-        fail(f"{error.reason}: {error.remedy}, or equal ones with --duplicates")
+        repeats = ", or equal ones with --duplicates" if error.repeatable else ""
+        fail(f"{error.reason}: {error.remedy}{repeats}")
 
 
 def _write_message(body: bytes) -> None:

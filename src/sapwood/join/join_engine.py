@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Hashable, Iterator, Sequence
+from itertools import product
 from math import inf
 
 import numpy as np
@@ -27,7 +28,6 @@ from sapwood.join.evaluation.per_query_evaluation import PerQueryEvaluator
 from sapwood.join.evaluation.shared_evaluation import find_equal_pairs, match_rows
 from sapwood.join.evaluation.witnesses import VariableIndex, Witness
 from sapwood.join.explain import JoinExplanation, explain
-from sapwood.join.graph.canonical_graph import JoinGraph
 from sapwood.join.graph.templates import TemplateRelations
 from sapwood.join.join_catalog import CatalogLink, ChainPrefix, JoinCatalog, JoinEntry
 from sapwood.join.output import MessageCache
@@ -234,12 +234,12 @@ class JoinEngine:
         if self._catalog.windows.unordered or state.latest > current.time:
             sides.append(False)
         if not self._shared:
-            yield from self._match_one_by_one(current, state, sides)
+            yield from self._match_link_by_link(current, state, sides)
         elif not self._share_values:
             for relations in self._catalog.separate.values():
                 yield from self._match_shared(relations, current, state, sides)
         elif len(self._catalog.relations) <= _FEW_ROWS and state.has_at_most(_FEW_RUNS, current):
-            yield from self._match_one_by_one(current, state, sides)
+            yield from self._match_row_by_row(current, state, sides)
         else:
             yield from self._match_shared(self._catalog.relations, current, state, sides)
 
@@ -255,26 +255,29 @@ class JoinEngine:
             members, source = relations.members(rows)
             yield self._check_windows(members, items.take(source), current, state, state_is_left)
 
-    def _match_one_by_one(
+    def _match_row_by_row(
         self, current: CurrentItem, state: MessageState, sides: list[bool]
     ) -> Iterator[LinkMatches]:
-        """Evaluate the rows of the relations one by one or, if nothing is shared, all links."""
         evaluator = PerQueryEvaluator(current, state)
         relations = self._catalog.relations
         for state_is_left in sides:
-            graphs = relations.graphs() if self._shared else self._iter_link_graphs()
-            found = [
-                (number, item) for graph, number in graphs for item in evaluator.items(graph, state_is_left)
-            ]
+            graphs = relations.graphs()
+            found = [(row, item) for graph, row in graphs for item in evaluator.items(graph, state_is_left)]
             if found:
-                members, items = np.array(found, np.int32).T
-                if self._shared:
-                    members, source = relations.members(members)
-                    items = items.take(source)
-                yield self._check_windows(members, items, current, state, state_is_left)
+                rows, items = np.array(found, np.int32).T
+                members, source = relations.members(rows)
+                yield self._check_windows(members, items.take(source), current, state, state_is_left)
 
-    def _iter_link_graphs(self) -> Iterator[tuple[JoinGraph, int]]:
-        return ((link.graph, link.member) for link in self._iter_links())
+    def _match_link_by_link(
+        self, current: CurrentItem, state: MessageState, sides: list[bool]
+    ) -> Iterator[LinkMatches]:
+        """Evaluate each link of each query by itself, its window included: nothing is shared."""
+        evaluator = PerQueryEvaluator(current, state)
+        for state_is_left, link in product(sides, self._iter_links()):
+            items = np.fromiter(evaluator.items(link.graph, state_is_left), np.int32)
+            if len(items):
+                members = np.full(len(items), link.member, np.int32)
+                yield self._check_windows(members, items, current, state, state_is_left)
 
     def _iter_links(self) -> Iterator[CatalogLink]:
         yield from self._catalog.prefix_links()

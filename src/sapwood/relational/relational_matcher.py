@@ -19,6 +19,7 @@ from sapwood.engine.limits import Limits
 from sapwood.engine.matcher import Source
 from sapwood.engine.message.message_reader import Message
 from sapwood.errors import ArgumentError, MessageError, TablesError
+from sapwood.lang.literals.memory_sizes import DEFAULT_MEMORY
 from sapwood.lang.namespaces import Namespaces
 from sapwood.relational.executor import (
     BatchTooLarge,
@@ -31,7 +32,7 @@ from sapwood.relational.residual import ResidualEvaluator
 from sapwood.relational.shredder import Shredder
 from sapwood.relational.sql.cost_model import Choice
 from sapwood.relational.sql.match_plan import Plan
-from sapwood.relational.storage.duckdb_database import DEFAULT_MEMORY, Connection, DuckDBDatabase
+from sapwood.relational.storage.duckdb_database import Connection, DuckDBDatabase
 from sapwood.relational.storage.vacuum import Garbage, vacuum
 from sapwood.relational.subscription_catalog import SubscriptionCatalog
 

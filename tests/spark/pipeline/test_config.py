@@ -356,9 +356,15 @@ def test_invalid_sizes_are_refused(tmp_path: Path, size: str) -> None:
 @pytest.mark.parametrize("size", ["0", "1_000_000", '"15.9MB"', '"15MiB"'])
 def test_a_memory_limit_that_is_too_small_for_duckdb(tmp_path: Path, size: str) -> None:
     found = problems(tmp_path, f'engine = "relational"\n{GOOD}[relational]\nmemory = {size}')
-    assert "'relational.memory': the memory limit '" in found
-    assert "' is too small for DuckDB; give at least 16MB" in found
+    assert "relational.memory: the memory limit of " in found
+    assert " bytes is too small for DuckDB; give at least 16MB" in found
     read(tmp_path, f'engine = "relational"\n{GOOD}[relational]\nmemory = "16MB"')
+
+
+def test_a_memory_limit_is_reported_together_with_other_errors(tmp_path: Path) -> None:
+    text = f'engine = "relational"\ncolour = 1\n{GOOD}[relational]\nmemory = "500KB"'
+    found = problems(tmp_path, text)
+    assert "colour" in found and "relational.memory: the memory limit of 500,000 bytes" in found
 
 
 @pytest.mark.parametrize("prefix", ["1x", "xmlns", "xml"])

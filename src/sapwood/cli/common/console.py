@@ -71,14 +71,22 @@ def _print_error(what: str, text: str) -> None:
 def make_progress(rate: bool = False, *, writing: bool = False) -> Progress:
     """Return a progress bar, optionally with a rate; without a terminal it shows nothing.
 
-    While a command is `writing` output, it shows nothing unless that goes to a file: what is at the other end
-    of a pipe may write to the terminal, too.
+    Nor does it while a command is `writing` output that may appear on the same terminal.
     """
-    if not sys.stderr.isatty() or (writing and not stat.S_ISREG(os.fstat(sys.stdout.fileno()).st_mode)):
+    if not sys.stderr.isatty() or (writing and _may_reach_terminal()):
         return _NoProgress()  # type: ignore[return-value]  # it has what commands use of Progress
     from sapwood.cli.common.progress import make_bar
 
     return make_bar(_terminal(), rate)
+
+
+def _may_reach_terminal() -> bool:
+    """Return whether output may appear on a terminal, be it from the other end of a pipe."""
+    try:
+        mode = os.fstat(sys.stdout.fileno()).st_mode
+    except (OSError, ValueError):  # a stream of Python's, as in a notebook
+        return True
+    return sys.stdout.isatty() or stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
 
 
 class _NoProgress:

@@ -16,13 +16,12 @@ from sapwood.cli.common.extras import require_extra
 from sapwood.cli.common.interruption import InterruptHandler
 from sapwood.cli.common.stored_filters import collect_refusals
 from sapwood.errors import TablesError
+from sapwood.lang.literals.memory_sizes import DEFAULT_MEMORY, MIN_MEMORY, check_memory, parse_memory
 
 if TYPE_CHECKING:
     from sapwood.relational import RelationalMatcher
     from sapwood.store import SubscriptionStore
 
-MEMORY, MIN_MEMORY = "512MB", "16MB"
-"""the default and the least of DuckDB's memory; the tables' own constants need DuckDB to be imported"""
 BATCH = 1_000
 """messages that are matched at once"""
 
@@ -63,7 +62,8 @@ PlanOption = Annotated[
 MemoryOption = Annotated[
     str | None,
     typer.Option(
-        metavar="SIZE", help=f"Memory for DuckDB, such as 2GB, at least {MIN_MEMORY}; by default {MEMORY}."
+        metavar="SIZE",
+        help=f"Memory for DuckDB, such as 2GB, at least {MIN_MEMORY}; by default {DEFAULT_MEMORY}.",
     ),
 ]
 
@@ -110,15 +110,14 @@ def open_tables(
 ) -> RelationalMatcher:
     """Return a matcher on a file of tables, which is created if it is absent."""
     from sapwood.relational import RelationalMatcher
-    from sapwood.relational.storage.duckdb_database import check_memory, parse_memory
 
     if memory is not None:
         try:
-            check_memory(parse_memory(memory), memory)
+            check_memory(parse_memory(memory), repr(memory))
         except TablesError as error:
             fail(f"--memory: {error}")
     return RelationalMatcher(
-        tables, limits=limits, plan=None if plan is None else plan.value, memory=memory or MEMORY
+        tables, limits=limits, plan=None if plan is None else plan.value, memory=memory or DEFAULT_MEMORY
     )
 
 

@@ -1,1 +1,1 @@
-"""Numbers, durations and escaped strings as the query languages write them."""
+"""Numbers, durations, sizes and escaped strings as queries and settings write them."""

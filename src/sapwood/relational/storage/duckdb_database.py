@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -20,34 +19,10 @@ import duckdb
 import pyarrow as pa
 
 from sapwood.errors import TablesError
+from sapwood.lang.literals.memory_sizes import DEFAULT_MEMORY, check_memory, parse_memory
 from sapwood.relational.storage.table_schema import FORMAT, INITIAL_ROWS, MESSAGE_CACHE, TABLES, VIEWS
 
 _log = logging.getLogger(__name__)
-
-_MEMORY_SIZE = re.compile(r"\s*(?=[\d.]*[1-9])(\d+(?:\.\d+)?)\s*([KMGT])(i?)B\s*", re.IGNORECASE)
-
-DEFAULT_MEMORY = "512MB"
-"""DuckDB's default memory limit; larger operations spill to disk"""
-MIN_MEMORY = 16_000_000
-"""bytes; with less, DuckDB opens the file but cannot load a thousand subscriptions, even with one thread"""
-
-
-def parse_memory(text: str) -> float:
-    """Parse a memory limit such as `512MB` or `1.5 GiB` into bytes; raises TablesError."""
-    found = _MEMORY_SIZE.fullmatch(text)
-    if found is None:
-        raise TablesError(f"the memory limit {text!r} is not understood; write it like 512MB or 2GB")
-    base = 1024.0 if found[3] else 1000.0
-    size: float = float(found[1]) * base ** ("KMGT".index(found[2].upper()) + 1)
-    return size
-
-
-def check_memory(size: float, text: str) -> None:
-    """Raise TablesError for a memory limit with which DuckDB cannot work; `text` is how it was written."""
-    if size < MIN_MEMORY:
-        raise TablesError(
-            f"the memory limit {text!r} is too small for DuckDB; give at least {MIN_MEMORY // 1_000_000}MB"
-        )
 
 
 @contextmanager
@@ -143,7 +118,7 @@ class DuckDBDatabase:
         self, path: str | Path | None, memory: str = DEFAULT_MEMORY, threads: int | None = None
     ) -> None:
         self.path = Path(path) if path is not None else None
-        check_memory(parse_memory(memory), memory)
+        check_memory(parse_memory(memory), repr(memory))
         self.memory = memory
         self.lock = RLock()
         """held while the tables change, or must not change"""

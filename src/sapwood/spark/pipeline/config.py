@@ -28,6 +28,7 @@ from pydantic_core import ErrorDetails
 from sapwood.engine import Limits
 from sapwood.errors import SapwoodError, TablesError
 from sapwood.lang.literals.durations import parse_duration
+from sapwood.lang.literals.memory_sizes import check_memory
 from sapwood.lang.namespaces import check_prefix, to_prefixes
 from sapwood.records import RecordScanner
 from sapwood.spark.dataframe_match import Shape
@@ -83,8 +84,19 @@ class _Table(BaseModel):
 
 
 Options = dict[str, str | int | float | bool]
+
+
+def _check_memory(memory: ByteSize) -> ByteSize:
+    try:
+        check_memory(memory, f"of {memory:,} bytes")
+    except TablesError as error:
+        raise ValueError(str(error)) from None
+    return memory
+
+
 Trigger = Annotated[str, AfterValidator(_check_trigger)]
 Duration = Annotated[str, AfterValidator(_check_duration)]
+Memory = Annotated[ByteSize, AfterValidator(_check_memory)]
 
 
 class SourceConfig(_Table):
@@ -214,7 +226,7 @@ class RelationalConfig(_Table):
     """the backend that joins messages with the tables: DuckDB on the driver, or Spark SQL"""
     plan: Literal["shared", "buckets", "unrolled"] | None = None
     """the physical plan; by default that of existing tables, or one chosen for new ones"""
-    memory: ByteSize | None = None
+    memory: Memory | None = None
     """the memory limit of DuckDB; by default that of the engine"""
     tables: str | None = None
     """the file of tables; by default in the checkpoint"""
@@ -284,8 +296,6 @@ class PipelineConfig(_Table):
                 "'engine': the relational engine needs duckdb, which is missing: "
                 "in a clone of Sapwood, pip install '.[relational]'"
             )
-        if self.relational is not None and self.relational.memory is not None:
-            _check_memory(self.relational.memory)
         given = self.relational.tables if self.relational is not None else None
         if given is not None and local_path(given) is None:
             raise ValueError(f"'relational.tables': a local file is expected, not {given!r}")
@@ -344,15 +354,6 @@ class PipelineConfig(_Table):
             if key != "query_seconds" and not isinstance(value, int):
                 raise ValueError(f"'limits.{key}': a whole number is expected, not {value!r}")
         return Limits(**given)
-
-
-def _check_memory(memory: ByteSize) -> None:
-    from sapwood.relational.storage.duckdb_database import check_memory  # here, because it imports DuckDB
-
-    try:
-        check_memory(memory, memory.human_readable(decimal=True))
-    except TablesError as error:
-        raise ValueError(f"'relational.memory': {error}") from None
 
 
 def read_config(path: str | Path) -> PipelineConfig:

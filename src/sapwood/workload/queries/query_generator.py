@@ -101,7 +101,7 @@ class QueryGenerator(Drawing):
         return (
             f"no path of DTD {self.dtd.name!r} can take {self._predicate_count} predicates and "
             f"{self._nested_count} nested paths ({TRIES:,} tries)",
-            "choose other operators or predicate_targets, or more depth",
+            "choose other operators or targets of predicates, or allow more depth",
         )
 
     def _what_gives_more(self) -> str:

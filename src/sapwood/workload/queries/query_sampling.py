@@ -14,15 +14,20 @@ TRIES = 2_000  # in a row without a new query: then what is left is too rare to 
 class QueriesExhausted(SapwoodError, ValueError):
     """Raised when very many draws give no new query; `found` is the number of distinct queries before.
 
-    `reason` and `remedy` are the parts of its text that do not depend on how a caller allows equal queries.
+    `reason` and `remedy` are its text; if `repeatable`, equal queries could be drawn, which callers allow
+    each in their own way.
     """
 
-    def __init__(self, reason: str, remedy: str, found: int) -> None:
-        repeats = ", or repeats with distinct=False" if found else ""
+    def __init__(self, reason: str, remedy: str, found: int, repeatable: bool) -> None:
+        repeats = ", or repeats with distinct=False" if repeatable else ""
         super().__init__(f"{reason}: {remedy}{repeats}")
         self.reason = reason
         self.remedy = remedy
         self.found = found
+        self.repeatable = repeatable
+
+    def __reduce__(self) -> tuple[type[QueriesExhausted], tuple[str, str, int, bool]]:
+        return type(self), (self.reason, self.remedy, self.found, self.repeatable)
 
 
 class Drawing(Generator[str]):
@@ -63,10 +68,11 @@ class Drawing(Generator[str]):
         """The error for TRIES misses; `last` is the last query made, None if none could be."""
         found = len(self._seen or ())
         if last is None:
-            return QueriesExhausted(*self._why_none(), found)
+            return QueriesExhausted(*self._why_none(), found, repeatable=False)
         return QueriesExhausted(
             f"found only {found:,} distinct queries on DTD {self.dtd.name!r}, and no new one in {TRIES:,} "
             "tries",
             self._what_gives_more(),
             found,
+            repeatable=True,
         )

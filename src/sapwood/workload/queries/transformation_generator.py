@@ -77,7 +77,7 @@ class TransformationGenerator(Drawing):
         return (
             f"no element of DTD {self.dtd.name!r} down to level {self._binding_depth} can take "
             f"{self._predicate_count} predicates and {self._return_count} return paths ({TRIES:,} tries)",
-            "ask for fewer, or allow more binding_depth, relative_depth or descendant",
+            "ask for fewer, or allow deeper bindings, deeper relative paths or descendant steps",
         )
 
     def _what_gives_more(self) -> str:
