@@ -28,6 +28,12 @@ def test_prefixes_that_xml_forbids_are_refused(prefix: str, reason: str) -> None
             assert "\n" not in str(caught.value)
 
 
+def test_prefixes_and_namespaces_are_strings() -> None:
+    for namespaces in ({1: "urn:x"}, {"x": 1}):
+        with pytest.raises(ArgumentError, match="a prefix and a namespace must be strings: "):
+            Matcher(namespaces)  # type: ignore[arg-type]
+
+
 def test_the_prefix_xml_may_be_declared_with_its_own_namespace() -> None:
     matcher = Matcher({"xml": "http://www.w3.org/XML/1998/namespace"})
     matcher.add("native", "//a[@xml:lang = 'en']")

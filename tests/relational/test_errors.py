@@ -270,7 +270,7 @@ def test_a_memory_limit_that_is_too_small_for_duckdb(memory: str, tmp_path: Path
 
 
 @pytest.mark.parametrize("memory", ["16MB", "0.5GB", "64MB", " 1 GiB ", "100000KB"])
-def test_a_good_memory_limit(memory: str, tmp_path: Path) -> None:
+def test_valid_memory_limits_are_accepted(memory: str, tmp_path: Path) -> None:
     with RelationalMatcher(tmp_path / "tables", memory=memory) as matcher:
         matcher.add_many((f"s{n}", f"/a/b{n}[c = {n}]") for n in range(1_000))
         assert list(matcher.match("<a><b7><c>7</c></b7></a>")) == ["s7"]

@@ -12,6 +12,7 @@ from sapwood.cli.common.console import errors, fail
 from sapwood.cli.common.extras import require_extra
 from sapwood.cli.common.options import JsonLinesOption
 from sapwood.cli.common.run_log import Verbosity, log_to_file, log_to_notes, report_errors
+from sapwood.lang.xpath.error_hints import set_declaration_form, set_other_language_hints
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -58,6 +59,8 @@ def run(
         import sapwood.spark.pipeline.pipeline  # noqa: F401  # before anything is done
         from sapwood.spark.pipeline.config import read_config
         from sapwood.spark.pipeline.preflight import check_pipeline
+    set_declaration_form("subscriptions.namespaces, or for a store 'sapwood subscriptions namespaces'")
+    set_other_language_hints(*2 * ("XPath 1.0 is expected here",))
     verbosity = Verbosity(verbose)
     config = read_config(pipeline)
     master = master or config.run.master

@@ -1,4 +1,4 @@
-"""The context manager of what holds processes or files: the end of the `with` block closes it."""
+"""The base class of context managers that hold processes or files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class Closeable(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Release what it holds."""
+        """Release processes and files."""
 
     def __enter__(self) -> Self:
         return self

@@ -252,8 +252,7 @@ class JoinEngine:
         for state_is_left in sides:
             equal = find_equal_pairs(relations, current, common, state_is_left)
             rows, items = match_rows(relations, equal, current, state, state_is_left)
-            members, source = relations.members(rows)
-            yield self._check_windows(members, items.take(source), current, state, state_is_left)
+            yield self._check_rows(relations, rows, items, current, state, state_is_left)
 
     def _match_row_by_row(
         self, current: CurrentItem, state: MessageState, sides: list[bool]
@@ -265,8 +264,20 @@ class JoinEngine:
             found = [(row, item) for graph, row in graphs for item in evaluator.items(graph, state_is_left)]
             if found:
                 rows, items = np.array(found, np.int32).T
-                members, source = relations.members(rows)
-                yield self._check_windows(members, items.take(source), current, state, state_is_left)
+                yield self._check_rows(relations, rows, items, current, state, state_is_left)
+
+    def _check_rows(
+        self,
+        relations: TemplateRelations,
+        rows: Ints,
+        items: Ints,
+        current: CurrentItem,
+        state: MessageState,
+        state_is_left: bool,
+    ) -> LinkMatches:
+        """Check the windows of all members of each row with the item that satisfies it."""
+        members, source = relations.members(rows)
+        return self._check_windows(members, items.take(source), current, state, state_is_left)
 
     def _match_link_by_link(
         self, current: CurrentItem, state: MessageState, sides: list[bool]

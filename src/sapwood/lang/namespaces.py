@@ -49,6 +49,8 @@ def declare(known: dict[str, str], further: Namespaces, queries: int = 0) -> Non
 
 def check_prefix(prefix: str, uri: str) -> None:
     """Raise ArgumentError for a prefix that queries cannot use, or that XML reserves."""
+    if not isinstance(prefix, str) or not isinstance(uri, str):
+        raise ArgumentError(f"a prefix and a namespace must be strings: {prefix!r}: {uri!r}")
     if not prefix or not uri:
         raise ArgumentError(f"a prefix and a namespace must not be empty: {prefix!r}: {uri!r}")
     if prefix == ANY_PREFIX:

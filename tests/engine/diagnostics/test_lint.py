@@ -163,6 +163,10 @@ def test_add_and_replace_warn_and_go_on(tmp_path: Path) -> None:
     assert store(tmp_path, "replace", "s", "/a/c")[2] == ""
 
 
+def test_a_prefix_beside_any_namespace_may_be_unused(tmp_path: Path) -> None:
+    assert store(tmp_path, "add", "s", "/a/b", "-n", "any", "-n", "q=urn:q")[2] == ""
+
+
 def test_import_warns_with_the_place_and_not_too_often(tmp_path: Path) -> None:
     lines = "//a\n/a[0]\n/a[0]\n/p:a/b\n"
     code, out, err = store(tmp_path, "import", "-", "-n", "p=urn:p", stdin=lines)

@@ -187,15 +187,28 @@ def test_all_invalid_queries_of_a_file_are_reported_with_their_lines(
 
 
 @pytest.mark.parametrize("joins", ["", "[joins]\n"])
+@pytest.mark.parametrize(
+    ("time", "reason"),
+    [
+        ("/a[", "expected an element name"),
+        ("//p:a", "declare it with subscriptions.namespaces, or for a store 'sapwood subscriptions "),
+        ("for $a in //a return <b/>", "XPath 1.0 is expected here"),
+    ],
+)
 def test_a_time_that_is_no_path(
-    joins: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    joins: str,
+    time: str,
+    reason: str,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     describe(folder, "available-now")
     text = (folder / "pipeline.toml").read_text()
-    text = text.replace('path = "inbox"', 'path = "inbox"\ntime = "/a["')
+    text = text.replace('path = "inbox"', f'path = "inbox"\ntime = "{time}"')
     (folder / "pipeline.toml").write_text(text + joins)
     told = refused(monkeypatch, capsys, "pipeline.toml")
-    assert "error: pipeline.toml:5: source.time: expected an element name" in told
+    assert "error: pipeline.toml:5: source.time: " in told and reason in told
     assert "starting Spark" not in told
 
 

@@ -6,6 +6,7 @@ enumerates them fails. The time of one message is measured against n, and the de
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from math import log
@@ -96,8 +97,12 @@ def measure_recursion(
             seconds[levels] = first.microseconds / 1e6
             if seconds[levels] > _TIME_LIMIT:
                 break
+        yield f"{label}: memory"
+        deepest = max(seconds)
+        workload = f"{label}, {deepest} deep"
+        peak = _peak_megabytes(queries, nested_message(deepest))
+        bench.figure("recursion, peak memory", workload, peak, "MB")
         if len(seconds) > 1:
-            workload = f"{label}, {max(seconds)} deep"
             bench.figure("recursion, degree", workload, growth_degree(seconds), "", at_most(_MAX_DEGREE))
 
 
@@ -114,3 +119,14 @@ def _time_first_sight(queries: Sequence[str], message: bytes) -> Timing:
         matcher = load_matcher(queries)[0]
         firsts.append(time_once(partial(match_pass, matcher, [message]), [message]))
     return join_timings(firsts)
+
+
+def _peak_megabytes(queries: Sequence[str], message: bytes) -> float:
+    """Return the megabytes that matching the message allocates on top of the loaded matcher."""
+    matcher = load_matcher(queries)[0]
+    tracemalloc.start()
+    try:
+        len(matcher.match(message))
+        return tracemalloc.get_traced_memory()[1] / 1e6
+    finally:
+        tracemalloc.stop()

@@ -45,8 +45,13 @@ def measure_stocks(bench: Bench) -> Iterator[str]:
     if stocks.messages > _SMALL_BATCH:
         plans.append((Plan.UNROLLED.value, _SMALL_BATCH))
     columns = (*(plan.value for plan in PLANS), "reading", "found")
-    listing = bench.listing("stocks", f"Seconds for {title}", columns, f"{WALL}; {PAPER}")
-    for notifications, paper in zip(stocks.notifications, PUBLISHED.values(), strict=False):
+    listing = bench.listing(
+        "stocks",
+        f"Seconds for stock quotes: {workload}",
+        columns,
+        f"{WALL}; reading (parsing and shredding) is a part of each; {PAPER}, as many notifications a pair",
+    )
+    for notifications, (published, paper) in zip(stocks.notifications, PUBLISHED.items(), strict=False):
         quotes = stocks.quotes(stocks.subscriptions, notifications)
         loaded = yield from open_database(bench, quotes)
         yield f"{notifications:,} notifications"
@@ -66,10 +71,11 @@ def measure_stocks(bench: Bench) -> Iterator[str]:
         best, count = [rounds.best for rounds in by_plan.values()], found[0].notifications
         listing.add(f"{notifications:,} notifications", *best, reading, count)
         cells = [paper[plan] for plan in PLANS]
-        listing.add("paper", *cells, PUBLISHED_READING, None, published=True)
+        label = f"paper: {published:,} notifications"
+        listing.add(label, *cells, PUBLISHED_READING, published, published=True)
         for plan in (Plan.SHARED, Plan.BUCKETS):
-            published = round(paper[plan] / paper[Plan.UNROLLED], 2)
-            report_plan(bench, plan, f"{workload}, {notifications:,} notifications", by_plan, paper=published)
+            ratio = round(paper[plan] / paper[Plan.UNROLLED], 2)
+            report_plan(bench, plan, f"{workload}, {notifications:,} notifications", by_plan, paper=ratio)
         if quotes != stocks.quotes(stocks.subscriptions):
             drop_database(bench, quotes)
 

@@ -51,7 +51,7 @@ def measure_descendants(
     workload = book()
     labels = "descendant", "Probability of a descendant step", "DSProb"
     chart = _add_chart(bench, workload, *labels, "thesis: all grow; with 0.4, FW beats FWR by 4 %")
-    return _vary(bench, chart, workload, "descendant", probabilities, _make_knowing_evaluators, query_count)
+    return _vary(bench, chart, workload, "descendant", probabilities, _make_dtd_evaluators, query_count)
 
 
 @experiment("growth", "against the number of queries (experiments 15, 16)")
@@ -101,7 +101,7 @@ def _make_evaluators(workload: ThesisWorkload) -> list[Evaluator]:
     return [*(per_query_evaluator(workload.dtd, sharing) for sharing in SHARINGS), shared_evaluator()]
 
 
-def _make_knowing_evaluators(workload: ThesisWorkload) -> list[Evaluator]:
+def _make_dtd_evaluators(workload: ThesisWorkload) -> list[Evaluator]:
     """Return FWR optimised by the query in place of F."""
     by_query = per_query_evaluator(workload.dtd, "FWR", "query")
     return [replace(by_query, role=Role.TWIN), *_make_evaluators(workload)[1:]]

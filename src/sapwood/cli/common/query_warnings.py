@@ -9,6 +9,7 @@ from sapwood.cli.common.bounded_output import BoundedOutput
 from sapwood.cli.common.console import warn
 from sapwood.errors import QueryError
 from sapwood.lang.languages import compile_text
+from sapwood.lang.namespaces import match_in_any
 from sapwood.lang.pattern import use_prefixes
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ class QueryWarnings:
         self._declared = declared
         self._seen = 0
         self._warnings = BoundedOutput(_MOST_PRINTED, warn, lambda rest: warn(f"{rest} like these"))
-        self._prefixed = False
+        self._prefixed = match_in_any(self._namespaces)  # or whether a query uses a prefix
 
     def check(self, place: str, query: str) -> None:
         """Warn about a query, unless very many came before it; text that does not compile is ignored here."""

@@ -14,7 +14,7 @@ from sapwood import Limits
 from sapwood.cli.common.console import fail, make_progress, note
 from sapwood.cli.common.extras import require_extra
 from sapwood.cli.common.interruption import InterruptHandler
-from sapwood.cli.common.stored_filters import collect_refusals
+from sapwood.cli.common.stored_filters import make_refusal_output
 from sapwood.errors import TablesError
 from sapwood.lang.literals.memory_sizes import DEFAULT_MEMORY, MIN_MEMORY, check_memory, parse_memory
 
@@ -151,7 +151,7 @@ def synchronize_tables(
     """
     from sapwood.relational.storage.store_sync import UnsupportedLanguage, synchronize
 
-    refusals = collect_refusals()
+    refusals = make_refusal_output()
 
     def refused(id: Hashable, error: ValueError) -> None:
         if not isinstance(error, UnsupportedLanguage):

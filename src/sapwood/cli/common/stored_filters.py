@@ -28,7 +28,7 @@ def open_store(store: str, create: bool = False, command: str = "--store") -> It
         yield found
 
 
-def collect_refusals() -> BoundedOutput[[Hashable, ValueError]]:
+def make_refusal_output() -> BoundedOutput[[Hashable, ValueError]]:
     """Return an output that reports refused subscriptions by their ids."""
     return BoundedOutput(
         MOST_REPORTED,
@@ -47,7 +47,7 @@ def load_store(matcher: Matcher, store: SubscriptionStore) -> int:
                 yield id, query
             progress.advance(task)
 
-    refusals = collect_refusals()
+    refusals = make_refusal_output()
     matcher.declare(store.namespaces)
     with make_progress(rate=True) as progress:
         task = progress.add_task("loading subscriptions", total=None)

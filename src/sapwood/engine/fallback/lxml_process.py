@@ -404,7 +404,7 @@ def answer(request: Request, progress: memoryview, send: Callable[[list[Result]]
         now = perf_counter_ns()
         waiting.append((status, value, now - started))
         started = now
-        # The last results are sent when idle: the parent may go on as soon as it has them all.
+        # The last results are sent when idle: the parent may use the process again as soon as it has them.
         if now - sent > _FLUSH and number < len(queries) - 1:
             send(waiting)
             waiting, sent = [], now

@@ -67,7 +67,7 @@ class Side(ABC):
 
 
 class StateSide(Side):
-    """An item of the state as a side of a candidate; of use until the state changes."""
+    """An item of the state as a side of a candidate; valid until the state changes."""
 
     __slots__ = ("_item", "_state")
 

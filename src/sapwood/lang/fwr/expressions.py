@@ -15,6 +15,7 @@ from sapwood.lang.fwr.constructor import Tag
 from sapwood.lang.fwr.model import Standing
 from sapwood.lang.languages import FLWOR_START
 from sapwood.lang.names import NAME
+from sapwood.lang.pattern import format_name
 from sapwood.lang.scanning import TextReader, skip_space
 from sapwood.lang.xpath import ast, error_hints
 from sapwood.lang.xpath.parser import parse_inside
@@ -56,7 +57,9 @@ class ExpressionReader(TextReader):
         taken = tag.attributes if standing == "attributes" else ()
         match found.expr:
             case ast.LocationPath(steps=(*_, last)) if last.test in taken:
-                raise self._error(f"the attribute {last.test} stands in <{tag.name}> already", found.start)
+                raise self._error(
+                    f"the attribute {format_name(last.test)} stands in <{tag.name}> already", found.start
+                )
         return replace(found, standing=standing, taken=taken), standing, end
 
     def selects_attributes(self, expr: ast.Expr) -> bool:

@@ -39,7 +39,7 @@ from sapwood.spark.monitoring.delivery_counts import MatchedSubscriptions
 from sapwood.spark.pipeline.batch import BatchProcessor, Outcome
 from sapwood.spark.pipeline.batch_log import BatchLog
 from sapwood.spark.pipeline.checkpoint_lock import lock_checkpoint
-from sapwood.spark.pipeline.config import BATCH, PipelineConfig
+from sapwood.spark.pipeline.config import BATCH, ConfigError, PipelineConfig
 from sapwood.spark.pipeline.factory import open_subscriptions, select_matcher
 
 _log = logging.getLogger(__name__)
@@ -76,6 +76,11 @@ class Pipeline:
         self._source = _build_sources(config)
         self._batch_log = BatchLog(spark, f"{config.run.checkpoint}/sapwood")
         self._subscriptions, joins = open_subscriptions(config, self._batch_log, compiled)
+        try:
+            check_times(config.sources, self._subscriptions.namespaces)
+        except ConfigError:
+            self._subscriptions.close()
+            raise
         own = qualify_path(spark, f"{config.run.checkpoint}/sapwood")
         self._processor = BatchProcessor(
             _build_sink(config, "deliveries"),
@@ -87,7 +92,6 @@ class Pipeline:
         )
         self._subscriber_version = -1
         """the version up to which the names of subscribers are known"""
-        check_times(config.sources, self._subscriptions.namespaces)
         self._joining: JoinStream | None = None
         if joins is not None:
             self._post = CheckpointTransport(f"{own}/snapshots")

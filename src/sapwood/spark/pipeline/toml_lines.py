@@ -12,7 +12,7 @@ def find_source_line(text: str, number: int, key: str) -> int | None:
     """Return the line of a key of a source, both counted from 1; None if it is not on a line of its own."""
     assignment = re.compile(rf"\s*([\"']?){re.escape(key)}\1\s*=")
     source, inside = 0, False
-    for line_number, line in enumerate(text.splitlines(), 1):
+    for line_number, line in enumerate(text.split("\n"), 1):
         if _SOURCE.fullmatch(line):
             source, inside = source + 1, True
         elif _HEADER.match(line):
