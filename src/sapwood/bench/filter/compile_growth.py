@@ -8,7 +8,7 @@ from functools import partial
 
 from sapwood import Matcher
 from sapwood.bench.filter.recursive_messages import growth_degree
-from sapwood.bench.harness import Axis, Bench, Role, at_most, experiment, scale
+from sapwood.bench.harness import Bench, ChartAxis, Role, at_most, experiment, scale
 from sapwood.bench.harness.timing import cpu_seconds
 
 _LINEAR = 1.5
@@ -35,7 +35,7 @@ def measure_compiling(
     rounds: int = scale(5, 3, 1),
 ) -> Iterator[str]:
     """Measure the time until a query of a given number of parts is added to an empty matcher."""
-    y, note = Axis("milliseconds to add it", " ms"), "the best of the rounds, into an empty matcher"
+    y, note = ChartAxis("milliseconds to add it", " ms"), "the best of the rounds, into an empty matcher"
     chart = bench.chart("compile", "Adding one query", "parts of the query", y, log_x=True, note=note)
     for label, (role, make) in QUERIES.items():
         seconds: dict[int, float] = {}

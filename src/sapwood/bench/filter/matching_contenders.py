@@ -16,10 +16,10 @@ from typing import NamedTuple
 from lxml import etree
 
 from sapwood import Matcher
-from sapwood.bench.harness import Axis, Bench, Chart, Role
+from sapwood.bench.harness import Bench, Chart, ChartAxis, Role
 from sapwood.bench.harness.timing import Timing, clock, match_pass, mean_matches, time_once, time_rounds
 
-COST = Axis("cost of a message (× raw parsing)", "×")
+COST = ChartAxis("cost of a message (× raw parsing)", "×")
 WARM = "Sapwood"
 FIRST = "Sapwood, first sight of the messages"
 BASELINE = "lxml, one query at a time (a sample, scaled up)"

@@ -13,7 +13,7 @@ from sapwood.bench.filter.matching_contenders import (
     add_matcher_points,
     compile_seconds,
 )
-from sapwood.bench.harness import Axis, Bench, Role, experiment, scale
+from sapwood.bench.harness import Bench, ChartAxis, Role, experiment, scale
 from sapwood.bench.harness.datasets import Kind
 from sapwood.bench.harness.timing import clock, match_pass, raw_pass, time_once
 
@@ -21,7 +21,7 @@ _POPULATIONS: tuple[tuple[Kind, str], ...] = (
     ("distinct", ""),
     ("repeated", "Sapwood, queries with duplicates"),
 )
-_INSERT_COST = Axis("cost of a query (× raw parsing a message)", "×")
+_INSERT_COST = ChartAxis("cost of a query (× raw parsing a message)", "×")
 
 
 @experiment("growth-queries", "cost against number of queries (experiment 1)")

@@ -13,7 +13,7 @@ from math import log
 from random import Random
 
 from sapwood.bench.filter.matching_contenders import load_matcher
-from sapwood.bench.harness import Axis, Bench, Role, at_most, experiment, scale
+from sapwood.bench.harness import Bench, ChartAxis, Role, at_most, experiment, scale
 from sapwood.bench.harness.timing import Timing, join_timings, match_pass, time_once
 
 PLAIN = "//a//a//a//a//b"
@@ -79,7 +79,7 @@ def measure_recursion(
         "recursion",
         "Recursion: //a//a//a//a//b on nested a",
         "nested a elements",
-        Axis("first sight of a message (× raw parsing)", "×"),
+        ChartAxis("first sight of a message (× raw parsing)", "×"),
         log_x=True,
         note="each message is matched by a matcher that has not matched any before",
     )

@@ -74,7 +74,7 @@ class Series:
         self.points.append(Point(x, y, round_details(details)))
 
 
-class Axis(NamedTuple):
+class ChartAxis(NamedTuple):
     """The label of a vertical axis, and the unit of the numbers along it."""
 
     label: str

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from sapwood.bench.harness.benchmark_report import (
-    Axis,
     BenchmarkReport,
     Chart,
+    ChartAxis,
     Detail,
     Figure,
     Listing,
@@ -101,7 +101,7 @@ class Bench:
         self.figure(measure, workload, first / second, unit, bar, **parts)
 
     def chart(
-        self, name: str, title: str, x_label: str, y: Axis, *, log_x: bool = False, note: str = ""
+        self, name: str, title: str, x_label: str, y: ChartAxis, *, log_x: bool = False, note: str = ""
     ) -> Chart:
         """Add an empty chart to the report, to be filled during the measurement."""
         self.report.charts.append(Chart(name, title, x_label, y.label, log_x, note, y.unit))

@@ -12,9 +12,9 @@ from itertools import islice, pairwise
 
 from sapwood import Broker
 from sapwood.bench.harness import (
-    Axis,
     Bench,
     BenchError,
+    ChartAxis,
     Role,
     at_least,
     at_most,
@@ -32,7 +32,7 @@ FLAT = 0.9
 LINEAR = 1.25
 """the most memory of the second half of the items against the first: 1, apart from tables that double"""
 
-_RATE = Axis("items a second", "")
+_RATE = ChartAxis("items a second", "")
 _PUBLISHED = "paper: five templates, flat beyond 10,000 queries, since only thousands are distinct"
 _PARTS = 10  # of all items, after which memory and rates are reported
 _BATCH = 100  # items generated before they are published; few, because they take memory
@@ -178,7 +178,7 @@ def _report_memory(bench: Bench, size: int, run: FeedRun) -> None:
 
 def _chart_growth(bench: Bench, runs: Mapping[int, FeedRun]) -> None:
     """Chart memory and rate as the state grows."""
-    megabytes = Axis("resident megabytes", " MB")
+    megabytes = ChartAxis("resident megabytes", " MB")
     memory = bench.chart("feed-memory", "Memory, unbounded windows", "items so far", megabytes)
     rates = bench.chart("feed-growth", "Items a second as the state grows", "items so far", _RATE)
     for (size, run), role in zip(runs.items(), (Role.SAPWOOD, Role.OTHER), strict=False):

@@ -9,10 +9,10 @@ from types import MappingProxyType
 from typing import Any
 
 from sapwood.bench.harness import (
-    Axis,
     Bench,
     BenchError,
     Chart,
+    ChartAxis,
     Listing,
     Role,
     at_least,
@@ -32,7 +32,7 @@ from sapwood.bench.join.join_workload import (
     levels,
 )
 
-MILLISECONDS = Axis("milliseconds to join the second message", " ms")
+MILLISECONDS = ChartAxis("milliseconds to join the second message", " ms")
 MATCHING = "matching alone"
 NOISE = 1.1
 """times: the tolerance for two equal costs on a machine with other load"""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from math import exp, log
 
-from sapwood.bench.harness import Axis, Bench, Role, experiment, run_isolated, scale
+from sapwood.bench.harness import Bench, ChartAxis, Role, experiment, run_isolated, scale
 from sapwood.bench.relational.automaton_run import serve_automaton
 from sapwood.bench.relational.database_runs import MEMORY, serve_database
 from sapwood.bench.relational.stock_databases import STOCKS, open_database
@@ -44,13 +44,13 @@ def _compare_engines(
     tables_only: tuple[int, ...] = (),
 ) -> Iterator[str]:
     stocks = bench.select(STOCKS)
-    y = Axis("microseconds a message", " µs")
+    y = ChartAxis("microseconds a message", " µs")
     cost = bench.chart(f"crossing-{name}-cost", title, "subscriptions", y, log_x=True, note=WALL)
     memory = bench.chart(
         f"crossing-{name}-memory",
         f"Memory of a process with the subscriptions to {name}",
         "subscriptions",
-        Axis("resident megabytes", " MB"),
+        ChartAxis("resident megabytes", " MB"),
         log_x=True,
         note=f"tables: DuckDB limited to {MEMORY}",
     )

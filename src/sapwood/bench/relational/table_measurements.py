@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from statistics import median
 from zlib import crc32
 
-from sapwood.bench.harness import Axis, BenchError
+from sapwood.bench.harness import BenchError, ChartAxis
 
-SECONDS = Axis("seconds for all messages", " s")
+SECONDS = ChartAxis("seconds for all messages", " s")
 WALL = "wall time, since DuckDB uses all cores"
 PAPER = "paper: DB2 8.1 on a Pentium 4 with 512 MB"
 

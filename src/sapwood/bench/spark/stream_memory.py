@@ -11,7 +11,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from sapwood.bench.harness import Axis, Bench, Role, at_most, experiment, run_isolated, scale
+from sapwood.bench.harness import Bench, ChartAxis, Role, at_most, experiment, run_isolated, scale
 from sapwood.bench.harness.datasets import open_dataset
 from sapwood.bench.harness.memory_usage import largest_child_megabytes, resident_megabytes
 from sapwood.spark import session
@@ -56,7 +56,7 @@ def measure_memory(
         store.import_many(NewSubscription(f"s{number}", query) for number, query in enumerate(queries))
     found = yield from run_isolated(run_changing_stream, folder, changes)
     title = "Memory over the batches of a stream, subscriptions changing before each"
-    chart = bench.chart("memory", title, "batch", Axis("megabytes", " MB"))
+    chart = bench.chart("memory", title, "batch", ChartAxis("megabytes", " MB"))
     for key, (label, role) in _CURVES.items():
         curve = chart.curve(label, role)
         for number in range(_COLLECTED - 1, len(found), _COLLECTED):  # batches where the heap is known

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from sapwood import Matcher
-from sapwood.bench.harness import Axis, Chart, Role
+from sapwood.bench.harness import Chart, ChartAxis, Role
 from sapwood.bench.harness.timing import Timing, clock, plot_interleaved, time_interleaved
 from sapwood.engine.bulk_load import pause_garbage_collection
 from sapwood.engine.index import Index, IndexMatches
@@ -25,7 +25,7 @@ from sapwood.transform.per_query.stream_conditions import ElementGraph
 from sapwood.transform.result_groups import Group
 from sapwood.transform.shared_plan import SharedPlan
 
-MILLISECONDS = Axis("milliseconds a message", " ms")
+MILLISECONDS = ChartAxis("milliseconds a message", " ms")
 SHARED = "shared network"
 OPTIMISED: dict[Optimise, str] = {
     "none": "not optimised",

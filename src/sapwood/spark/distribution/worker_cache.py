@@ -25,7 +25,7 @@ V = TypeVar("V")
 
 
 @runtime_checkable
-class Closeable(Protocol):
+class SupportsClose(Protocol):
     """An object that frees resources on eviction."""
 
     def close(self) -> None: ...
@@ -77,7 +77,7 @@ class WorkerCache:
 
 
 def _close(value: object) -> None:
-    if isinstance(value, Closeable):
+    if isinstance(value, SupportsClose):
         value.close()
 
 
