@@ -309,3 +309,26 @@ def test_explain_names_the_message_that_it_cannot_read(tmp_path: Path) -> None:
     run = sapwood("explain", "//a", "--message", str(tmp_path / "m.xml"))
     assert run.returncode == 2
     assert run.stderr.decode().startswith(f"error: {tmp_path}/m.xml: line 1, column 4: no element found")
+
+
+def test_a_malformed_message_does_not_stop_transformations_and_joins(tmp_path: Path) -> None:
+    (tmp_path / "transformations").write_text("for $a in /a return <b>{$a/@n}</b>\n")
+    (tmp_path / "joins").write_text("s/a[@n->i] FOLLOWED BY{i = j, 1 hour} s/a[@n->j]\n")
+    (tmp_path / "messages.xmll").write_text('<a n="1" t="7"/>\n<a>\n<a n="1" t="8"/>\n')
+    messages = str(tmp_path / "messages.xmll")
+    made = sapwood("transform", str(tmp_path / "transformations"), messages)
+    joined = sapwood("join", str(tmp_path / "joins"), f"s={messages}", "--time", "s=/a/@t")
+    raw = sapwood("transform", str(tmp_path / "transformations"), messages, "--raw")
+    assert (made.returncode, joined.returncode, raw.returncode) == (1, 1, 1)
+    error = {"reason": "no element found", "line": 1, "column": 4}
+    assert [line.get("body") or line["error"] for line in records(made)] == [
+        '<b n="1"/>',
+        error,
+        '<b n="1"/>',
+    ]
+    assert [line.get("error") or line["messages"] for line in records(joined)] == [
+        error,
+        [f"{messages}:1", f"{messages}:3"],
+    ]
+    assert raw.stdout == b'<b n="1"/>\n<b n="1"/>\n'
+    assert b"messages.xmll:2: line 1, column 4: no element found" in raw.stderr

@@ -1,4 +1,4 @@
-"""Commands show their progress on a terminal, apart from the output, and nothing elsewhere."""
+"""Commands on a terminal: progress apart from the output, and tables for people."""
 
 from __future__ import annotations
 
@@ -120,3 +120,18 @@ def test_a_progress_bar_is_not_mixed_with_output_on_the_terminal(command: list[s
     finally:
         shown = terminal.close()
     assert plain.replace(b"\n", b"\r\n") in shown
+
+
+def test_lists_are_tables_on_a_terminal(inputs: Path) -> None:
+    for command in (["subscriptions", "import", "filters"], ["relational", "load"]):
+        run(command, inputs, subprocess.DEVNULL, subprocess.DEVNULL)
+    for command, cells in (
+        (["subscriptions", "list"], ("//a[@n = 7]", "xpath")),
+        (["relational", "show"], ("linear_path", "2")),
+    ):
+        terminal = Terminal()
+        try:
+            run(command, inputs, terminal.stream, subprocess.DEVNULL)
+        finally:
+            shown = terminal.close().decode()
+        assert any(all(f" {cell} " in line for cell in cells) and "│" in line for line in shown.splitlines())
