@@ -19,7 +19,7 @@ from sapwood.bench.harness.datasets import generate_messages
 from sapwood.bench.harness.experiments import BenchError
 from sapwood.bench.harness.isolation import stream_isolated
 from sapwood.bench.harness.runner import Options, run_suite
-from sapwood.bench.harness.timing import Timing
+from sapwood.bench.harness.timer import Timing
 from sapwood.bench.suites import FILTER
 from sapwood.workload import load_dtd
 from tests.bench.support import (

@@ -17,13 +17,13 @@ import pytest
 from rich.console import Console
 
 from sapwood import Matcher
-from sapwood.bench.harness import datasets, isolation, memory_usage, timing
+from sapwood.bench.harness import datasets, isolation, memory_usage, timer
 from sapwood.bench.harness.benchmark_report import BenchmarkReport, Figure, Listing
 from sapwood.bench.harness.experiments import Bench, BenchError, ScaleName, at_least, at_most
 from sapwood.bench.harness.isolation import run_isolated, stream_isolated
 from sapwood.bench.harness.runner import Options, Suite, run_suite
 from sapwood.bench.harness.terminal_tables import build_tables, format_number
-from sapwood.bench.harness.timing import Timing
+from sapwood.bench.harness.timer import Timing
 from sapwood.bench.suites import FILTER, JOIN, RELATIONAL, SPARK, TRANSFORM
 from sapwood.workload import QueriesExhausted, load_dtd
 from tests.bench.support import (
@@ -90,7 +90,7 @@ def test_a_multiple_is_the_median_of_the_rounds() -> None:
     assert timed.multiple == 2.0
     assert timed.spread == (2.0, 30.0)
     assert timed.microseconds == 2e6
-    assert timing.join_timings([timed, timed]).own == timed.own * 2
+    assert timer.join_timings([timed, timed]).own == timed.own * 2
 
 
 def test_rounds_go_on_until_the_time_is_up() -> None:
@@ -100,11 +100,11 @@ def test_rounds_go_on_until_the_time_is_up() -> None:
         passes.append(1)
         return 0.5
 
-    assert len(timing.time_rounds(one_pass, [b"<a/>"], least=2).own) == 2
-    assert len(timing.time_rounds(one_pass, [b"<a/>"], least=2, seconds=1.9).own) == 4
-    assert len(timing.time_rounds(one_pass, [b"<a/>"], least=2, seconds=1e9).own) == timing.MAX_ROUNDS
+    assert len(timer.time_rounds(one_pass, [b"<a/>"], least=2).own) == 2
+    assert len(timer.time_rounds(one_pass, [b"<a/>"], least=2, seconds=1.9).own) == 4
+    assert len(timer.time_rounds(one_pass, [b"<a/>"], least=2, seconds=1e9).own) == timer.MAX_ROUNDS
     passes.clear()
-    assert len(timing.time_rounds(one_pass, [b"<a/>"], least=1, warm_up=3).own) == 1
+    assert len(timer.time_rounds(one_pass, [b"<a/>"], least=1, warm_up=3).own) == 1
     assert len(passes) == 4
 
 
@@ -119,7 +119,7 @@ def test_contenders_are_timed_in_the_same_rounds() -> None:
         return timed
 
     passes = [one_pass("whole", 6.0), one_pass("part", 2.0)]
-    whole, part = timing.time_interleaved(passes, [b"<a/>"], least=2, warm_up=1)
+    whole, part = timer.time_interleaved(passes, [b"<a/>"], least=2, warm_up=1)
     assert turns == ["whole", "part"] * 3
     assert whole.ratio_to(part) == 3.0
     assert whole.subtract(part).own == (4.0, 4.0)
@@ -130,7 +130,7 @@ def test_contenders_are_timed_in_the_same_rounds() -> None:
 def test_counting() -> None:
     matcher = Matcher()
     matcher.add_many([(1, "//a"), (2, "//b"), (3, "/*")])
-    assert timing.mean_matches(matcher, [b"<a/>", b"<r><a/><b/></r>"]) == 2.5
+    assert timer.mean_matches(matcher, [b"<a/>", b"<r><a/><b/></r>"]) == 2.5
 
 
 # -- results -------------------------------------------------------------------------------------------

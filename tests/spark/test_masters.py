@@ -16,6 +16,7 @@ import pytest
 
 from sapwood import Broker, MessageError
 from sapwood.workload import MessageGenerator, QueryGenerator, TransformationGenerator, load_dtd
+from tests.support.requirements import FULL
 from tests.support.spark.spark_stream import delivered_by
 
 _JOB = """
@@ -45,7 +46,7 @@ def spark_home(folder: Path) -> Path:
     return home
 
 
-_ONE_CORE = ["local[1]"] if os.environ.get("SAPWOOD_TESTS") == "full" else []
+_ONE_CORE = ["local[1]"] if FULL else []
 
 
 @pytest.mark.parametrize("master", [*_ONE_CORE, "local-cluster[2,1,1024]"])

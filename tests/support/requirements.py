@@ -1,4 +1,4 @@
-"""Servers and programs that tests need: skipped where one is missing, except where all are required."""
+"""Conditions of tests: servers and programs that they need, and the runs that include the longest ones."""
 
 from __future__ import annotations
 
@@ -9,6 +9,11 @@ import pytest
 
 REQUIRED = os.environ.get("SAPWOOD_REQUIRE_SERVERS") == "1"
 """Whether a missing server is a failure, as in CI."""
+
+
+FULL = os.environ.get("SAPWOOD_TESTS") == "full"
+"""Whether the longest tests run, and others at full size: `make test-full`."""
+only_in_full = pytest.mark.skipif(not FULL, reason="takes long: make test-full")
 
 
 def missing(reason: str) -> NoReturn:

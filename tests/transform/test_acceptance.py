@@ -5,7 +5,6 @@ Spark, the fourth way, is compared with the broker in tests/spark. `make test-fu
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 import pytest
@@ -18,8 +17,9 @@ from sapwood.transform import nested_loops
 from sapwood.transform.result_writer import ResultTemplate, ResultWriter
 from sapwood.transform.source_fragments import SourceFragments
 from sapwood.workload import MessageGenerator, TransformationGenerator, load_dtd
+from tests.support.requirements import FULL
 
-QUERIES, MESSAGES = (10_000 if os.environ.get("SAPWOOD_TESTS") == "full" else 2_000), 200
+QUERIES, MESSAGES = (10_000 if FULL else 2_000), 200
 BOOK = load_dtd("book")
 
 

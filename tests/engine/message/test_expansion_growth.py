@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 import tracemalloc
 from collections.abc import Callable
 
@@ -12,10 +11,11 @@ import pytest
 from sapwood import Limits, Matcher, MessageError
 from sapwood.engine.message import doctype_limits
 from tests.support.growth import assert_linear, cpu_seconds
+from tests.support.requirements import FULL
 
 pytestmark = pytest.mark.slow
 
-SIZES = (10_000, 100_000, 1_000_000) if os.environ.get("SAPWOOD_TESTS") == "full" else (10_000, 100_000)
+SIZES = (10_000, 100_000, 1_000_000) if FULL else (10_000, 100_000)
 ENTITY = "<!DOCTYPE a [<!ENTITY e 'x'>]>"
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import random
 import tracemalloc
 
@@ -17,11 +16,12 @@ from sapwood.lang.literals.numbers import to_number
 from sapwood.lang.pattern import Test as Comparison
 from tests.support.growth import assert_linear, cpu_seconds
 from tests.support.oracles import lxml_oracle
+from tests.support.requirements import FULL
 
 pytestmark = pytest.mark.slow
 
 DEPTH = 499
-SIZES = (10_000, 100_000, 1_000_000) if os.environ.get("SAPWOOD_TESTS") == "full" else (10_000, 100_000)
+SIZES = (10_000, 100_000, 1_000_000) if FULL else (10_000, 100_000)
 
 
 # -- answers -------------------------------------------------------------------------------------------------

@@ -10,11 +10,11 @@ import time
 from pathlib import Path
 from random import Random
 
-import pytest
 from pyspark.sql import SparkSession
 
 from sapwood.spark.pipeline.config import read_config
 from sapwood.spark.pipeline.pipeline import Pipeline
+from tests.support.requirements import only_in_full
 from tests.support.spark.spark_joins import (
     PUBLISHING,
     START,
@@ -32,7 +32,7 @@ def _start(streams: JoinedStreams) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=_ROOT, start_new_session=True)
 
 
-@pytest.mark.skipif(os.environ.get("SAPWOOD_TESTS") != "full", reason="takes two minutes: make test-full")
+@only_in_full
 def test_a_driver_killed_in_the_middle_of_a_batch(tmp_path: Path, spark: SparkSession) -> None:
     streams = JoinedStreams(tmp_path / "joined", lateness=8)
     subscriptions = random_subscriptions(Random(7), 15) | PUBLISHING

@@ -15,10 +15,10 @@ from pyspark.sql import SparkSession
 
 from sapwood.spark.pipeline.config import read_config
 from sapwood.spark.pipeline.pipeline import Pipeline
+from tests.support.requirements import FULL, only_in_full
 from tests.support.spark.spark_stream import Stream
 
 _PATIENCE = 150
-_FULL = os.environ.get("SAPWOOD_TESTS") == "full"
 
 
 def _start(stream: Stream, master: str = "local[2]") -> subprocess.Popen[str]:
@@ -38,7 +38,7 @@ def test_a_driver_killed_at_random_moments(tmp_path: Path, spark: SparkSession) 
     stream.subscribe(200)
     stream.publish(10)
     chance = random.Random(3)
-    for round in range(4 if _FULL else 1):
+    for round in range(4 if FULL else 1):
         process = _start(stream)
         assert process.stdout is not None
         assert process.stdout.readline() == "started\n"
@@ -52,7 +52,7 @@ def test_a_driver_killed_at_random_moments(tmp_path: Path, spark: SparkSession) 
     stream.assert_exact(spark)
 
 
-@pytest.mark.skipif(not _FULL, reason="takes a minute: make test-full")
+@only_in_full
 def test_an_executor_killed_in_the_middle_of_a_batch(tmp_path: Path, spark: SparkSession) -> None:
     stream = Stream(tmp_path / "stream")
     stream.subscribe(200)

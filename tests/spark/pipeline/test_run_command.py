@@ -57,7 +57,7 @@ partitions = 2
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A pipeline with six files of five messages, one of them broken."""
+    """A pipeline with four files of five messages, one of each malformed."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "inbox").mkdir()
     for file in range(FILES):

@@ -5,7 +5,6 @@ Most of it is left to `make test-full`: DuckDB runs the same statements in a fra
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from random import Random
 
@@ -19,16 +18,15 @@ from tests.relational import test_against_automaton
 from tests.relational.test_rule_form import QUERIES
 from tests.support.oracles import lxml_oracle
 from tests.support.oracles.relational_agreement import about, automaton
+from tests.support.requirements import FULL, only_in_full
 from tests.support.shared_data import folder
 
-FULL = os.environ.get("SAPWOOD_TESTS") == "full"
 FEW_CASES = [
     test_against_automaton.names,
     test_against_automaton.numbers,
     test_against_automaton.no_facts,
 ]
 PLANS = list(Plan) if FULL else [Plan.UNROLLED]
-only_in_full = pytest.mark.skipif(not FULL, reason="make test-full")
 
 
 def assert_alike(

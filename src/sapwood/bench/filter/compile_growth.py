@@ -9,7 +9,7 @@ from functools import partial
 from sapwood import Matcher
 from sapwood.bench.filter.recursive_messages import growth_degree
 from sapwood.bench.harness import Bench, ChartAxis, Role, at_most, experiment, scale
-from sapwood.bench.harness.timing import cpu_seconds
+from sapwood.bench.harness.timer import cpu_seconds
 
 _LINEAR = 1.5
 """the highest degree that counts as linear: quadratic growth would show 2"""

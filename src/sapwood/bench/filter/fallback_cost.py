@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from sapwood.bench.filter.matching_contenders import COST, load_matcher
-from sapwood.bench.harness import Bench, BenchError, Role, experiment, scale, timing
+from sapwood.bench.harness import Bench, BenchError, Role, experiment, scale, timer
 
 _ALWAYS_TRUE = "[count(*) >= 0]"
 _PERCENTAGES = (0, 1, 5, 20, 100)
@@ -35,11 +35,11 @@ def measure_fallback(
         yield f"{percentage} % of {workload}"
         queries = [q + _ALWAYS_TRUE if n % 100 < percentage else q for n, q in enumerate(plain)]
         with load_matcher(queries)[0] as matcher:
-            matched = timing.mean_matches(matcher, messages)
-            passes = partial(timing.match_pass, matcher, messages), partial(timing.raw_pass, messages)
-            walls = [partial(timing.wall_seconds, each) for each in passes]
-            own, raw = timing.time_interleaved(walls, messages, least=rounds)
-        wall = timing.Timing(own.own, raw.own, len(messages))
+            matched = timer.mean_matches(matcher, messages)
+            passes = partial(timer.match_pass, matcher, messages), partial(timer.raw_pass, messages)
+            walls = [partial(timer.wall_seconds, each) for each in passes]
+            own, raw = timer.time_interleaved(walls, messages, least=rounds)
+        wall = timer.Timing(own.own, raw.own, len(messages))
         matches.add(matched)
         details = wall.details(matched=matched)
         chart.curve("Sapwood", Role.SAPWOOD).add(percentage, wall.multiple, **details)

@@ -17,7 +17,7 @@ from lxml import etree
 
 from sapwood import Matcher
 from sapwood.bench.harness import Bench, Chart, ChartAxis, Role
-from sapwood.bench.harness.timing import Timing, clock, match_pass, mean_matches, time_once, time_rounds
+from sapwood.bench.harness.timer import Timing, clock, match_pass, mean_matches, time_once, time_rounds
 
 COST = ChartAxis("cost of a message (× raw parsing)", "×")
 WARM = "Sapwood"

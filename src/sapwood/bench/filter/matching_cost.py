@@ -13,7 +13,7 @@ from statistics import median
 
 from sapwood import Matcher
 from sapwood.bench.filter.matching_contenders import PRECISION, compile_seconds, load_matcher, time_warm
-from sapwood.bench.harness import RAW, Bench, at_most, experiment, scale, timing
+from sapwood.bench.harness import RAW, Bench, at_most, experiment, scale, timer
 from sapwood.bench.harness.datasets import Kind
 
 LXML = "× lxml compiling"
@@ -99,7 +99,7 @@ def _report_warm(
     bench: Bench, matcher: Matcher, messages: Sequence[bytes], workload: str, bar: float
 ) -> None:
     warm = time_warm(bench, matcher, messages)
-    details = warm.details(matched=timing.mean_matches(matcher, messages))
+    details = warm.details(matched=timer.mean_matches(matcher, messages))
     bench.figure("warm", workload, warm.multiple, RAW, at_most(bar), **details)
 
 
@@ -115,7 +115,7 @@ def _report_loading(
     matcher = Matcher()
     own: list[float] = []
     lxml: list[float] = []
-    first_passes: list[timing.Timing] = []
+    first_passes: list[timer.Timing] = []
     for number in range(1, loads + 1):
         yield f"loading {workload}, {number} of {loads}"
         del matcher  # frees its memory, which the garbage collector would otherwise traverse
@@ -124,12 +124,12 @@ def _report_loading(
         own.append(seconds)
         if messages:
             yield f"first pass, {number} of {loads}"
-            first_passes.append(timing.time_once(partial(timing.match_pass, matcher, messages), messages))
+            first_passes.append(timer.time_once(partial(timer.match_pass, matcher, messages), messages))
     ratios = [mine / theirs for mine, theirs in zip(own, lxml, strict=True)]
     details = {"seconds": own[-1], "lxml_seconds": lxml[-1]}
     bench.figure("loading", workload, median(ratios), LXML, at_most(bar), **details, ratios=ratios)
     if first_passes:
-        first = timing.join_timings(first_passes)
+        first = timer.join_timings(first_passes)
         bench.figure("first pass", workload, first.multiple, RAW, at_most(100), **first.details())
     return matcher
 
@@ -171,18 +171,18 @@ def _report_churn(
     warm = time_warm(bench, matcher, messages)
 
     def one_pass() -> float:
-        start = timing.clock()
+        start = timer.clock()
         for position, message in enumerate(messages):
             number, query = next(additions)
             matcher.add(number, query)
             recent.append(number)
             matcher.remove(recent.popleft() if position % 2 and len(recent) > _LIFETIME else next(removals))
             len(matcher.match(message))
-        return timing.clock() - start
+        return timer.clock() - start
 
     # Not more rounds than there are new queries for: a query that returns would find its states prepared.
     rounds = min(bench.select(PRECISION).rounds, (len(queries) - kept) // len(messages))
-    churned = timing.time_rounds(one_pass, messages, least=rounds)
+    churned = timer.time_rounds(one_pass, messages, least=rounds)
     bench.figure(
         "churn, an add and a remove per message",
         f"{kept:,} distinct paths",

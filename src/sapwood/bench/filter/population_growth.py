@@ -15,7 +15,7 @@ from sapwood.bench.filter.matching_contenders import (
 )
 from sapwood.bench.harness import Bench, ChartAxis, Role, experiment, scale
 from sapwood.bench.harness.datasets import Kind
-from sapwood.bench.harness.timing import clock, match_pass, raw_pass, time_once
+from sapwood.bench.harness.timer import clock, match_pass, raw_pass, time_once
 
 _POPULATIONS: tuple[tuple[Kind, str], ...] = (
     ("distinct", ""),

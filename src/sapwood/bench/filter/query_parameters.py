@@ -22,7 +22,7 @@ from sapwood.bench.filter.matching_contenders import (
 )
 from sapwood.bench.harness import Bench, Role, experiment, scale
 from sapwood.bench.harness.datasets import generate_messages, generate_queries
-from sapwood.bench.harness.timing import Timing, match_pass, time_once, time_rounds
+from sapwood.bench.harness.timer import Timing, match_pass, time_once, time_rounds
 
 
 def _sweep(

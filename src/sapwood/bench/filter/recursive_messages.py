@@ -14,7 +14,7 @@ from random import Random
 
 from sapwood.bench.filter.matching_contenders import load_matcher
 from sapwood.bench.harness import Bench, ChartAxis, Role, at_most, experiment, scale
-from sapwood.bench.harness.timing import Timing, join_timings, match_pass, time_once
+from sapwood.bench.harness.timer import Timing, join_timings, match_pass, time_once
 
 PLAIN = "//a//a//a//a//b"
 _MAX_DEGREE = 3.0

@@ -11,7 +11,7 @@ from xml.parsers import expat
 
 from lxml import etree
 
-from sapwood.bench.harness.timing import CLOCK
+from sapwood.bench.harness.timer import CLOCK
 
 
 def describe_machine() -> dict[str, str]:

@@ -23,7 +23,7 @@ from sapwood.bench.harness import (
     scale,
 )
 from sapwood.bench.harness.memory_usage import resident_megabytes
-from sapwood.bench.harness.timing import clock
+from sapwood.bench.harness.timer import clock
 from sapwood.bench.join.join_workload import METHODS, SHARED, STREAM, JoinMethod, get_joined
 from sapwood.workload import FeedGenerator, JoinGenerator, feed_schema
 

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from sapwood import Broker, Tuning
 from sapwood.bench.harness import Role
-from sapwood.bench.harness.timing import clock
+from sapwood.bench.harness.timer import clock
 from sapwood.broker.delivery import PublishResult
 from sapwood.engine.message.message_reader import Message
 from sapwood.join.results import Meetings

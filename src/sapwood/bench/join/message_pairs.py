@@ -21,7 +21,7 @@ from sapwood.bench.harness import (
     scale,
 )
 from sapwood.bench.harness.experiments import Limit
-from sapwood.bench.harness.timing import Timing, plot_interleaved, time_interleaved
+from sapwood.bench.harness.timer import Timing, plot_interleaved, time_interleaved
 from sapwood.bench.join.join_workload import (
     METHODS,
     ONE_BY_ONE,

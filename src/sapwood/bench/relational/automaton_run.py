@@ -7,7 +7,7 @@ from functools import partial
 
 from sapwood import Matcher
 from sapwood.bench.harness.memory_usage import peak_megabytes, resident_megabytes
-from sapwood.bench.harness.timing import wall_seconds
+from sapwood.bench.harness.timer import wall_seconds
 from sapwood.bench.relational.subscription_workloads import SubscriptionWorkload
 from sapwood.bench.relational.table_measurements import ServingCost, digest_answers
 

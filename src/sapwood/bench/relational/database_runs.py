@@ -11,7 +11,7 @@ from statistics import median
 from time import perf_counter
 
 from sapwood.bench.harness.memory_usage import peak_megabytes, resident_megabytes
-from sapwood.bench.harness.timing import wall_seconds
+from sapwood.bench.harness.timer import wall_seconds
 from sapwood.bench.relational.subscription_workloads import SubscriptionWorkload
 from sapwood.bench.relational.table_measurements import (
     LoadedFile,

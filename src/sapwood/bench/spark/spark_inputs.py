@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from sapwood import Matcher
 from sapwood.bench.harness import Bench
-from sapwood.bench.harness.timing import wall_seconds
+from sapwood.bench.harness.timer import wall_seconds
 from sapwood.spark.spark_session import check_java
 
 _FILES = 8

@@ -12,7 +12,7 @@ from statistics import mean, median
 from sapwood import Broker
 from sapwood.bench.harness import RAW, Bench, at_most, experiment, scale
 from sapwood.bench.harness.datasets import NitfFolder, generate_transformations
-from sapwood.bench.harness.timing import clock, cpu_seconds, time_interleaved
+from sapwood.bench.harness.timer import clock, cpu_seconds, time_interleaved
 from sapwood.bench.transform.evaluators import shared_evaluator
 from sapwood.bench.transform.result_cost import writing_pass
 from sapwood.bench.transform.thesis_workload import MANY_VALUES, book, compile_all

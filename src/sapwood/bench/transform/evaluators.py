@@ -14,7 +14,7 @@ from functools import partial
 
 from sapwood import Matcher
 from sapwood.bench.harness import Chart, ChartAxis, Role
-from sapwood.bench.harness.timing import Timing, clock, plot_interleaved, time_interleaved
+from sapwood.bench.harness.timer import Timing, clock, plot_interleaved, time_interleaved
 from sapwood.engine.bulk_load import pause_garbage_collection
 from sapwood.engine.index import Index, IndexMatches
 from sapwood.engine.message.message_reader import Message

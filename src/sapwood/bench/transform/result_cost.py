@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sapwood.bench.harness.timing import clock
+from sapwood.bench.harness.timer import clock
 from sapwood.bench.transform.evaluators import Evaluator
 from sapwood.engine.index import IndexMatches
 from sapwood.engine.message.document import ContextNode, Document

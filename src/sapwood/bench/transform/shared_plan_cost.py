@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from sapwood.bench.harness import Bench, Chart, Role, at_least, experiment, scale
-from sapwood.bench.harness.timing import Timing, plot_interleaved
+from sapwood.bench.harness.timer import Timing, plot_interleaved
 from sapwood.bench.transform.evaluators import (
     MILLISECONDS,
     Evaluator,
