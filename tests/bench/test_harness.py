@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from inspect import signature
 from io import StringIO
+from math import isnan
 from pathlib import Path
 from signal import SIGINT, raise_signal
 from typing import Any, cast
@@ -318,10 +319,15 @@ def test_memory_without_psutil(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_memory_of_children() -> None:
-    with subprocess.Popen(["sleep", "60"]) as child:
-        assert memory_usage.largest_child_megabytes("sleep") > 0
+    script = "print('running', flush=True); input()"
+    command = [sys.executable, "-c", script]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert (
+            child.stdout is not None and child.stdout.readline()
+        )  # its command line can be read from now on
+        assert memory_usage.largest_child_megabytes(script) > 1
         child.kill()
-    assert memory_usage.largest_child_megabytes("no such command") != 0
+    assert isnan(memory_usage.largest_child_megabytes(script))
 
 
 # -- how a run ends ------------------------------------------------------------------------------------
