@@ -247,7 +247,7 @@ def test_an_experiment_is_skipped_where_a_library_is_missing(
     assert bench.report.skipped == [
         "feed-spark: Spark is missing: in a clone of Sapwood, pip install '.[spark]'",
         "spark: Spark is missing: in a clone of Sapwood, pip install '.[spark]'",
-        "memory: psutil is missing: pip install 'sapwood[bench]'",
+        "memory: psutil is missing: in a clone of Sapwood, pip install '.[bench]'",
     ]
     assert not bench.report.figures and not bench.report.charts
 
@@ -314,7 +314,7 @@ def test_memory_without_psutil(monkeypatch: pytest.MonkeyPatch) -> None:
     assert 0.5 < memory_usage.resident_megabytes() / measured < 2
     assert memory_usage.peak_megabytes() >= measured / 2
     monkeypatch.setattr(memory_usage, "_STATUS", Path("/nowhere"))
-    with pytest.raises(BenchError, match=r"needs psutil: pip install 'sapwood\[bench\]'"):
+    with pytest.raises(BenchError, match=r"needs psutil: in a clone of Sapwood, pip install '\.\[bench\]'"):
         memory_usage.resident_megabytes()
 
 
@@ -400,9 +400,12 @@ def test_without_the_extra_one_line_says_what_charts_need(tmp_path: Path) -> Non
     arguments = ["filter", "--quick", "--only", "nested", "--json", "--out", str(tmp_path)]
     ended = run_command(*arguments, without=["matplotlib", "psutil"])
     assert ended.returncode == 0
-    assert ended.stderr.strip() == "Charts need matplotlib: pip install 'sapwood[bench]'"
+    assert ended.stderr.strip() == "Charts need matplotlib: in a clone of Sapwood, pip install '.[bench]'"
     assert json.loads(ended.stdout)["figures"]
     assert {path.name for path in tmp_path.iterdir()} == {"filter.json"}
+    arguments.remove("--json")
+    ended = run_command(*arguments, without=["matplotlib", "psutil"])
+    assert "\nFigures are in " in ended.stdout and "charts" not in ended.stdout
 
 
 def test_without_duckdb_one_line_says_what_to_install() -> None:

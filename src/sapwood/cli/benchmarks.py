@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -138,7 +139,8 @@ def _run(suite: Suite, nitf: Path | None, quick: bool, only: Only, out: Path, as
         print(report.to_json())
     else:
         Console().print(*build_tables(report))
-        Console().print(f"\nFigures and charts are in [bold]{out}[/].", highlight=False)
+        written = "Figures and charts" if find_spec("matplotlib") is not None else "Figures"
+        Console().print(f"\n{written} are in [bold]{out}[/].", highlight=False)
     if report.interrupted:
         raise typer.Exit(130)
 

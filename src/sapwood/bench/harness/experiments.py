@@ -32,7 +32,7 @@ _COLUMNS: dict[int, tuple[ScaleName, ...]] = {
 }
 Value = TypeVar("Value")
 
-INSTALL_HINT = "pip install 'sapwood[bench]'"
+INSTALL_HINT = "in a clone of Sapwood, pip install '.[bench]'"
 _MISSING = {
     "psutil": f"psutil is missing: {INSTALL_HINT}",
     "pyspark": "Spark is missing: in a clone of Sapwood, pip install '.[spark]'",
