@@ -148,7 +148,7 @@ def _load(
                 query_warnings.check(query.place, query.text)
             pairs = [(encode_id(query.id), query.text) for query in some]
             matcher.catalog.apply_changes(put=pairs, on_error=lines.refuse, replace=False)
-            refused += lines.tell()
+            refused += lines.report()
             progress.advance(task, len(some))
         query_warnings.finish()
     return refused
@@ -177,8 +177,8 @@ class _Lines:
         query = here.pop(wrong[0] if wrong else -1)
         self.refused.append((query.line, query.place, str(error)))
 
-    def tell(self) -> int:
-        """How many there were."""
+    def report(self) -> int:
+        """Report the refused queries in the order of lines, and return their number."""
         for _, place, reason in sorted(self.refused):
             report(place, reason)
         return len(self.refused)

@@ -96,7 +96,7 @@ def _schema_of(row_type: type[tuple[Any, ...]]) -> pa.Schema:
 
 
 class ParsedMessage(NamedTuple):
-    """What is found out about a message when it is parsed."""
+    """The columns of a row that come from parsing a message."""
 
     message: bytes = b""
     """the body, the time and the witnesses, see `serialize_message`"""

@@ -39,7 +39,7 @@ class Content(Enum):
 
 
 class Default(Enum):
-    """What holds when an attribute is left out."""
+    """The default declaration of an attribute."""
 
     REQUIRED = "#REQUIRED"
     IMPLIED = "#IMPLIED"
@@ -48,7 +48,7 @@ class Default(Enum):
 
 
 class Occurs(Enum):
-    """How often a particle may stand in a row; the value is the mark as a DTD writes it."""
+    """The number of times that a particle may occur; the value is its mark in a DTD."""
 
     ONE = ""
     OPTIONAL = "?"

@@ -28,7 +28,7 @@ _Leaf = tuple[tuple[str, ...], str]  # the names from below the root on, and the
 
 @dataclass(frozen=True, slots=True)
 class JoinSchema:
-    """What messages look like: the root's name, and the path of names from below it to each leaf.
+    """The schema of messages: the root's name, and the path of names from below it to each leaf.
 
     Names are unique below one element, so a path leads to one leaf.
     """

@@ -98,7 +98,7 @@ class TransformationGenerator(Drawing):
         return f"for $b in {binding}{where} return <r>{holes}</r>"
 
     def _predicate(self, element: str, even: bool) -> tuple[str, str] | None:
-        """What is compared, and the whole comparison; None if there is nothing where a walk has led."""
+        """Return the compared path and the comparison; None if the walk has led to nothing comparable."""
         steps = pick(range(self._relative_depth + 1), self._random())
         walk = self._walker.walk(element, steps + 1, even=even)
         end = walk[-1]
@@ -130,7 +130,7 @@ class TransformationGenerator(Drawing):
 
 
 def _distinct(count: int, draw: Callable[[], tuple[str, str] | None]) -> list[str] | None:
-    """That many texts in order, no two under the same key; None if they are not found in a few draws.
+    """Draw that many texts with distinct keys, in order; None if a few draws do not find them.
 
     Predicates have what they compare as a key: a second value for it is hard to meet together with the first.
     """

@@ -45,7 +45,7 @@ _EDITED, _ABRIDGED = 1 / 3, 1 / 2
 
 @dataclass(frozen=True, slots=True)
 class _Item:
-    """What may be repeated of an item."""
+    """The parts of an item that a later one may repeat."""
 
     channel: int
     url: str

@@ -168,7 +168,7 @@ class Slot:
 
     @cached_property
     def draw(self) -> _Value:
-        """What draws values for this place: as the table has it, or one of those that the DTD allows."""
+        """The function that draws values for the place: from the table, or as the DTD allows."""
         owner = self.names[:-1] if self.names[-1] == "text()" else self.names
         known = _VALUES.get("/".join(owner[-2:])) or _VALUES.get(owner[-1])
         if known is not None:

@@ -90,7 +90,7 @@ class ObservationWorkload:
 
     @cached_property
     def _documents(self) -> list[ObservationDocument]:
-        """What queries are cut from, without the texts."""
+        """The documents without texts, from which queries are taken."""
         writer = ObservationWriter(Random(3 * self._seed).random)
         documents = [writer.document() for _ in range(self._count)]
         for document in documents:
