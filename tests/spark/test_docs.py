@@ -8,12 +8,10 @@ import pytest
 
 from tests.support.docs.doc_blocks import PAGES, ROOT, RUN, Block, Interpreter, Reader, blocks
 from tests.support.docs.notebooks import code_cells, read_notebook
-from tests.support.requirements import only_in_full
 
 WITH_SPARK = [page for page in PAGES if any(block.with_spark for block in blocks(page))]
 
 
-@only_in_full
 @pytest.mark.parametrize("page", WITH_SPARK)
 def test_every_block_of_a_page_runs(page: str, tmp_path: Path, java: None) -> None:
     with Interpreter(tmp_path) as interpreter:

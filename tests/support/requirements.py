@@ -13,7 +13,6 @@ REQUIRED = os.environ.get("SAPWOOD_REQUIRE_SERVERS") == "1"
 
 FULL = os.environ.get("SAPWOOD_TESTS") == "full"
 """Whether the longest tests run, and others at full size: `make test-full`."""
-only_in_full = pytest.mark.skipif(not FULL, reason="takes long: make test-full")
 
 
 def missing(reason: str) -> NoReturn:

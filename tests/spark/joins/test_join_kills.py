@@ -14,7 +14,6 @@ from pyspark.sql import SparkSession
 
 from sapwood.spark.pipeline.config import read_config
 from sapwood.spark.pipeline.pipeline import Pipeline
-from tests.support.requirements import only_in_full
 from tests.support.spark.spark_joins import (
     PUBLISHING,
     START,
@@ -32,7 +31,6 @@ def _start(streams: JoinedStreams) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=_ROOT, start_new_session=True)
 
 
-@only_in_full
 def test_a_driver_killed_in_the_middle_of_a_batch(tmp_path: Path, spark: SparkSession) -> None:
     streams = JoinedStreams(tmp_path / "joined", lateness=8)
     subscriptions = random_subscriptions(Random(7), 15) | PUBLISHING

@@ -18,7 +18,6 @@ from sapwood.spark.pipeline.config import read_config
 from sapwood.spark.pipeline.pipeline import Pipeline
 from sapwood.spark.relational.table_match import Backend, match_relational
 from tests.engine.fallback.test_budgets import MESSAGE, STALLING, TIGHT
-from tests.support.requirements import only_in_full
 
 SLOW = STALLING["nested counts"]
 FILTERS = {"fine": "//b", "refined": "count(//b) * 1 = 300", "slow": SLOW}
@@ -133,7 +132,6 @@ def test_a_pipeline_rejects_them_by_subscription(
     assert Outcome.from_record(outcome.as_record()) == outcome
 
 
-@only_in_full
 def test_a_join_whose_output_fails(spark: SparkSession, tmp_path: Path) -> None:
     queries = {
         "large": "SELECT <r>{$x}{$y}</r> FROM S/a->x[@k->p] JOIN{p = q, 10 s} S/b->y[@k->q]",

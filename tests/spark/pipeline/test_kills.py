@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from sapwood.spark.pipeline.config import read_config
 from sapwood.spark.pipeline.pipeline import Pipeline
-from tests.support.requirements import FULL, only_in_full
+from tests.support.requirements import FULL
 from tests.support.spark.spark_stream import Stream
 
 _PATIENCE = 150
@@ -52,7 +52,6 @@ def test_a_driver_killed_at_random_moments(tmp_path: Path, spark: SparkSession) 
     stream.assert_exact(spark)
 
 
-@only_in_full
 def test_an_executor_killed_in_the_middle_of_a_batch(tmp_path: Path, spark: SparkSession) -> None:
     stream = Stream(tmp_path / "stream")
     stream.subscribe(200)

@@ -18,7 +18,7 @@ from tests.relational import test_against_automaton
 from tests.relational.test_rule_form import QUERIES
 from tests.support.oracles import lxml_oracle
 from tests.support.oracles.relational_agreement import about, automaton
-from tests.support.requirements import FULL, only_in_full
+from tests.support.requirements import FULL
 from tests.support.shared_data import folder
 
 FEW_CASES = [
@@ -27,6 +27,7 @@ FEW_CASES = [
     test_against_automaton.no_facts,
 ]
 PLANS = list(Plan) if FULL else [Plan.UNROLLED]
+only_in_full = pytest.mark.skipif(not FULL, reason="takes two minutes: make test-full")
 
 
 def assert_alike(
