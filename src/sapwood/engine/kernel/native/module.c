@@ -1,0 +1,25 @@
+/* The extension module `_kernel`: what Python sees of the compiled kernel. */
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include "module.h"
+#include "reader.h"
+
+static int kernel_exec(PyObject *module) {
+    return expat_load() == 0 && add_event_list(module) == 0 ? 0 : -1;
+}
+
+static PyModuleDef_Slot kernel_slots[] = {
+    {Py_mod_exec, kernel_exec},
+    {0, NULL},
+};
+
+static struct PyModuleDef kernel_module = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "_kernel",
+    .m_doc = "The compiled kernel: reads messages and matches them against all queries, without the GIL.",
+    .m_size = 0,
+    .m_slots = kernel_slots,
+};
+
+PyMODINIT_FUNC PyInit__kernel(void) { return PyModuleDef_Init(&kernel_module); }

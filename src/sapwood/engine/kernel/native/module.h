@@ -1,0 +1,10 @@
+/* The parts of the module `_kernel`, each of which adds its own functions and types. */
+#ifndef SAPWOOD_MODULE_H
+#define SAPWOOD_MODULE_H
+
+#include <Python.h>
+
+/* `read_events`, a list of what a reader reports, for tests of the readers. */
+int add_event_list(PyObject *module);
+
+#endif
