@@ -1,0 +1,196 @@
+/* Probes and hits: the tests of one value at one guide node, and what follows from a constant there. */
+#include "automaton.h"
+#include "names.h"
+
+static inline uint32_t probe_hash(const struct dataguide *guide, uint32_t probe) {
+    return mix_pair(guide->probes.items[probe].node, guide->probes.items[probe].name);
+}
+
+static inline uint32_t hit_hash(const struct dataguide *guide, uint32_t hit) {
+    return mix_pair(guide->hits.items[hit].probe, guide->hits.items[hit].constant);
+}
+
+TABLE_FUNCTIONS(probes, const struct dataguide, probe_hash)
+TABLE_FUNCTIONS(hits, const struct dataguide, hit_hash)
+
+static int is_target(const struct automaton *automaton, uint32_t name, uint32_t target) {
+    if (name == TEXT_PROBE) return target == TARGET_TEXT;
+    if (name == VALUE_PROBE) return target == TARGET_VALUE;
+    return target != TARGET_TEXT && target != TARGET_VALUE && name_passes(automaton, name, target);
+}
+
+/* Note which kinds of tests the indexes of a probe have. */
+static void flag_kinds(const struct automaton *automaton, struct probe *probe) {
+    probe->exists = probe->texts = probe->numbers = probe->rare = 0;
+    for (uint32_t i = 0; i < probe->indexes.count; i++) {
+        const struct predicate_index *index = &automaton->predicates.items.items[probe->indexes.items[i]];
+        probe->exists |= index->exists != NONE;
+        probe->texts |= index->texts != 0;
+        probe->numbers |= index->numbers != 0;
+        probe->rare |= index->rare != NULL;
+    }
+}
+
+int collect_indexes(const struct automaton *automaton, const struct numbers *states, uint32_t name,
+                    struct probe *probe) {
+    probe->indexes.count = 0;
+    for (uint32_t i = 0; i < states->count; i++) {
+        uint32_t index = automaton->trie.states.items[states->items[i]].tests;
+        for (; index != NONE; index = automaton->predicates.items.items[index].next) {
+            if (is_target(automaton, name, automaton->predicates.items.items[index].target) &&
+                PUSH(&probe->indexes, index))
+                return -1;
+        }
+    }
+    flag_kinds(automaton, probe);
+    return 0;
+}
+
+uint32_t guide_make_probe(struct automaton *automaton, uint32_t node, uint32_t name) {
+    struct dataguide *guide = &automaton->guide;
+    uint32_t number = guide_probe(guide, node, name);
+    if (number != NONE) return number; /* made by another thread in the meantime */
+    int of_attribute = name < VALUE_PROBE;
+    struct probe probe = {node, name, of_attribute ? guide->nodes.items[node].first_probe : NONE, NONE,
+                          {NULL, 0, 0}, 0, 0, 0, 0};
+    if (collect_indexes(automaton, &guide->nodes.items[node].members, name, &probe)) return NONE;
+    if (guide->free_probes.count) {
+        number = POP(&guide->free_probes);
+        guide->probes.items[number] = probe;
+    } else {
+        number = guide->probes.count;
+        if (PUSH(&guide->probes, probe)) return NONE;
+    }
+    if (probes_insert(guide, &guide->probe_table, number)) return NONE;
+    if (of_attribute) guide->nodes.items[node].first_probe = number;
+    guide->spent += sizeof probe + 4 * (uint64_t)probe.indexes.count;
+    return number;
+}
+
+uint32_t guide_make_hit(struct automaton *automaton, uint32_t probe, uint32_t constant) {
+    struct dataguide *guide = &automaton->guide;
+    uint32_t number = guide_hit(guide, probe, constant);
+    if (number != NONE) return number;
+    const struct probe *of = &guide->probes.items[probe];
+    const struct guide_node *node = &guide->nodes.items[of->node];
+    struct hit hit = {probe, constant, of->first_hit, {NULL, 0, 0}, {NULL, 0, 0}};
+    uint32_t names[MOST_DEPTH];
+    if (node->depth <= MOST_DEPTH) collect_tag_path(guide, of->node, names);
+    for (uint32_t i = 0; i < of->indexes.count; i++) {
+        uint32_t index = of->indexes.items[i];
+        uint32_t posted = constant == NONE ? automaton->predicates.items.items[index].exists
+                                           : equal_find(&automaton->predicates, index, constant);
+        FOR_POSTINGS(&automaton->trie.postings, posted, kind, posting, {
+            if (kind == POST_SLOT ? PUSH(&hit.slots, posting)
+                                  : add_reach(automaton, posting, names, node->depth, &hit.reach))
+                return NONE;
+        });
+    }
+    sort_reach(&hit.reach);
+    if (guide->free_hits.count) {
+        number = POP(&guide->free_hits);
+        guide->hits.items[number] = hit;
+    } else {
+        number = guide->hits.count;
+        if (PUSH(&guide->hits, hit)) return NONE;
+    }
+    if (hits_insert(guide, &guide->hit_table, number)) return NONE;
+    guide->probes.items[probe].first_hit = number;
+    guide->spent += sizeof hit + 8 + 4 * (uint64_t)hit.slots.count + 8 * (uint64_t)hit.reach.count;
+    return number;
+}
+
+static void free_hit(struct dataguide *guide, uint32_t number) {
+    FREE_ARRAY(&guide->hits.items[number].slots);
+    FREE_ARRAY(&guide->hits.items[number].reach);
+}
+
+static void drop_hit(struct dataguide *guide, uint32_t number) {
+    hits_remove(guide, &guide->hit_table, number);
+    free_hit(guide, number);
+    (void)PUSH(&guide->free_hits, number);
+}
+
+static void drop_hits(struct dataguide *guide, uint32_t probe) {
+    uint32_t hit = guide->probes.items[probe].first_hit;
+    while (hit != NONE) {
+        uint32_t next = guide->hits.items[hit].next;
+        drop_hit(guide, hit);
+        hit = next;
+    }
+    guide->probes.items[probe].first_hit = NONE;
+}
+
+static void drop_hit_of(struct dataguide *guide, uint32_t probe, uint32_t constant) {
+    uint32_t hit = guide_hit(guide, probe, constant);
+    if (hit == NONE) return;
+    uint32_t *link = &guide->probes.items[probe].first_hit;
+    while (*link != hit) link = &guide->hits.items[*link].next;
+    *link = guide->hits.items[hit].next;
+    drop_hit(guide, hit);
+}
+
+static void drop_probe(struct dataguide *guide, uint32_t probe) {
+    drop_hits(guide, probe);
+    probes_remove(guide, &guide->probe_table, probe);
+    FREE_ARRAY(&guide->probes.items[probe].indexes);
+    (void)PUSH(&guide->free_probes, probe);
+}
+
+void guide_drop_probes(struct dataguide *guide) {
+    for (uint32_t i = 0; i < guide->probes.count; i++) FREE_ARRAY(&guide->probes.items[i].indexes);
+    for (uint32_t i = 0; i < guide->hits.count; i++) free_hit(guide, i);
+    guide->probes.count = guide->hits.count = guide->free_probes.count = guide->free_hits.count = 0;
+    clear_table(&guide->probe_table);
+    clear_table(&guide->hit_table);
+}
+
+/* Bring one probe up to date. */
+static int update_probe(struct automaton *automaton, uint32_t number, uint32_t constant, int other_indexes) {
+    struct dataguide *guide = &automaton->guide;
+    struct probe *probe = &guide->probes.items[number];
+    if (other_indexes) {
+        drop_hits(guide, number);
+        return collect_indexes(automaton, &guide->nodes.items[probe->node].members, probe->name, probe);
+    }
+    drop_hit_of(guide, number, constant);
+    flag_kinds(automaton, probe);
+    return 0;
+}
+
+/* Bring the probe of text or of the string-value up to date, which may come or go. */
+static int update_own_probe(struct automaton *automaton, uint32_t node, uint32_t name, uint32_t constant,
+                            int other_indexes) {
+    struct dataguide *guide = &automaton->guide;
+    uint32_t probe = guide_probe(guide, node, name);
+    if (probe == NONE) {
+        probe = guide_make_probe(automaton, node, name);
+        if (probe == NONE) return -1;
+    } else if (update_probe(automaton, probe, constant, other_indexes)) {
+        return -1;
+    }
+    if (guide->probes.items[probe].indexes.count == 0) {
+        drop_probe(guide, probe);
+        probe = NONE;
+    }
+    if (name == TEXT_PROBE)
+        guide->nodes.items[node].text_probe = probe;
+    else
+        guide->nodes.items[node].value_probe = probe;
+    return 0;
+}
+
+int guide_update_node_tests(struct automaton *automaton, uint32_t node, uint32_t target, uint32_t constant,
+                            int other_indexes) {
+    struct dataguide *guide = &automaton->guide;
+    if (target == TARGET_TEXT) return update_own_probe(automaton, node, TEXT_PROBE, constant, other_indexes);
+    if (target == TARGET_VALUE) return update_own_probe(automaton, node, VALUE_PROBE, constant, other_indexes);
+    guide->nodes.items[node].flags |= HAS_ATTRIBUTES;
+    uint32_t probe = guide->nodes.items[node].first_probe;
+    for (; probe != NONE; probe = guide->probes.items[probe].next) {
+        if (name_passes(automaton, guide->probes.items[probe].name, target) &&
+            update_probe(automaton, probe, constant, other_indexes))
+            return -1;
+    }
+    return 0;
+}

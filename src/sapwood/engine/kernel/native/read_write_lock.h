@@ -1,0 +1,28 @@
+/* A lock that many readers, or one writer, hold: matches read the automaton, edits and fills write it. */
+#ifndef SAPWOOD_READ_WRITE_LOCK_H
+#define SAPWOOD_READ_WRITE_LOCK_H
+
+#ifdef _WIN32
+#define WIN32_LEAN_AND_MEAN
+#include <windows.h>
+
+typedef SRWLOCK read_write_lock;
+static inline int lock_init(read_write_lock *lock) { return InitializeSRWLock(lock), 0; }
+static inline void lock_destroy(read_write_lock *lock) { (void)lock; }
+static inline void lock_read(read_write_lock *lock) { AcquireSRWLockShared(lock); }
+static inline void unlock_read(read_write_lock *lock) { ReleaseSRWLockShared(lock); }
+static inline void lock_write(read_write_lock *lock) { AcquireSRWLockExclusive(lock); }
+static inline void unlock_write(read_write_lock *lock) { ReleaseSRWLockExclusive(lock); }
+#else
+#include <pthread.h>
+
+typedef pthread_rwlock_t read_write_lock;
+static inline int lock_init(read_write_lock *lock) { return pthread_rwlock_init(lock, NULL) ? -1 : 0; }
+static inline void lock_destroy(read_write_lock *lock) { pthread_rwlock_destroy(lock); }
+static inline void lock_read(read_write_lock *lock) { pthread_rwlock_rdlock(lock); }
+static inline void unlock_read(read_write_lock *lock) { pthread_rwlock_unlock(lock); }
+static inline void lock_write(read_write_lock *lock) { pthread_rwlock_wrlock(lock); }
+static inline void unlock_write(read_write_lock *lock) { pthread_rwlock_unlock(lock); }
+#endif
+
+#endif
