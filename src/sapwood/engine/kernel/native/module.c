@@ -2,11 +2,12 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
+#include "hash_key.h"
 #include "module.h"
 #include "reader.h"
 
 static int kernel_exec(PyObject *module) {
-    return expat_load() == 0 && add_event_list(module) == 0 ? 0 : -1;
+    return hash_key_load() == 0 && expat_load() == 0 && add_event_list(module) == 0 ? 0 : -1;
 }
 
 static PyModuleDef_Slot kernel_slots[] = {
