@@ -38,28 +38,23 @@ def load_kernel(switch: str | None, name: str = _MODULE, native: Path = _NATIVE)
     try:
         module = import_module(name)
     except ModuleNotFoundError as error:
-        if error.name != name:
-            return _refuse(switch, f"cannot be loaded ({error})", native)
-        reason = f"the compiled kernel is not built; {_remedy(native)}"
-        if switch == "1":
-            raise KernelError(f"{SWITCH}=1 demands the compiled kernel, and {reason}") from None
-        return Loaded(None, reason)
+        missing = error.name == name
+        problem = "is not built" if missing else f"cannot be loaded ({error})"
+        return _do_without(switch, problem, native, warn=not missing)
     except ImportError as error:
-        return _refuse(switch, f"cannot be loaded ({error})", native)
+        return _do_without(switch, f"cannot be loaded ({error})", native)
     if native.is_dir() and source_checksum(native) != getattr(module, "SOURCE_CHECKSUM", None):
-        return _refuse(switch, "is built from other C files than those in the source tree", native)
+        return _do_without(switch, "is built from other C files than those in the source tree", native)
     return Loaded(module)
 
 
-def _refuse(switch: str | None, problem: str, native: Path) -> Loaded:
-    reason = f"the compiled kernel {problem}; {_remedy(native)}"
-    if switch == "1":
-        raise KernelError(f"{SWITCH}=1 demands the compiled kernel, and {reason}")
-    warnings.warn(f"Sapwood matches in pure Python: {reason}", RuntimeWarning, stacklevel=2)
-    return Loaded(None, reason)
-
-
-def _remedy(native: Path) -> str:
+def _do_without(switch: str | None, problem: str, native: Path, *, warn: bool = True) -> Loaded:
     # Only a source tree has the C files.
     again = "run 'make setup'" if native.is_dir() else "install Sapwood again"
-    return f"{again}, with a C compiler and Python's headers"
+    remedy = f"{again}, with a C compiler and Python's headers"
+    if switch == "1":
+        raise KernelError(f"{SWITCH}=1 demands the compiled kernel, which {problem}; {remedy}")
+    reason = f"the compiled kernel {problem}; {remedy}"
+    if warn:
+        warnings.warn(f"Sapwood matches in pure Python: {reason}", RuntimeWarning, stacklevel=2)
+    return Loaded(None, reason)
