@@ -17,6 +17,7 @@ SapwoodError
 ├── DtdError         a DTD that cannot be found, read or used
 ├── QueriesExhausted a generator that finds no new query
 ├── UnsupportedLanguage  a query that is not a filter, where only filters can be stored
+├── KernelError      a compiled kernel that is demanded, and missing or unusable
 ├── MissingLibrary   a library that joins on Spark need and that is not installed
 ├── BenchError       a benchmark that cannot run
 └── JavaError        no Java that Spark can run on
@@ -87,6 +88,10 @@ class LateMessage(MessageError):
 
     def __reduce__(self) -> tuple[type[LateMessage], tuple[Any, ...]]:
         return type(self), (self.reason, self.deliveries)
+
+
+class KernelError(SapwoodError):
+    """Raised if the compiled kernel is demanded and cannot be used; says why and what to do."""
 
 
 class StoreError(SapwoodError):

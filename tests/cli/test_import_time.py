@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import sapwood
+from sapwood.engine.kernel import KERNEL, REASON
 
 NEVER_FOR_A_MATCH = [
     "duckdb",
@@ -68,9 +69,16 @@ def test_a_match_loads_what_it_needs_only(options: tuple[str, ...], tmp_path: Pa
 
 def test_the_version_is_printed_without_loading_the_matcher() -> None:
     out, loaded = loaded_by("--version")
-    assert out == f"sapwood {sapwood.__version__}\n"
+    engine = "compiled kernel" if KERNEL is not None else f"pure Python: {REASON}"
+    assert out == f"sapwood {sapwood.__version__} ({engine})\n"
     assert "numpy" not in loaded
-    assert "sapwood.engine" not in loaded
+    assert "sapwood.engine.matcher" not in loaded
+
+
+def test_the_version_says_that_the_kernel_is_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SAPWOOD_KERNEL", "0")
+    out, _ = loaded_by("--version")
+    assert out == f"sapwood {sapwood.__version__} (pure Python: SAPWOOD_KERNEL=0)\n"
 
 
 def test_the_version_is_the_one_of_the_project() -> None:

@@ -66,8 +66,10 @@ def _nothing() -> None:
 def _show_version(wanted: bool) -> None:
     if wanted:
         from sapwood import __version__
+        from sapwood.engine.kernel import KERNEL, REASON
 
-        print(f"sapwood {__version__}")
+        engine = "compiled kernel" if KERNEL is not None else f"pure Python: {REASON}"
+        print(f"sapwood {__version__} ({engine})")
         raise typer.Exit
 
 
@@ -83,7 +85,10 @@ app = typer.Typer(
 @app.callback()
 def _options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
+        bool,
+        typer.Option(
+            "--version", callback=_show_version, is_eager=True, help="Show the version and the engine."
+        ),
     ] = False,
 ) -> None:
     """Match, reshape and join XML messages for very many standing queries at once."""

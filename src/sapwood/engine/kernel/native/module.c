@@ -6,8 +6,20 @@
 #include "module.h"
 #include "reader.h"
 
+/* What the module was compiled from, which the loader compares with the C files: see source_checksum.py. The
+   build defines it. */
+static int add_source_checksum(PyObject *module) {
+    PyObject *checksum = PyLong_FromUnsignedLong(SOURCE_CHECKSUM);
+    int added = PyModule_AddObjectRef(module, "SOURCE_CHECKSUM", checksum);
+    Py_XDECREF(checksum);
+    return added;
+}
+
 static int kernel_exec(PyObject *module) {
-    return hash_key_load() == 0 && expat_load() == 0 && add_event_list(module) == 0 ? 0 : -1;
+    return add_source_checksum(module) == 0 && hash_key_load() == 0 && expat_load() == 0 &&
+                   add_event_list(module) == 0 && add_automaton(module) == 0
+               ? 0
+               : -1;
 }
 
 static PyModuleDef_Slot kernel_slots[] = {

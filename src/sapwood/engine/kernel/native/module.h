@@ -7,4 +7,7 @@
 /* `read_events`, a list of what a reader reports, for tests of the readers. */
 int add_event_list(PyObject *module);
 
+/* `Automaton` and `Result`. */
+int add_automaton(PyObject *module);
+
 #endif
