@@ -51,6 +51,17 @@ static inline int grow_items(void **items, uint32_t *room, uint32_t needed, size
 
 struct numbers ARRAY_OF(uint32_t);
 
+/* Return the place of the lowest bit that is set. */
+static inline uint32_t lowest_bit(uint64_t bits) {
+#if defined(__GNUC__) || defined(__clang__)
+    return (uint32_t)__builtin_ctzll(bits);
+#else
+    uint32_t place = 0;
+    for (; !(bits & 1); bits >>= 1) place++;
+    return place;
+#endif
+}
+
 /* Remove one occurrence of a number, by the last one in its place. */
 static inline void remove_number(struct numbers *numbers, uint32_t number) {
     for (uint32_t i = 0; i < numbers->count; i++) {

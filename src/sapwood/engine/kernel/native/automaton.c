@@ -2,7 +2,7 @@
 
 int automaton_init(struct automaton *automaton, struct hash_key key, uint64_t budget) {
     memset(automaton, 0, sizeof *automaton);
-    if (lock_init(&automaton->lock)) return -1;
+    if (lock_init(&automaton->lock) || lock_init(&automaton->results_lock)) return -1;
     strings_init(&automaton->names, key);
     automaton->free_part = NONE;
     if (trie_init(&automaton->trie)) return -1;
@@ -29,6 +29,7 @@ void automaton_free(struct automaton *automaton) {
     FREE_ARRAY(&automaton->free_relative_paths);
     FREE_ARRAY(&automaton->unsorted);
     lock_destroy(&automaton->lock);
+    lock_destroy(&automaton->results_lock);
 }
 
 void automaton_prepare(struct automaton *automaton) {

@@ -91,7 +91,8 @@ struct automaton {
     struct numbers free_relative_paths;
     struct ARRAY_OF(struct unsorted) unsorted;
     uint32_t text_indexes;    /* predicate indexes of text or string-values */
-    struct result *results;   /* those that hold classes */
+    read_write_lock results_lock;
+    struct result *results; /* those that hold classes */
 };
 
 int automaton_init(struct automaton *automaton, struct hash_key key, uint64_t budget);

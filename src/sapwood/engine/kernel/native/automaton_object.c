@@ -1,0 +1,296 @@
+/* `Automaton` and `Result` in Python: the seam between the index and the kernel. */
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include "hash_key.h"
+#include "module.h"
+#include "query_spec.h"
+#include "result.h"
+
+typedef struct {
+    PyObject_HEAD
+    struct automaton automaton;
+    struct match_options options;
+    struct scratch *scratches[16]; /* not in use; guarded by the lock of results */
+    uint32_t scratch_count;
+} Automaton;
+
+typedef struct {
+    PyObject_HEAD
+    Automaton *owner;
+    struct result result;
+} Result;
+
+static PyTypeObject ResultType;
+
+/* -- scratch ---------------------------------------------------------------------------------------------- */
+
+static struct scratch *take_scratch(Automaton *self) {
+    struct scratch *scratch = NULL;
+    lock_write(&self->automaton.results_lock);
+    if (self->scratch_count) scratch = self->scratches[--self->scratch_count];
+    unlock_write(&self->automaton.results_lock);
+    return scratch ? scratch : scratch_new();
+}
+
+static void give_scratch(Automaton *self, struct scratch *scratch) {
+    lock_write(&self->automaton.results_lock);
+    if (self->scratch_count < sizeof self->scratches / sizeof *self->scratches) {
+        self->scratches[self->scratch_count++] = scratch;
+        scratch = NULL;
+    }
+    unlock_write(&self->automaton.results_lock);
+    scratch_free(scratch);
+}
+
+/* -- edits -------------------------------------------------------------------------------------------------- */
+
+/* Finish an edit: an automaton that ran out of memory in the middle of one cannot be trusted. */
+static PyObject *edited(Automaton *self, int failed) {
+    if (failed) self->automaton.damaged = 1;
+    unlock_write(&self->automaton.lock);
+    if (failed) return PyErr_NoMemory();
+    Py_RETURN_NONE;
+}
+
+static int begin_edit(Automaton *self) {
+    if (self->automaton.damaged) {
+        PyErr_SetString(PyExc_MemoryError, "memory ran out during an earlier change of the queries");
+        return -1;
+    }
+    Py_BEGIN_ALLOW_THREADS
+    lock_write(&self->automaton.lock);
+    Py_END_ALLOW_THREADS
+    return 0;
+}
+
+static PyObject *automaton_py_register(Automaton *self, PyObject *args) {
+    unsigned int slot;
+    PyObject *parts;
+    int binds;
+    if (!PyArg_ParseTuple(args, "IO!p:register", &slot, &PyTuple_Type, &parts, &binds)) return NULL;
+    struct query_spec *spec = query_spec_new(parts);
+    if (spec == NULL) return NULL;
+    PyObject *done = NULL;
+    if (begin_edit(self) == 0)
+        done = edited(self, freeze_results(&self->automaton) ||
+                                automaton_register(&self->automaton, slot, spec->parts, spec->count, binds));
+    query_spec_free(spec);
+    return done;
+}
+
+static PyObject *automaton_py_unregister(Automaton *self, PyObject *arg) {
+    unsigned long slot = PyLong_AsUnsignedLong(arg);
+    if (PyErr_Occurred() || begin_edit(self)) return NULL;
+    int known = slot < self->automaton.slots.count && self->automaton.slots.items[slot].flags & IN_USE;
+    int failed = known && (freeze_results(&self->automaton) || automaton_unregister(&self->automaton, (uint32_t)slot));
+    PyObject *done = edited(self, failed);
+    if (known || done == NULL) return done;
+    Py_DECREF(done);
+    return PyErr_Format(PyExc_KeyError, "no query has slot %lu", slot);
+}
+
+static PyObject *automaton_py_weigh(Automaton *self, PyObject *args) {
+    unsigned int slot;
+    long long change;
+    if (!PyArg_ParseTuple(args, "IL:weigh", &slot, &change) || begin_edit(self)) return NULL;
+    if (slot < self->automaton.slots.count) automaton_weigh(&self->automaton, slot, change);
+    return edited(self, 0);
+}
+
+static PyObject *automaton_py_clear(Automaton *self, PyObject *unused) {
+    (void)unused;
+    return begin_edit(self) ? NULL : edited(self, automaton_clear(&self->automaton));
+}
+
+static PyObject *automaton_py_add_relative_path(Automaton *self, PyObject *path) {
+    struct span *symbols;
+    uint32_t length;
+    PyObject *kept = path_spec_new(path, &symbols, &length);
+    if (kept == NULL) return NULL;
+    uint32_t number = NONE;
+    PyObject *done = NULL;
+    if (begin_edit(self) == 0) {
+        number = automaton_add_relative_path(&self->automaton, symbols, length);
+        done = edited(self, number == NONE);
+    }
+    PyMem_Free(symbols);
+    Py_DECREF(kept);
+    if (done == NULL) return NULL;
+    Py_DECREF(done);
+    return PyLong_FromUnsignedLong(number);
+}
+
+static PyObject *automaton_py_remove_relative_path(Automaton *self, PyObject *arg) {
+    unsigned long number = PyLong_AsUnsignedLong(arg);
+    if (PyErr_Occurred() || begin_edit(self)) return NULL;
+    if (number < self->automaton.relative_paths.count && self->automaton.relative_paths.items[number].state != NONE)
+        automaton_remove_relative_path(&self->automaton, (uint32_t)number);
+    return edited(self, 0);
+}
+
+/* -- matching ----------------------------------------------------------------------------------------------- */
+
+static PyObject *automaton_py_match(Automaton *self, PyObject *const *args, Py_ssize_t count) {
+    if (count != 3 || !PyBytes_Check(args[0]) || !(args[1] == Py_None || PyUnicode_Check(args[1]))) {
+        PyErr_SetString(PyExc_TypeError, "match(message: bytes, encoding: str | None, tokenizer: bool)");
+        return NULL;
+    }
+    const char *encoding = args[1] == Py_None ? NULL : PyUnicode_AsUTF8(args[1]);
+    int tokenizer = PyObject_IsTrue(args[2]);
+    if (PyErr_Occurred()) return NULL;
+    if (self->automaton.damaged) return PyErr_NoMemory();
+    Result *result = PyObject_New(Result, &ResultType);
+    if (result == NULL) return NULL;
+    memset(&result->result, 0, sizeof result->result);
+    result->owner = (Automaton *)Py_NewRef((PyObject *)self);
+    result->result.automaton = &self->automaton;
+    struct scratch *scratch = take_scratch(self);
+    if (scratch == NULL) {
+        Py_DECREF(result);
+        return PyErr_NoMemory();
+    }
+    struct match_options options = self->options;
+    options.tokenizer = tokenizer;
+    struct span message = {PyBytes_AS_STRING(args[0]), (size_t)PyBytes_GET_SIZE(args[0])};
+    int status;
+    Py_BEGIN_ALLOW_THREADS
+    status = match_message(&result->result, scratch, message, encoding, &options);
+    give_scratch(self, scratch);
+    Py_END_ALLOW_THREADS
+    if (status == READ) return (PyObject *)result;
+    Py_DECREF(result);
+    return status == OUT_OF_MEMORY ? PyErr_NoMemory() : PyLong_FromLong(status);
+}
+
+/* -- results ------------------------------------------------------------------------------------------------ */
+
+static PyObject *bytes_of(const struct numbers *numbers) {
+    return PyBytes_FromStringAndSize((const char *)numbers->items, (Py_ssize_t)numbers->count * 4);
+}
+
+static PyObject *result_py_slots(Result *self, PyObject *unused) {
+    (void)unused;
+    struct numbers slots = {NULL, 0, 0};
+    lock_read(&self->owner->automaton.lock);
+    int failed = result_slots(&self->result, &slots);
+    unlock_read(&self->owner->automaton.lock);
+    PyObject *made = failed ? PyErr_NoMemory() : bytes_of(&slots);
+    FREE_ARRAY(&slots);
+    return made;
+}
+
+static PyObject *result_py_candidates(Result *self, PyObject *unused) {
+    (void)unused;
+    return bytes_of(&self->result.matched.candidates);
+}
+
+static PyObject *result_py_bound(Result *self, PyObject *unused) {
+    (void)unused;
+    return Py_BuildValue("(NN)", bytes_of(&self->result.matched.bound_slots),
+                         bytes_of(&self->result.matched.bound_to));
+}
+
+static PyObject *result_py_count(Result *self, void *unused) {
+    (void)unused;
+    return PyLong_FromUnsignedLongLong(self->result.matched.count);
+}
+
+static PyObject *result_py_joined(Result *self, void *unused) {
+    (void)unused;
+    return PyBool_FromLong(!self->result.matched.loose);
+}
+
+static void result_dealloc(Result *self) {
+    result_free(&self->result);
+    Py_XDECREF(self->owner);
+    PyObject_Free(self);
+}
+
+static PyMethodDef result_methods[] = {
+    {"slots", (PyCFunction)result_py_slots, METH_NOARGS, "Return the slots found, ascending, as int32."},
+    {"candidates", (PyCFunction)result_py_candidates, METH_NOARGS,
+     "Return the slots of twigs that may match, as uint32, where they were not joined."},
+    {"bound", (PyCFunction)result_py_bound, METH_NOARGS,
+     "Return the slots that bind elements, and these, as uint32."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyGetSetDef result_attributes[] = {
+    {"count", (getter)result_py_count, NULL, "The number of subscriptions to the slots found.", NULL},
+    {"joined", (getter)result_py_joined, NULL, "Whether twigs were joined.", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyTypeObject ResultType = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "sapwood.engine.kernel._kernel.Result",
+    .tp_doc = "What a message matched.",
+    .tp_basicsize = sizeof(Result),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .tp_dealloc = (destructor)result_dealloc,
+    .tp_methods = result_methods,
+    .tp_getset = result_attributes,
+};
+
+/* -- the type ------------------------------------------------------------------------------------------------ */
+
+static PyObject *automaton_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
+    static char *names[] = {"budget", "depth", "attributes", "name_length", NULL};
+    unsigned long long budget, depth, attributes, name_length;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "KKKK:Automaton", names, &budget, &depth, &attributes,
+                                     &name_length))
+        return NULL;
+    Automaton *self = (Automaton *)type->tp_alloc(type, 0);
+    if (self == NULL) return NULL;
+    self->options.limits = (struct reader_limits){(size_t)depth, (size_t)attributes, (size_t)name_length};
+    if (automaton_init(&self->automaton, *hash_key(), budget)) {
+        Py_DECREF(self);
+        return PyErr_NoMemory();
+    }
+    return (PyObject *)self;
+}
+
+static void automaton_dealloc(Automaton *self) {
+    while (self->scratch_count) scratch_free(self->scratches[--self->scratch_count]);
+    automaton_free(&self->automaton);
+    Py_TYPE(self)->tp_free((PyObject *)self);
+}
+
+static PyObject *automaton_py_sizes(Automaton *self, PyObject *unused) {
+    (void)unused;
+    const struct automaton *a = &self->automaton;
+    return Py_BuildValue("{s:I,s:I,s:I,s:I,s:I,s:I,s:K}", "states", a->trie.states.count - a->trie.free.count,
+                         "guide_nodes", a->guide.nodes.count, "classes",
+                         a->classes.items.count - a->classes.free.count, "twigs", a->twigs.count, "anchorings",
+                         a->twigs.anchorings.count - a->twigs.free_anchorings.count, "hits", a->guide.hits.count,
+                         "guide_bytes", (unsigned long long)a->guide.spent);
+}
+
+static PyMethodDef automaton_methods[] = {
+    {"register", (PyCFunction)automaton_py_register, METH_VARARGS,
+     "Register a query, given by the parts of its index plan, under a slot."},
+    {"unregister", (PyCFunction)automaton_py_unregister, METH_O, "Remove the query of a slot."},
+    {"weigh", (PyCFunction)automaton_py_weigh, METH_VARARGS, "Change the number of subscriptions to a slot."},
+    {"clear", (PyCFunction)automaton_py_clear, METH_NOARGS, "Drop the dataguide."},
+    {"add_relative_path", (PyCFunction)automaton_py_add_relative_path, METH_O,
+     "Add a relative path, given as symbols, and return its number."},
+    {"remove_relative_path", (PyCFunction)automaton_py_remove_relative_path, METH_O, "Remove a relative path."},
+    {"match", (PyCFunction)(void (*)(void))automaton_py_match, METH_FASTCALL,
+     "Match a message: return a Result, or the status of the reader if it cannot be read."},
+    {"sizes", (PyCFunction)automaton_py_sizes, METH_NOARGS, "Return how large the structures are."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyTypeObject AutomatonType = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "sapwood.engine.kernel._kernel.Automaton",
+    .tp_doc = "All queries, and the matching of messages against them.",
+    .tp_basicsize = sizeof(Automaton),
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+    .tp_new = automaton_new,
+    .tp_dealloc = (destructor)automaton_dealloc,
+    .tp_methods = automaton_methods,
+};
+
+int add_automaton(PyObject *module) {
+    return PyType_Ready(&ResultType) || PyModule_AddType(module, &AutomatonType) ? -1 : 0;
+}

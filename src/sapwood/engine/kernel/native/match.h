@@ -1,0 +1,140 @@
+/* One message against the automaton.
+
+   A match is the consumer of a reader's events. It walks the dataguide, reports the classes and slots that it
+   finds there, tests values, and joins twigs. It reads the automaton under the reader's lock; all that it
+   writes is in its `scratch`, of which every thread has its own.
+
+   When something is missing in the dataguide (a node, a probe, a hit), the match lets go of the lock, takes the
+   writer's, makes it, and goes on. If an edit got in between, the message is read again from its start: so
+   what a message matches belongs to one version of the queries.
+
+   Stamps say what was reported already: a number per message instead of clearing tables.
+
+   Where elements nest deeper than the 64 bits of the masks, the message is read again in *loose* mode: then all
+   anchors count as one, and twigs are found that may match (candidates), which the caller decides one by one. */
+#ifndef SAPWOOD_MATCH_H
+#define SAPWOOD_MATCH_H
+
+#include "automaton.h"
+#include "reader.h"
+
+/* The values of a comparison group found below one anchor. */
+struct comparison_values {
+    uint32_t depth, next;
+    double least, greatest;
+    uint32_t constant;  /* of the text found, if all are the same; NONE: no query mentions it */
+    uint8_t has_number; /* one that is not NaN */
+    uint8_t has_nan, several_texts;
+};
+
+struct open_element {
+    uint32_t node; /* TRANSIENT: the element's own */
+    uint32_t number;
+    size_t text_start; /* where its string-value starts in the text */
+};
+
+#define TRANSIENT NONE
+
+struct scratch {
+    struct reader *reader;
+    uint32_t stamp; /* of the message */
+    struct numbers slot_stamps, class_stamps, node_stamps, twig_stamps, last_at_node;
+    struct ARRAY_OF(uint64_t) masks; /* by cell */
+    struct numbers set_at[MOST_DEPTH + 1];
+    struct numbers group_stamps, group_values; /* by group: the first of its values */
+    struct ARRAY_OF(struct comparison_values) values;
+    uint32_t free_values;
+    struct ARRAY_OF(struct open_element) open;
+    struct numbers names; /* of the open elements, from the root element down */
+    struct ARRAY_OF(struct guide_node) transients; /* by depth */
+    struct numbers state_stamps;
+    uint32_t state_stamp;
+    struct probe probe; /* of a transient node */
+    struct ARRAY_OF(char) text;
+    struct ARRAY_OF(char) name;
+    uint64_t overflow; /* bytes of nodes that the guide had no room for */
+};
+
+struct matched {
+    struct numbers classes, slots;
+    struct numbers candidates;             /* loose: slots that twigs may match */
+    struct numbers bound_slots, bound_to;  /* slots that bind elements, and these */
+    uint64_t count;                        /* subscriptions */
+    uint32_t elements;
+    int loose;
+    int mixed; /* slots may be in the classes as well */
+};
+
+/* Positive statuses, beside those of readers. */
+enum match_status {
+    RESTART = 1, /* an edit came in between */
+    TOO_DEEP,    /* for masks */
+    NO_MEMORY,
+};
+
+struct match_options {
+    int tokenizer; /* try it before expat */
+    struct reader_limits limits;
+};
+
+struct match {
+    struct automaton *automaton;
+    struct scratch *scratch;
+    struct matched *found;
+    uint64_t version;
+    uint32_t depth;   /* of the innermost open element */
+    uint32_t element; /* the number of the last element that has started */
+    uint32_t values_open; /* open elements whose string-value is tested */
+    size_t text_node;     /* where the current text node starts in the text */
+    int loose, with_twigs;
+};
+
+struct scratch *scratch_new(void);
+void scratch_free(struct scratch *scratch);
+
+void free_matched(struct matched *matched);
+
+/* Match a message with the automaton of a result. Return READ, or a negative status of the readers. The caller
+   holds no lock; the GIL is not needed. */
+int match_message(struct result *result, struct scratch *scratch, struct span message, const char *encoding,
+                  const struct match_options *options);
+
+/* -- twigs (twig_join.c) -- */
+
+/* Note that an anchoring, given by its cell, was found with an anchor at a depth. */
+static inline int set_anchor(struct match *match, uint32_t cell, uint32_t depth) {
+    struct scratch *scratch = match->scratch;
+    if (match->loose) depth = 0;
+    uint64_t bit = (uint64_t)1 << depth;
+    if (scratch->masks.items[cell] & bit) return 0;
+    scratch->masks.items[cell] |= bit;
+    return PUSH(&scratch->set_at[depth], cell) ? NO_MEMORY : 0;
+}
+
+static inline int set_anchors(struct match *match, const struct reaches *reach) {
+    for (uint32_t i = 0; i < reach->count; i++) {
+        if (set_anchor(match, reach->items[i].cell, reach->items[i].depth)) return NO_MEMORY;
+    }
+    return 0;
+}
+
+/* Note the same for an anchoring, whose anchors are found by its position. */
+int set_anchoring(struct match *match, uint32_t anchoring);
+
+/* Note a value of a comparison group. */
+int add_comparison(struct match *match, uint32_t group, double number, uint32_t constant);
+
+/* Check the twigs anchored at the element of a depth, which closes. */
+int join_twigs(struct match *match, uint32_t depth);
+
+/* -- reporting -- */
+
+static inline int report_slot(struct match *match, uint32_t slot) {
+    struct scratch *scratch = match->scratch;
+    if (scratch->slot_stamps.items[slot] == scratch->stamp) return 0;
+    scratch->slot_stamps.items[slot] = scratch->stamp;
+    match->found->count += match->automaton->slots.items[slot].weight;
+    return PUSH(&match->found->slots, slot) ? NO_MEMORY : 0;
+}
+
+#endif

@@ -1,0 +1,164 @@
+/* The twig join: see twigs.h for the idea. This runs when elements close. */
+#include <math.h>
+
+#include "match.h"
+
+int set_anchoring(struct match *match, uint32_t anchoring) {
+    const struct anchoring *item = &match->automaton->twigs.anchorings.items[anchoring];
+    uint32_t depth = match->depth;
+    if (match->loose) return set_anchor(match, item->cell, 0);
+    if (item->position == UP) return set_anchor(match, item->cell, depth - (uint32_t)item->offset);
+    if (item->position == DEPTH) return set_anchor(match, item->cell, (uint32_t)item->offset);
+    uint64_t depths = free_depths(match->automaton, item->state, item->step, match->scratch->names.items, depth);
+    for (uint32_t at = 0; depths; at++, depths >>= 1) {
+        if (depths & 1 && set_anchor(match, item->cell, at)) return NO_MEMORY;
+    }
+    return 0;
+}
+
+/* -- comparisons ---------------------------------------------------------------------------------------- */
+
+static struct comparison_values *values_at(struct scratch *scratch, uint32_t group, uint32_t depth) {
+    if (scratch->group_stamps.items[group] != scratch->stamp) return NULL;
+    uint32_t at = scratch->group_values.items[group];
+    while (at != NONE && scratch->values.items[at].depth != depth) at = scratch->values.items[at].next;
+    return at == NONE ? NULL : &scratch->values.items[at];
+}
+
+static int add_values(struct match *match, uint32_t group, uint32_t depth, double number, uint32_t constant) {
+    struct scratch *scratch = match->scratch;
+    if (match->loose) depth = 0;
+    struct comparison_values *values = values_at(scratch, group, depth);
+    if (values == NULL) {
+        if (scratch->group_stamps.items[group] != scratch->stamp) {
+            scratch->group_stamps.items[group] = scratch->stamp;
+            scratch->group_values.items[group] = NONE;
+        }
+        uint32_t at = scratch->free_values, next = scratch->group_values.items[group];
+        if (at != NONE) {
+            scratch->free_values = scratch->values.items[at].next;
+        } else {
+            if (RESERVE(&scratch->values, scratch->values.count + 1)) return NO_MEMORY;
+            at = scratch->values.count++;
+        }
+        values = &scratch->values.items[at];
+        *values = (struct comparison_values){depth, next, INFINITY, -INFINITY, constant, 0, 0, 0};
+        scratch->group_values.items[group] = at;
+        if (set_anchor(match, match->automaton->twigs.groups.items[group].cell, depth)) return NO_MEMORY;
+    } else if (values->constant != constant) {
+        values->several_texts = 1;
+    }
+    if (isnan(number)) {
+        values->has_nan = 1;
+    } else {
+        values->has_number = 1;
+        if (number < values->least) values->least = number;
+        if (number > values->greatest) values->greatest = number;
+    }
+    return 0;
+}
+
+int add_comparison(struct match *match, uint32_t group, double number, uint32_t constant) {
+    const struct automaton *automaton = match->automaton;
+    const struct anchoring *item = &automaton->twigs.anchorings.items[automaton->twigs.groups.items[group].anchoring];
+    uint32_t depth = match->depth;
+    if (match->loose) return add_values(match, group, 0, number, constant);
+    if (item->position == UP) return add_values(match, group, depth - (uint32_t)item->offset, number, constant);
+    if (item->position == DEPTH) return add_values(match, group, (uint32_t)item->offset, number, constant);
+    uint64_t depths = free_depths(automaton, item->state, item->step, match->scratch->names.items, depth);
+    for (uint32_t at = 0; depths; at++, depths >>= 1) {
+        if (depths & 1 && add_values(match, group, at, number, constant)) return NO_MEMORY;
+    }
+    return 0;
+}
+
+static void drop_values(struct scratch *scratch, uint32_t group, uint32_t depth) {
+    uint32_t *link = &scratch->group_values.items[group];
+    while (*link != NONE && scratch->values.items[*link].depth != depth) link = &scratch->values.items[*link].next;
+    if (*link == NONE) return;
+    uint32_t at = *link;
+    *link = scratch->values.items[at].next;
+    scratch->values.items[at].next = scratch->free_values;
+    scratch->free_values = at;
+}
+
+/* Return whether some value below the anchor passes a comparison. */
+static int passes(const struct anchoring *part, const struct comparison_values *values) {
+    double constant = part->number;
+    switch (part->operator) {
+    case LESS: return values->has_number && values->least < constant;
+    case AT_MOST: return values->has_number && values->least <= constant;
+    case MORE: return values->has_number && values->greatest > constant;
+    case AT_LEAST: return values->has_number && values->greatest >= constant;
+    case NUMBER_UNEQUAL:
+        return values->has_nan ||
+               (values->has_number && (values->least != constant || values->greatest != constant));
+    default: return values->several_texts || values->constant != part->constant; /* UNEQUAL */
+    }
+}
+
+/* -- the join ------------------------------------------------------------------------------------------- */
+
+/* Return whether all parts of a twig are found with their anchor at a depth. */
+static int all_found(struct match *match, const struct twig *twig, uint32_t depth) {
+    const struct twigs *twigs = &match->automaton->twigs;
+    struct scratch *scratch = match->scratch;
+    for (uint32_t i = 0; i < twig->parts.count; i++) {
+        const struct anchoring *part = &twigs->anchorings.items[twig->parts.items[i]];
+        if (!(scratch->masks.items[part->cell] >> depth & 1)) return 0;
+        uint32_t group = twigs->cells.items[part->cell].group;
+        if (group != NONE && !passes(part, values_at(scratch, group, depth))) return 0;
+    }
+    return 1;
+}
+
+/* Report what follows from a twig that matches. */
+static int report_twig(struct match *match, const struct twig *twig, uint32_t depth) {
+    struct automaton *automaton = match->automaton;
+    FOR_POSTINGS(&automaton->trie.postings, twig->posted, kind, number, {
+        if (kind == POST_ANCHORING) {
+            if (set_anchoring(match, number)) return NO_MEMORY;
+        } else if (match->loose) {
+            if (PUSH(&match->found->candidates, number)) return NO_MEMORY;
+        } else if (automaton->slots.items[number].flags & BINDS) {
+            if (PUSH(&match->found->bound_slots, number) ||
+                PUSH(&match->found->bound_to, match->scratch->open.items[depth].number))
+                return NO_MEMORY;
+        } else if (report_slot(match, number)) {
+            return NO_MEMORY;
+        }
+    });
+    return 0;
+}
+
+int join_twigs(struct match *match, uint32_t depth) {
+    struct scratch *scratch = match->scratch;
+    const struct twigs *twigs = &match->automaton->twigs;
+    struct numbers *cells = &scratch->set_at[depth];
+    uint64_t bit = (uint64_t)1 << depth;
+    uint32_t known = 0;
+    /* In loose mode, twigs set bits of the same depth: again until none is new. */
+    do {
+        known = cells->count;
+        for (uint32_t i = 0; i < cells->count; i++) {
+            const struct cell *cell = &twigs->cells.items[cells->items[i]];
+            const struct access *access = cell->accesses.items, *end = access + cell->accesses.count;
+            for (; access < end; access++) { /* the hottest loop */
+                if (access->other < SEVERAL && !(scratch->masks.items[access->other] & bit)) continue;
+                const struct twig *twig = &twigs->items.items[access->twig];
+                int decides = match->loose || !(twig->binding | twig->parents);
+                if (decides && scratch->twig_stamps.items[access->twig] == scratch->stamp) continue;
+                if (access->other == SEVERAL && !all_found(match, twig, depth)) continue;
+                scratch->twig_stamps.items[access->twig] = scratch->stamp;
+                if (report_twig(match, twig, depth)) return NO_MEMORY;
+            }
+        }
+    } while (match->loose && cells->count > known);
+    for (uint32_t i = 0; i < cells->count; i++) {
+        scratch->masks.items[cells->items[i]] &= ~bit;
+        uint32_t group = twigs->cells.items[cells->items[i]].group;
+        if (group != NONE) drop_values(scratch, group, depth);
+    }
+    cells->count = 0;
+    return 0;
+}
