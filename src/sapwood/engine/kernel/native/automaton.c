@@ -273,9 +273,7 @@ static int release_anchoring(struct automaton *automaton, uint32_t number) {
         }
         failed = release_index(automaton, anchoring.source, constant);
     } else {
-        struct twig *nested = &automaton->twigs.items.items[anchoring.source];
-        postings_remove(&automaton->trie.postings, &nested->posted, POST_ANCHORING, number);
-        nested->parents--;
+        twigs_unpost(&automaton->twigs, anchoring.source, POST_ANCHORING, number, 0);
         failed = discard_twig(automaton, anchoring.source);
     }
     return failed;
@@ -294,11 +292,7 @@ static uint32_t use_twig_anchoring(struct automaton *automaton, const struct par
     int is_new;
     uint32_t anchoring = twigs_use_anchoring(&automaton->twigs, &wanted, &is_new);
     if (anchoring == NONE) return NONE;
-    if (is_new) {
-        struct twig *item = &automaton->twigs.items.items[nested];
-        item->parents++;
-        if (postings_add(&automaton->trie.postings, &item->posted, POST_ANCHORING, anchoring)) return NONE;
-    }
+    if (is_new && twigs_post(&automaton->twigs, nested, POST_ANCHORING, anchoring, 0)) return NONE;
     return anchoring;
 }
 
@@ -391,9 +385,7 @@ int automaton_register(struct automaton *automaton, uint32_t number, const struc
         } else {
             uint32_t twig = use_twig(automaton, &parts[i]);
             if (twig == NONE) return -1;
-            struct twig *item = &automaton->twigs.items.items[twig];
-            item->binding += binds != 0;
-            if (postings_add(&automaton->trie.postings, &item->posted, POST_SLOT, number)) return -1;
+            if (twigs_post(&automaton->twigs, twig, POST_SLOT, number, binds)) return -1;
             part = (struct part){TWIG_PART, EXISTS, twig, NONE, 0, NONE};
         }
         if (add_part_record(automaton, slot, part)) return -1;
@@ -415,9 +407,7 @@ int automaton_unregister(struct automaton *automaton, uint32_t number) {
             automaton->parts.items[at].next = automaton->free_part;
             automaton->free_part = at;
             if (part.kind == TWIG_PART) {
-                struct twig *twig = &automaton->twigs.items.items[part.source];
-                postings_remove(&automaton->trie.postings, &twig->posted, POST_SLOT, number);
-                twig->binding -= (slot->flags & BINDS) != 0;
+                twigs_unpost(&automaton->twigs, part.source, POST_SLOT, number, slot->flags & BINDS);
                 failed |= discard_twig(automaton, part.source);
             } else {
                 failed |= unpost_leaf(automaton, &part, POST_SLOT, number);

@@ -264,6 +264,7 @@ int guide_init(struct automaton *automaton, uint64_t budget) {
 int automaton_clear(struct automaton *automaton) {
     if (freeze_results(automaton)) return -1;
     drop_nodes(&automaton->guide);
+    twigs_clear_positions(&automaton->twigs);
     classes_clear(&automaton->classes);
     automaton->splits.count = 0;
     strings_recycle(&automaton->names);
@@ -282,15 +283,17 @@ void collect_tag_path(const struct dataguide *guide, uint32_t node, uint32_t *na
     }
 }
 
-int add_reach(const struct automaton *automaton, uint32_t anchoring, const uint32_t *names, uint32_t depth,
+int add_reach(struct automaton *automaton, uint32_t anchoring, const uint32_t *names, uint32_t depth,
               struct reaches *reach) {
     const struct anchoring *item = &automaton->twigs.anchorings.items[anchoring];
-    if (depth > MOST_DEPTH) return PUSH(reach, ((struct reach){item->cell, 0})); /* see `loose` in match.h */
-    if (item->position == UP) return PUSH(reach, ((struct reach){item->cell, depth - (uint32_t)item->offset}));
-    if (item->position == DEPTH) return PUSH(reach, ((struct reach){item->cell, (uint32_t)item->offset}));
+    uint32_t position = twigs_require_position(&automaton->twigs, item->cell);
+    if (position == NONE) return -1;
+    if (depth > MOST_DEPTH) return PUSH(reach, ((struct reach){position, 0})); /* see `loose` in match.h */
+    if (item->position == UP) return PUSH(reach, ((struct reach){position, depth - (uint32_t)item->offset}));
+    if (item->position == DEPTH) return PUSH(reach, ((struct reach){position, (uint32_t)item->offset}));
     uint64_t depths = free_depths(automaton, item->state, item->step, names, depth);
     for (uint32_t at = 0; depths; at++, depths >>= 1) {
-        if (depths & 1 && PUSH(reach, ((struct reach){item->cell, at}))) return -1;
+        if (depths & 1 && PUSH(reach, ((struct reach){position, at}))) return -1;
     }
     return 0;
 }
@@ -298,7 +301,7 @@ int add_reach(const struct automaton *automaton, uint32_t anchoring, const uint3
 static int deepest_first(const void *one, const void *other) {
     const struct reach *a = one, *b = other;
     if (a->depth != b->depth) return a->depth < b->depth ? 1 : -1;
-    return (a->cell > b->cell) - (a->cell < b->cell);
+    return (a->position > b->position) - (a->position < b->position);
 }
 
 void sort_reach(struct reaches *reach) {

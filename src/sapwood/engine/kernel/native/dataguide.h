@@ -23,9 +23,9 @@
 
 enum { ROOT_NODE = 0 };
 
-/* An anchoring's cell, and the depth of its anchor. */
+/* The position of an anchoring's cell, and the depth of its anchor. */
 struct reach {
-    uint32_t cell, depth;
+    uint32_t position, depth;
 };
 
 struct reaches ARRAY_OF(struct reach);
@@ -167,7 +167,7 @@ int guide_update_tests(struct automaton *automaton, uint32_t state, uint32_t tar
 /* -- anchors -- */
 
 /* Add the depths at which an anchoring's anchor may be, given the names down to where its part was found. */
-int add_reach(const struct automaton *automaton, uint32_t anchoring, const uint32_t *names, uint32_t depth,
+int add_reach(struct automaton *automaton, uint32_t anchoring, const uint32_t *names, uint32_t depth,
               struct reaches *reach);
 void sort_reach(struct reaches *reach);
 

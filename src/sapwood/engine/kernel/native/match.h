@@ -39,8 +39,8 @@ struct scratch {
     struct reader *reader;
     uint32_t stamp; /* of the message */
     struct numbers slot_stamps, class_stamps, node_stamps, twig_stamps, last_at_node;
-    struct ARRAY_OF(uint64_t) masks; /* by cell */
-    struct numbers set_at[MOST_DEPTH + 1];
+    struct ARRAY_OF(uint64_t) masks;       /* by position */
+    struct numbers set_at[MOST_DEPTH + 1]; /* the positions with the bit of a depth */
     struct numbers group_stamps, group_values; /* by group: the first of its values */
     struct ARRAY_OF(struct comparison_values) values;
     uint32_t free_values;
@@ -99,22 +99,49 @@ void free_matched(struct matched *matched);
 int match_message(struct result *result, struct scratch *scratch, struct span message, const char *encoding,
                   const struct match_options *options);
 
+/* Return a status that is not 0 at once; or NO_MEMORY, if an allocation fails. */
+#define TRY(expression) \
+    do { \
+        int status_ = (expression); \
+        if (status_) return status_; \
+    } while (0)
+#define TRY_MEMORY(expression) \
+    do { \
+        if (expression) return NO_MEMORY; \
+    } while (0)
+
+/* Make something under the writer's lock: `made` is assigned the expression, NONE if memory is out. Pointers
+   into the dataguide and the twigs are no longer valid. */
+#define MAKE(match, made, expression) \
+    do { \
+        TRY(begin_fill(match)); \
+        (made) = (expression); \
+        TRY(end_fill(match, (made) == NONE)); \
+    } while (0)
+
+int begin_fill(struct match *match);
+int end_fill(struct match *match, int failed);
+
+/* -- values (value_tests.c) -- */
+
+/* Test a value of the innermost open element: an attribute, by its name, or TEXT_PROBE or VALUE_PROBE. */
+int test_value(struct match *match, uint32_t name, struct span text);
+
 /* -- twigs (twig_join.c) -- */
 
-/* Note that an anchoring, given by its cell, was found with an anchor at a depth. */
-static inline int set_anchor(struct match *match, uint32_t cell, uint32_t depth) {
+/* Note that an anchoring, given by the position of its cell, was found with an anchor at a depth. */
+static inline int set_anchor(struct match *match, uint32_t position, uint32_t depth) {
     struct scratch *scratch = match->scratch;
     if (match->loose) depth = 0;
     uint64_t bit = (uint64_t)1 << depth;
-    if (scratch->masks.items[cell] & bit) return 0;
-    scratch->masks.items[cell] |= bit;
-    return PUSH(&scratch->set_at[depth], cell) ? NO_MEMORY : 0;
+    if (scratch->masks.items[position] & bit) return 0;
+    scratch->masks.items[position] |= bit;
+    return PUSH(&scratch->set_at[depth], position) ? NO_MEMORY : 0;
 }
 
 static inline int set_anchors(struct match *match, const struct reaches *reach) {
-    for (uint32_t i = 0; i < reach->count; i++) {
-        if (set_anchor(match, reach->items[i].cell, reach->items[i].depth)) return NO_MEMORY;
-    }
+    for (uint32_t i = 0; i < reach->count; i++)
+        TRY(set_anchor(match, reach->items[i].position, reach->items[i].depth));
     return 0;
 }
 

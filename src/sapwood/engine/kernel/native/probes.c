@@ -46,6 +46,18 @@ int collect_indexes(const struct automaton *automaton, const struct numbers *sta
     return 0;
 }
 
+/* Have the comparison groups of a probe checked. */
+static int place_groups(struct automaton *automaton, const struct probe *probe) {
+    for (uint32_t i = 0; i < probe->indexes.count; i++) {
+        const struct rare_tests *rare = automaton->predicates.items.items[probe->indexes.items[i]].rare;
+        for (uint32_t j = 0; rare != NULL && j < rare->groups.count; j++) {
+            uint32_t cell = automaton->twigs.groups.items[rare->groups.items[j]].cell;
+            if (twigs_require_position(&automaton->twigs, cell) == NONE) return -1;
+        }
+    }
+    return 0;
+}
+
 uint32_t guide_make_probe(struct automaton *automaton, uint32_t node, uint32_t name) {
     struct dataguide *guide = &automaton->guide;
     uint32_t number = guide_probe(guide, node, name);
@@ -54,6 +66,7 @@ uint32_t guide_make_probe(struct automaton *automaton, uint32_t node, uint32_t n
     struct probe probe = {node, name, of_attribute ? guide->nodes.items[node].first_probe : NONE, NONE,
                           {NULL, 0, 0}, 0, 0, 0, 0};
     if (collect_indexes(automaton, &guide->nodes.items[node].members, name, &probe)) return NONE;
+    if (place_groups(automaton, &probe)) return NONE;
     if (guide->free_probes.count) {
         number = POP(&guide->free_probes);
         guide->probes.items[number] = probe;
@@ -151,11 +164,12 @@ static int update_probe(struct automaton *automaton, uint32_t number, uint32_t c
     struct probe *probe = &guide->probes.items[number];
     if (other_indexes) {
         drop_hits(guide, number);
-        return collect_indexes(automaton, &guide->nodes.items[probe->node].members, probe->name, probe);
+        if (collect_indexes(automaton, &guide->nodes.items[probe->node].members, probe->name, probe)) return -1;
+    } else {
+        drop_hit_of(guide, number, constant);
+        flag_kinds(automaton, probe);
     }
-    drop_hit_of(guide, number, constant);
-    flag_kinds(automaton, probe);
-    return 0;
+    return place_groups(automaton, probe);
 }
 
 /* Bring the probe of text or of the string-value up to date, which may come or go. */

@@ -3,16 +3,23 @@
 
 #include "match.h"
 
+/* Return the position of a cell, which a node that is not in the guide may be the first to need. */
+static int find_position(struct match *match, uint32_t cell, uint32_t *position) {
+    struct twigs *twigs = &match->automaton->twigs;
+    *position = twigs->cells.items[cell].position;
+    if (*position == NONE) MAKE(match, *position, twigs_require_position(twigs, cell));
+    return 0;
+}
+
 int set_anchoring(struct match *match, uint32_t anchoring) {
-    const struct anchoring *item = &match->automaton->twigs.anchorings.items[anchoring];
-    uint32_t depth = match->depth;
-    if (match->loose) return set_anchor(match, item->cell, 0);
-    if (item->position == UP) return set_anchor(match, item->cell, depth - (uint32_t)item->offset);
-    if (item->position == DEPTH) return set_anchor(match, item->cell, (uint32_t)item->offset);
-    uint64_t depths = free_depths(match->automaton, item->state, item->step, match->scratch->names.items, depth);
-    for (uint32_t at = 0; depths; at++, depths >>= 1) {
-        if (depths & 1 && set_anchor(match, item->cell, at)) return NO_MEMORY;
-    }
+    const struct anchoring item = match->automaton->twigs.anchorings.items[anchoring];
+    uint32_t depth = match->depth, position;
+    TRY(find_position(match, item.cell, &position));
+    if (match->loose) return set_anchor(match, position, 0);
+    if (item.position == UP) return set_anchor(match, position, depth - (uint32_t)item.offset);
+    if (item.position == DEPTH) return set_anchor(match, position, (uint32_t)item.offset);
+    uint64_t depths = free_depths(match->automaton, item.state, item.step, match->scratch->names.items, depth);
+    for (; depths; depths &= depths - 1) TRY(set_anchor(match, position, lowest_bit(depths)));
     return 0;
 }
 
@@ -38,13 +45,14 @@ static int add_values(struct match *match, uint32_t group, uint32_t depth, doubl
         if (at != NONE) {
             scratch->free_values = scratch->values.items[at].next;
         } else {
-            if (RESERVE(&scratch->values, scratch->values.count + 1)) return NO_MEMORY;
+            TRY_MEMORY(RESERVE(&scratch->values, scratch->values.count + 1));
             at = scratch->values.count++;
         }
         values = &scratch->values.items[at];
         *values = (struct comparison_values){depth, next, INFINITY, -INFINITY, constant, 0, 0, 0};
         scratch->group_values.items[group] = at;
-        if (set_anchor(match, match->automaton->twigs.groups.items[group].cell, depth)) return NO_MEMORY;
+        uint32_t cell = match->automaton->twigs.groups.items[group].cell;
+        TRY(set_anchor(match, match->automaton->twigs.cells.items[cell].position, depth));
     } else if (values->constant != constant) {
         values->several_texts = 1;
     }
@@ -60,15 +68,14 @@ static int add_values(struct match *match, uint32_t group, uint32_t depth, doubl
 
 int add_comparison(struct match *match, uint32_t group, double number, uint32_t constant) {
     const struct automaton *automaton = match->automaton;
-    const struct anchoring *item = &automaton->twigs.anchorings.items[automaton->twigs.groups.items[group].anchoring];
-    uint32_t depth = match->depth;
+    const struct comparison_group item = automaton->twigs.groups.items[group];
+    uint32_t depth = match->depth, position;
+    TRY(find_position(match, item.cell, &position));
     if (match->loose) return add_values(match, group, 0, number, constant);
-    if (item->position == UP) return add_values(match, group, depth - (uint32_t)item->offset, number, constant);
-    if (item->position == DEPTH) return add_values(match, group, (uint32_t)item->offset, number, constant);
-    uint64_t depths = free_depths(automaton, item->state, item->step, match->scratch->names.items, depth);
-    for (uint32_t at = 0; depths; at++, depths >>= 1) {
-        if (depths & 1 && add_values(match, group, at, number, constant)) return NO_MEMORY;
-    }
+    if (item.position == UP) return add_values(match, group, depth - (uint32_t)item.offset, number, constant);
+    if (item.position == DEPTH) return add_values(match, group, (uint32_t)item.offset, number, constant);
+    uint64_t depths = free_depths(automaton, item.state, item.step, match->scratch->names.items, depth);
+    for (; depths; depths &= depths - 1) TRY(add_values(match, group, lowest_bit(depths), number, constant));
     return 0;
 }
 
@@ -105,8 +112,9 @@ static int all_found(struct match *match, const struct twig *twig, uint32_t dept
     struct scratch *scratch = match->scratch;
     for (uint32_t i = 0; i < twig->parts.count; i++) {
         const struct anchoring *part = &twigs->anchorings.items[twig->parts.items[i]];
-        if (!(scratch->masks.items[part->cell] >> depth & 1)) return 0;
-        uint32_t group = twigs->cells.items[part->cell].group;
+        uint32_t position = twigs->cells.items[part->cell].position;
+        if (!(scratch->masks.items[position] >> depth & 1)) return 0;
+        uint32_t group = twigs->positions.items[position].group;
         if (group != NONE && !passes(part, values_at(scratch, group, depth))) return 0;
     }
     return 1;
@@ -117,48 +125,56 @@ static int report_twig(struct match *match, const struct twig *twig, uint32_t de
     struct automaton *automaton = match->automaton;
     FOR_POSTINGS(&automaton->trie.postings, twig->posted, kind, number, {
         if (kind == POST_ANCHORING) {
-            if (set_anchoring(match, number)) return NO_MEMORY;
+            TRY(set_anchoring(match, number));
         } else if (match->loose) {
-            if (PUSH(&match->found->candidates, number)) return NO_MEMORY;
+            TRY_MEMORY(PUSH(&match->found->candidates, number));
         } else if (automaton->slots.items[number].flags & BINDS) {
-            if (PUSH(&match->found->bound_slots, number) ||
-                PUSH(&match->found->bound_to, match->scratch->open.items[depth].number))
-                return NO_MEMORY;
-        } else if (report_slot(match, number)) {
-            return NO_MEMORY;
+            TRY_MEMORY(PUSH(&match->found->bound_slots, number));
+            TRY_MEMORY(PUSH(&match->found->bound_to, match->scratch->open.items[depth].number));
+        } else {
+            TRY(report_slot(match, number));
         }
     });
+    return 0;
+}
+
+/* Check the live twigs of one access whose mask has the bit of a depth. */
+static int check_accesses(struct match *match, const struct accesses *accesses, uint32_t depth) {
+    struct scratch *scratch = match->scratch;
+    const struct twigs *twigs = &match->automaton->twigs;
+    uint64_t bit = (uint64_t)1 << depth;
+    const struct access *access = accesses->items, *end = access + accesses->count;
+    for (; access < end; access++) { /* the hottest loop */
+        if (access->other < SEVERAL && !(scratch->masks.items[access->other] & bit)) continue;
+        if (access->slot != NONE && access->other != SEVERAL && !match->loose) {
+            TRY(report_slot(match, access->slot));
+            continue;
+        }
+        const struct twig *twig = &twigs->items.items[access->twig];
+        int decides = match->loose || !(twig->binding | twig->parents);
+        if (decides && scratch->twig_stamps.items[access->twig] == scratch->stamp) continue;
+        if (access->other == SEVERAL && !all_found(match, twig, depth)) continue;
+        scratch->twig_stamps.items[access->twig] = scratch->stamp;
+        TRY(report_twig(match, twig, depth));
+    }
     return 0;
 }
 
 int join_twigs(struct match *match, uint32_t depth) {
     struct scratch *scratch = match->scratch;
     const struct twigs *twigs = &match->automaton->twigs;
-    struct numbers *cells = &scratch->set_at[depth];
-    uint64_t bit = (uint64_t)1 << depth;
-    uint32_t known = 0;
-    /* In loose mode, twigs set bits of the same depth: again until none is new. */
-    do {
-        known = cells->count;
-        for (uint32_t i = 0; i < cells->count; i++) {
-            const struct cell *cell = &twigs->cells.items[cells->items[i]];
-            const struct access *access = cell->accesses.items, *end = access + cell->accesses.count;
-            for (; access < end; access++) { /* the hottest loop */
-                if (access->other < SEVERAL && !(scratch->masks.items[access->other] & bit)) continue;
-                const struct twig *twig = &twigs->items.items[access->twig];
-                int decides = match->loose || !(twig->binding | twig->parents);
-                if (decides && scratch->twig_stamps.items[access->twig] == scratch->stamp) continue;
-                if (access->other == SEVERAL && !all_found(match, twig, depth)) continue;
-                scratch->twig_stamps.items[access->twig] = scratch->stamp;
-                if (report_twig(match, twig, depth)) return NO_MEMORY;
-            }
-        }
-    } while (match->loose && cells->count > known);
-    for (uint32_t i = 0; i < cells->count; i++) {
-        scratch->masks.items[cells->items[i]] &= ~bit;
-        uint32_t group = twigs->cells.items[cells->items[i]].group;
+    struct numbers *positions = &scratch->set_at[depth];
+    uint32_t known;
+    do { /* in loose mode, twigs set bits of the same depth: again until none is new */
+        known = positions->count;
+        for (uint32_t i = 0; i < positions->count; i++)
+            TRY(check_accesses(match, &twigs->positions.items[positions->items[i]].accesses, depth));
+    } while (match->loose && positions->count > known);
+    for (uint32_t i = 0; i < positions->count; i++) {
+        scratch->masks.items[positions->items[i]] &= ~((uint64_t)1 << depth);
+        uint32_t group = twigs->positions.items[positions->items[i]].group;
         if (group != NONE) drop_values(scratch, group, depth);
     }
-    cells->count = 0;
+    positions->count = 0;
     return 0;
 }

@@ -33,7 +33,10 @@ void twigs_init(struct twigs *twigs, struct path_trie *trie, struct predicate_in
 }
 
 void twigs_free(struct twigs *twigs) {
-    for (uint32_t i = 0; i < twigs->cells.count; i++) FREE_ARRAY(&twigs->cells.items[i].accesses);
+    for (uint32_t i = 0; i < twigs->cells.count; i++) FREE_ARRAY(&twigs->cells.items[i].twigs);
+    for (uint32_t i = 0; i < twigs->positions.count; i++) FREE_ARRAY(&twigs->positions.items[i].accesses);
+    FREE_ARRAY(&twigs->positions);
+    FREE_ARRAY(&twigs->free_positions);
     for (uint32_t i = 0; i < twigs->items.count; i++) FREE_ARRAY(&twigs->items.items[i].parts);
     FREE_ARRAY(&twigs->anchorings);
     FREE_ARRAY(&twigs->free_anchorings);
@@ -63,8 +66,8 @@ uint32_t state_at_step(const struct path_trie *trie, uint32_t state, uint32_t st
 
 /* -- cells ---------------------------------------------------------------------------------------------- */
 
-static uint32_t new_cell(struct twigs *twigs, uint32_t group, uint32_t anchoring) {
-    struct cell made = {{NULL, 0, 0}, group, anchoring};
+static uint32_t new_cell(struct twigs *twigs, uint32_t group) {
+    struct cell made = {{NULL, 0, 0}, group, NONE};
     if (twigs->free_cells.count) {
         uint32_t cell = POP(&twigs->free_cells);
         twigs->cells.items[cell] = made;
@@ -74,18 +77,89 @@ static uint32_t new_cell(struct twigs *twigs, uint32_t group, uint32_t anchoring
 }
 
 static void free_cell(struct twigs *twigs, uint32_t cell) {
-    FREE_ARRAY(&twigs->cells.items[cell].accesses);
+    uint32_t position = twigs->cells.items[cell].position;
+    if (position != NONE) {
+        FREE_ARRAY(&twigs->positions.items[position].accesses);
+        (void)PUSH(&twigs->free_positions, position);
+    }
+    FREE_ARRAY(&twigs->cells.items[cell].twigs);
     (void)PUSH(&twigs->free_cells, cell);
 }
 
+static uint32_t cell_of(const struct twigs *twigs, uint32_t anchoring) {
+    return twigs->anchorings.items[anchoring].cell;
+}
+
+static uint32_t position_of(const struct twigs *twigs, uint32_t anchoring) {
+    return twigs->cells.items[cell_of(twigs, anchoring)].position;
+}
+
+/* Return the only slot that follows from a twig, or NONE. */
+static uint32_t single_slot(const struct twig *twig) {
+    return twig->posted != NONE && twig->posted & SINGLE_SLOT && !twig->binding ? twig->posted & ~SINGLE_SLOT : NONE;
+}
+
+/* Have a twig checked, now that all its parts can be found. */
+static int make_live(struct twigs *twigs, uint32_t number) {
+    const struct twig *twig = &twigs->items.items[number];
+    const uint32_t *parts = twig->parts.items;
+    struct position *position = &twigs->positions.items[position_of(twigs, parts[0])];
+    uint32_t other = SEVERAL;
+    if (position->group == NONE && twig->parts.count == 1) other = NONE;
+    if (position->group == NONE && twig->parts.count == 2) {
+        uint32_t second = position_of(twigs, parts[1]);
+        if (twigs->positions.items[second].group == NONE) other = second;
+    }
+    if (PUSH(&position->accesses, ((struct access){other, number, single_slot(twig)}))) return -1;
+    FOR_POSTINGS(&twigs->trie->postings, twig->posted, kind, posted, {
+        if (kind == POST_ANCHORING && twigs_require_position(twigs, cell_of(twigs, posted)) == NONE) return -1;
+    });
+    return 0;
+}
+
+uint32_t twigs_require_position(struct twigs *twigs, uint32_t number) {
+    struct cell *cell = &twigs->cells.items[number];
+    if (cell->position != NONE) return cell->position;
+    struct position made = {{NULL, 0, 0}, number, cell->group};
+    if (twigs->free_positions.count) {
+        cell->position = POP(&twigs->free_positions);
+        twigs->positions.items[cell->position] = made;
+    } else {
+        if (PUSH(&twigs->positions, made)) return NONE;
+        cell->position = twigs->positions.count - 1;
+    }
+    for (uint32_t i = 0; i < cell->twigs.count; i++) {
+        uint32_t twig = cell->twigs.items[i];
+        if (--twigs->items.items[twig].missing == 0 && make_live(twigs, twig)) return NONE;
+    }
+    return cell->position;
+}
+
+void twigs_clear_positions(struct twigs *twigs) {
+    for (uint32_t i = 0; i < twigs->positions.count; i++) FREE_ARRAY(&twigs->positions.items[i].accesses);
+    twigs->positions.count = twigs->free_positions.count = 0;
+    for (uint32_t i = 0; i < twigs->cells.count; i++) twigs->cells.items[i].position = NONE;
+    for (uint32_t i = 0; i < twigs->items.count; i++) twigs->items.items[i].missing = twigs->items.items[i].parts.count;
+}
+
+/* Find a live twig among the accesses. */
+static struct access *find_access(struct twigs *twigs, uint32_t twig) {
+    struct accesses *accesses = &twigs->positions.items[position_of(twigs, twigs->items.items[twig].parts.items[0])].accesses;
+    for (uint32_t i = 0; i < accesses->count; i++) {
+        if (accesses->items[i].twig == twig) return &accesses->items[i];
+    }
+    return NULL;
+}
+
 /* Return the group of the comparisons of a predicate index with a step; NONE: memory is out. */
-static uint32_t require_group(struct twigs *twigs, uint32_t index, uint32_t step, uint32_t anchoring) {
+static uint32_t require_group(struct twigs *twigs, const struct anchoring *anchoring) {
+    uint32_t index = anchoring->source, step = anchoring->step;
     struct rare_tests *rare = predicates_rare(twigs->indexes, index);
     if (rare == NULL) return NONE;
     for (uint32_t i = 0; i < rare->groups.count; i++) {
         if (twigs->groups.items[rare->groups.items[i]].step == step) return rare->groups.items[i];
     }
-    struct comparison_group made = {index, step, NONE, 0, anchoring, 0};
+    struct comparison_group made = {index, step, NONE, 0, 0, anchoring->state, anchoring->offset, anchoring->position};
     uint32_t group;
     if (twigs->free_groups.count) {
         group = POP(&twigs->free_groups);
@@ -94,7 +168,7 @@ static uint32_t require_group(struct twigs *twigs, uint32_t index, uint32_t step
         group = twigs->groups.count;
         if (PUSH(&twigs->groups, made)) return NONE;
     }
-    uint32_t cell = new_cell(twigs, group, anchoring);
+    uint32_t cell = new_cell(twigs, group);
     if (cell == NONE || PUSH(&rare->groups, group)) return NONE;
     twigs->groups.items[group].cell = cell;
     return group;
@@ -163,13 +237,13 @@ uint32_t twigs_use_anchoring(struct twigs *twigs, const struct anchoring *wanted
     }
     struct anchoring *anchoring = &twigs->anchorings.items[number];
     if (made.kind == TEST_PART && is_comparison(made.operator)) {
-        uint32_t group = require_group(twigs, made.source, made.step, number);
+        uint32_t group = require_group(twigs, &made);
         if (group == NONE) return NONE;
         twigs->groups.items[group].uses++;
         twigs->groups.items[group].texts += made.operator== UNEQUAL;
         anchoring->cell = twigs->groups.items[group].cell;
     } else {
-        anchoring->cell = new_cell(twigs, NONE, number);
+        anchoring->cell = new_cell(twigs, NONE);
         if (anchoring->cell == NONE) return NONE;
     }
     return anchorings_insert(twigs, &twigs->anchoring_table, number) ? NONE : number;
@@ -210,7 +284,7 @@ uint32_t twigs_require(struct twigs *twigs, const struct numbers *parts, int *is
             same_parts(&twigs->items.items[item].parts, parts), twig);
     *is_new = twig == NONE;
     if (twig != NONE) return twig;
-    struct twig made = {{NULL, 0, 0}, NONE, 0, 0};
+    struct twig made = {{NULL, 0, 0}, NONE, 0, 0, 0};
     if (RESERVE(&made.parts, parts->count)) return NONE;
     memcpy(made.parts.items, parts->items, parts->count * sizeof *parts->items);
     made.parts.count = parts->count;
@@ -221,16 +295,13 @@ uint32_t twigs_require(struct twigs *twigs, const struct numbers *parts, int *is
         twig = twigs->items.count;
         if (PUSH(&twigs->items, made)) return NONE;
     }
-    const struct anchoring *anchorings = twigs->anchorings.items;
-    uint32_t access = anchorings[parts->items[0]].cell, other = SEVERAL;
-    if (twigs->cells.items[access].group == NONE) {
-        if (parts->count == 1) other = NONE;
-        if (parts->count == 2) {
-            uint32_t cell = anchorings[parts->items[1]].cell;
-            if (twigs->cells.items[cell].group == NONE) other = cell;
-        }
+    struct twig *item = &twigs->items.items[twig];
+    for (uint32_t i = 0; i < parts->count; i++) {
+        struct cell *cell = &twigs->cells.items[cell_of(twigs, parts->items[i])];
+        item->missing += cell->position == NONE;
+        if (PUSH(&cell->twigs, twig)) return NONE;
     }
-    if (PUSH(&twigs->cells.items[access].accesses, ((struct access){twig, other}))) return NONE;
+    if (item->missing == 0 && make_live(twigs, twig)) return NONE;
     if (twigs_table_insert(twigs, &twigs->table, twig)) return NONE;
     twigs->count++;
     return twig;
@@ -238,16 +309,33 @@ uint32_t twigs_require(struct twigs *twigs, const struct numbers *parts, int *is
 
 void twigs_remove(struct twigs *twigs, uint32_t twig) {
     struct twig *item = &twigs->items.items[twig];
-    struct cell *cell = &twigs->cells.items[twigs->anchorings.items[item->parts.items[0]].cell];
-    for (uint32_t i = 0; i < cell->accesses.count; i++) {
-        if (cell->accesses.items[i].twig == twig) {
-            cell->accesses.items[i] = POP(&cell->accesses);
-            break;
-        }
+    if (item->missing == 0) {
+        struct accesses *accesses = &twigs->positions.items[position_of(twigs, item->parts.items[0])].accesses;
+        *find_access(twigs, twig) = POP(accesses);
     }
+    for (uint32_t i = 0; i < item->parts.count; i++)
+        remove_number(&twigs->cells.items[cell_of(twigs, item->parts.items[i])].twigs, twig);
     twigs_table_remove(twigs, &twigs->table, twig);
     FREE_ARRAY(&item->parts);
     item->posted = NONE;
     (void)PUSH(&twigs->free, twig);
     twigs->count--;
+}
+
+int twigs_post(struct twigs *twigs, uint32_t number, enum posting_kind kind, uint32_t posted, int binds) {
+    struct twig *twig = &twigs->items.items[number];
+    twig->binding += binds != 0;
+    twig->parents += kind == POST_ANCHORING;
+    if (postings_add(&twigs->trie->postings, &twig->posted, kind, posted)) return -1;
+    if (twig->missing) return 0;
+    find_access(twigs, number)->slot = single_slot(twig);
+    return kind == POST_ANCHORING && twigs_require_position(twigs, cell_of(twigs, posted)) == NONE ? -1 : 0;
+}
+
+void twigs_unpost(struct twigs *twigs, uint32_t number, enum posting_kind kind, uint32_t posted, int binds) {
+    struct twig *twig = &twigs->items.items[number];
+    twig->binding -= binds != 0;
+    twig->parents -= kind == POST_ANCHORING;
+    postings_remove(&twigs->trie->postings, &twig->posted, kind, posted);
+    if (twig->missing == 0) find_access(twigs, number)->slot = single_slot(twig);
 }

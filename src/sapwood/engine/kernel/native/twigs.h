@@ -15,7 +15,12 @@
 
    Masks belong to *cells*. An anchoring has a cell of its own, unless its part is a comparison (`< 5`): all
    comparisons of one predicate index with the same step share one cell, their group. There the mask says that
-   values were found, and the twig compares its constant with the least and the greatest of them. */
+   values were found, and the twig compares its constant with the least and the greatest of them.
+
+   Most parts are never found: queries ask for more than messages have. A cell gets a *position*, the index of
+   its mask, when a guide node, a probe or a hit first refers to it, and a twig is *live* when all its cells
+   have positions. Only live twigs are checked, and cells that are found together stand together: without
+   either, a message spends three quarters of its time waiting for memory. */
 #ifndef SAPWOOD_TWIGS_H
 #define SAPWOOD_TWIGS_H
 
@@ -38,24 +43,36 @@ struct anchoring {
     uint8_t kind, operator, position;
 };
 
-/* A twig to check when the mask of its access is set. */
+/* A live twig, to be checked when the mask of its access is set. */
 struct access {
+    uint32_t other; /* the position of its only other part; NONE: there is none; SEVERAL: see the twig */
     uint32_t twig;
-    uint32_t other; /* the cell of its only other part; NONE: there is none; SEVERAL: see the twig's parts */
+    uint32_t slot; /* the only thing that follows from it; NONE: see what is posted */
 };
 
 #define SEVERAL (NONE - 1)
 
+struct accesses ARRAY_OF(struct access);
+
 struct cell {
-    struct ARRAY_OF(struct access) accesses;
-    uint32_t group;    /* of comparisons, or NONE */
-    uint32_t anchoring;
+    struct numbers twigs; /* of which it is a part */
+    uint32_t group;       /* of comparisons, or NONE */
+    uint32_t position;    /* NONE: never found so far */
+};
+
+/* What belongs to the mask of a cell that has been found. */
+struct position {
+    struct accesses accesses;
+    uint32_t cell;
+    uint32_t group; /* of the cell */
 };
 
 struct comparison_group {
     uint32_t index, step, cell, uses;
-    uint32_t anchoring; /* one of them, for the position: they are all the same */
-    uint32_t texts;     /* how many compare texts */
+    uint32_t texts; /* how many compare texts */
+    uint32_t state; /* where their anchors are, as for anchorings: it is the same for all */
+    int32_t offset;
+    uint8_t position;
 };
 
 struct twig {
@@ -63,6 +80,7 @@ struct twig {
     uint32_t posted;      /* the slots that it decides, and the anchorings of which it is the part */
     uint32_t binding;     /* slots among them that bind elements */
     uint32_t parents;     /* anchorings among them */
+    uint32_t missing;     /* parts whose cell has no position; 0: live */
 };
 
 struct twigs {
@@ -73,6 +91,8 @@ struct twigs {
     struct table anchoring_table;
     struct ARRAY_OF(struct cell) cells;
     struct numbers free_cells;
+    struct ARRAY_OF(struct position) positions;
+    struct numbers free_positions;
     struct ARRAY_OF(struct comparison_group) groups;
     struct numbers free_groups;
     struct ARRAY_OF(struct twig) items;
@@ -98,6 +118,16 @@ uint32_t twigs_require(struct twigs *twigs, const struct numbers *parts, int *is
 
 /* Remove a twig that decides nothing and is part of nothing; its anchorings are the caller's to release. */
 void twigs_remove(struct twigs *twigs, uint32_t twig);
+
+/* Have a slot or an anchoring follow from a twig, or no longer. */
+int twigs_post(struct twigs *twigs, uint32_t twig, enum posting_kind kind, uint32_t number, int binds);
+void twigs_unpost(struct twigs *twigs, uint32_t twig, enum posting_kind kind, uint32_t number, int binds);
+
+/* Return the position of a cell, assigned if it has none; NONE: memory is out. */
+uint32_t twigs_require_position(struct twigs *twigs, uint32_t cell);
+
+/* Take all positions back, because the dataguide is dropped. */
+void twigs_clear_positions(struct twigs *twigs);
 
 /* Steps on the path to a state of the trie. */
 uint32_t steps_to(const struct path_trie *trie, uint32_t state);
