@@ -250,7 +250,8 @@ static PyObject *count_events(PyObject *capsule, PyObject *arguments, PyObject *
     Py_ssize_t times = 1;
     int is_kept;
     const char *format = "y#s|znnnn:count_events";
-    if (!kept || parse_request(arguments, keywords, format, names_to_count, &request, &times) < 0) return NULL;
+    if (!kept || parse_request(arguments, keywords, format, names_to_count, &request, &times) < 0)
+        return NULL;
     if (begin(&request, kept, &is_kept) < 0) return NULL;
     struct event_counts counts = {0};
     int status = READ;

@@ -34,8 +34,8 @@ static struct span span_of(const char *string) {
 }
 
 static int intern(struct reading *reading, const char *expanded, struct name_entry **entry) {
-    return name_table_intern(&reading->reader->names, span_of(expanded), NAME_TEMPORARY,
-                             reading->limits->name_length, entry);
+    struct span name = span_of(expanded);
+    return name_table_intern(&reading->reader->names, name, name_hash(name), entry);
 }
 
 /* Collect the attributes of a start tag in the reader's memory. */
@@ -154,11 +154,12 @@ int expat_read(struct reader *reader, struct span message, const char *encoding,
                const struct reader_limits *limits, const struct handlers *handlers, void *consumer) {
     if (begins_with_doctype(message)) return HAS_DOCTYPE;
     struct reading reading = {reader, limits, handlers, consumer, 0, READ};
+    reader_begin(reader, limits);
     XML_Parser parser = new_parser(encoding, &reading);
     if (!parser) return OUT_OF_MEMORY;
     int status = parse(parser, message, &reading);
     expat.parser_free(parser);
-    reader_clear(reader);
+    reader_end(reader);
     return status;
 }
 
