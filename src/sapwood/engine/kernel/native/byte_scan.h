@@ -5,8 +5,8 @@
    last bytes, and all of them elsewhere, are looked up in a table, one at a time. No scan reads a byte at or
    after the end, so messages need no terminator.
 
-   Stop sets hold all bytes from 0x80 on: what is not ASCII is checked character by character (`utf8.h`). But a
-   name ends at none of them: its bytes are checked where it is entered (`qualified_names.h`). */
+   Stop sets hold all bytes from 0x80 on: what is not ASCII is checked character by character (`utf8.h`).
+   Names go on there: their bytes are checked where they are entered (`qualified_names.h`). */
 #ifndef SAPWOOD_BYTE_SCAN_H
 #define SAPWOOD_BYTE_SCAN_H
 

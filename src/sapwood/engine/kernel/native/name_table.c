@@ -85,6 +85,7 @@ void name_table_clear(struct name_table *table) {
     }
     if (++table->generation == 0) {
         if (table->slots) memset(table->slots, 0, table->capacity * sizeof *table->slots);
+        memset(table->recent, 0, sizeof table->recent);
         table->generation = 1;
     }
 }

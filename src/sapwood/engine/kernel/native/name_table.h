@@ -10,8 +10,8 @@
 
    Names stay from message to message, because messages of one stream have the same names: a message of 4 KB
    has eighty of them, and entering those anew would be a quarter of the time to read it. Only their symbols
-   are forgotten: a symbol counts if its epoch is the table's. When a message leaves more than KEPT_NAMES names
-   or ARENA_KEPT bytes behind, all are forgotten, so that names without end do not fill the memory.
+   are forgotten: a symbol counts if its epoch is the table's. When a message leaves more than KEPT_NAMES
+   names or ARENA_KEPT bytes behind, all are forgotten: names without end do not fill the memory.
 
    The invariant: a slot is occupied if its generation is the table's, and equal names are found at one entry.
    Forgetting all names raises the generation; slots are only freed if there are many.
@@ -24,6 +24,7 @@
 #include "arena.h"
 #include "hash_key.h"
 #include "reader.h"
+#include "recent_names.h"
 
 struct name_entry {
     struct name name;
@@ -46,6 +47,7 @@ struct name_table {
     uint64_t epoch;
     uint32_t generation;
     struct arena arena;
+    struct recent_name recent[RECENT_NAMES]; /* of `name_table_find` */
 };
 
 static inline uint64_t name_hash(struct span name) { return siphash(hash_key(), name.bytes, name.length); }
@@ -60,6 +62,20 @@ static inline void refresh_symbol(const struct name_table *table, struct name_en
 /* Find or add a name, `local` or `uri}local`, by its hash. Return READ, LIMIT_EXCEEDED or OUT_OF_MEMORY. */
 int name_table_intern(struct name_table *table, struct span expanded, uint64_t hash,
                       struct name_entry **entry);
+
+/* Find or add a name that is not empty; `end` is what may be read up to. */
+static inline int name_table_find(struct name_table *table, struct span expanded, const char *end,
+                                  struct name_entry **entry) {
+    struct recent_name *place;
+    *entry = recent_entry(table->recent, table->generation, expanded.bytes, expanded.length, end, &place);
+    if (*entry) {
+        refresh_symbol(table, *entry);
+        return READ;
+    }
+    int status = name_table_intern(table, expanded, name_hash(expanded), entry);
+    if (status == READ) remember(place, table->generation, (*entry)->name.expanded.bytes, *entry);
+    return status;
+}
 
 /* Whether there are so many names that they should be forgotten. */
 int name_table_is_large(const struct name_table *table);

@@ -37,16 +37,14 @@ static int grow(struct qualified_names *table) {
     return 0;
 }
 
-static int enter(struct qualified_names *table, struct span raw, struct qualified_name **name);
-
 /* Fill a new entry: enter its prefix, or the prefix that it declares. */
 static int analyze(struct qualified_names *table, struct qualified_name *name, size_t colon) {
     struct span raw = name->raw;
     if (colon) {
         struct span prefix = {raw.bytes, colon}, local = {raw.bytes + colon + 1, raw.length - colon - 1};
-        int status = enter(table, prefix, &name->prefix);
+        int status = enter_name(table, prefix, &name->prefix);
         if (status != READ || !is_string(prefix, "xmlns")) return status;
-        return enter(table, local, &name->declares);
+        return enter_name(table, local, &name->declares);
     }
     if (is_string(raw, "xmlns")) name->declares = &table->default_prefix;
     if (!is_string(raw, "xml")) return READ;
@@ -54,8 +52,7 @@ static int analyze(struct qualified_names *table, struct qualified_name *name, s
     return READ;
 }
 
-/* Find or enter a name in the seeded table. */
-static int enter(struct qualified_names *table, struct span raw, struct qualified_name **name) {
+int enter_name(struct qualified_names *table, struct span raw, struct qualified_name **name) {
     if (grow(table) < 0) return OUT_OF_MEMORY;
     uint64_t hash = name_hash(raw);
     uint32_t high = (uint32_t)(hash >> 32);
@@ -75,17 +72,6 @@ static int enter(struct qualified_names *table, struct span raw, struct qualifie
     table->slots[slot] = (struct qualified_slot){table->generation, high, *name};
     table->count++;
     return analyze(table, *name, colon);
-}
-
-int find_in_slots(struct qualified_names *table, struct span raw, struct recent_name *recent,
-                  struct qualified_name **name) {
-    recent->generation = 0; /* not to be found if the name is none */
-    int status = enter(table, raw, name);
-    if (status != READ) return status;
-    recent->length = (uint32_t)raw.length;
-    recent->generation = table->generation;
-    recent->name = *name;
-    return READ;
 }
 
 /* -- namespaces ------------------------------------------------------------------------------------------ */

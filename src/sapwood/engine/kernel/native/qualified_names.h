@@ -1,13 +1,12 @@
 /* Qualified names and namespaces: names as tags write them → entries of the name table.
 
-       bytes in a tag ──→ recent (by a cheap hash) ──hit──→ qualified name ──→ entry of the name table
-                             └─miss─→ slots (SipHash) ────→ ↑    │
-                                                            └────┘ its prefix
+       bytes in a tag ──→ recent names ──found──→ qualified name ──→ entry of the name table
+                             └─not─→ slots ─────→ ↑    │
+                                                  └────┘ its prefix
 
    A qualified name is entered where it first occurs: there its syntax is checked, and its prefix is entered,
-   too. Every further occurrence is a look-up of its bytes, most often in `recent`, an array indexed by a hash
-   of two multiplications. A stranger can choose names that always miss there; then the seeded table finds
-   them, as fast as ever. Names stay from message to message as long as those of the name table do.
+   too. Every further occurrence is a look-up of its bytes. Names stay from message to message as long as
+   those of the name table do.
 
    An entry serves a name, and a prefix of the same bytes: then `bound_to` is the namespace that the prefix
    stands for at this point of the message. A declaration changes that pointer and the end of its element
@@ -22,10 +21,9 @@
 #ifndef SAPWOOD_QUALIFIED_NAMES_H
 #define SAPWOOD_QUALIFIED_NAMES_H
 
-#include <string.h>
-
 #include "growing_array.h"
 #include "name_table.h"
+#include "recent_names.h"
 
 struct qualified_name {
     struct span raw;                 /* in the arena */
@@ -44,16 +42,6 @@ struct qualified_slot {
     uint32_t hash; /* the half of the hash that does not choose the slot */
     struct qualified_name *name;
 };
-
-/* The first and the last eight bytes: all that a name of up to sixteen bytes has. */
-struct recent_name {
-    uint64_t head, tail;
-    uint32_t length;
-    uint32_t generation;
-    struct qualified_name *name;
-};
-
-enum { RECENT_NAMES = 256 };
 
 struct binding {
     struct qualified_name *prefix;
@@ -74,46 +62,22 @@ struct qualified_names {
     struct recent_name recent[RECENT_NAMES];
 };
 
-/* Find or enter a name in the seeded table, and put it into `recent`. Return READ, GAVE_UP if its syntax is
-   not certain, or OUT_OF_MEMORY. */
-int find_in_slots(struct qualified_names *table, struct span raw, struct recent_name *recent,
-                  struct qualified_name **name);
-
-/* The eight bytes at `at`, with zeros for those after the first `length`. */
-static inline uint64_t word_at(const unsigned char *at, size_t length, const unsigned char *end) {
-    uint64_t word = 0;
-    if (end - at < 8) {
-        memcpy(&word, at, length < 8 ? length : 8);
-        return word;
-    }
-    memcpy(&word, at, 8);
-    unsigned dropped = length < 8 ? 8 * (8 - (unsigned)length) : 0;
-#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-    return word & UINT64_MAX << dropped;
-#else
-    return word & UINT64_MAX >> dropped;
-#endif
-}
+/* Find or enter a name in the seeded table. Return READ, GAVE_UP if its syntax is not certain, or
+   OUT_OF_MEMORY. */
+int enter_name(struct qualified_names *table, struct span raw, struct qualified_name **name);
 
 /* Find or enter the name, not an empty one, between two positions of a message that ends at `end`. This is
-   done for every name of every tag. */
+   done for every name of every start tag. */
 static inline int find_name(struct qualified_names *table, const unsigned char *begin,
                             const unsigned char *after, const unsigned char *end,
                             struct qualified_name **name) {
-    size_t length = (size_t)(after - begin);
-    uint64_t head = word_at(begin, length, end);
-    uint64_t tail = length > 8 ? word_at(after - 8, 8, end) : 0;
-    uint64_t mixed = (head + length) * 0x9E3779B97F4A7C15u + tail * 0xC2B2AE3D27D4EB4Fu;
-    struct recent_name *recent = &table->recent[mixed >> 56];
-    if (recent->head == head && recent->tail == tail && recent->length == length &&
-        recent->generation == table->generation &&
-        (length <= 16 || memcmp(recent->name->raw.bytes + 8, begin + 8, length - 16) == 0)) {
-        *name = recent->name;
-        return READ;
-    }
-    recent->head = head;
-    recent->tail = tail;
-    return find_in_slots(table, (struct span){(const char *)begin, length}, recent, name);
+    struct span raw = {(const char *)begin, (size_t)(after - begin)};
+    struct recent_name *place;
+    *name = recent_entry(table->recent, table->generation, raw.bytes, raw.length, (const char *)end, &place);
+    if (*name) return READ;
+    int status = enter_name(table, raw, name);
+    if (status == READ) remember(place, table->generation, (*name)->raw.bytes, *name);
+    return status;
 }
 
 /* Bind a prefix to a namespace, in the start tag of this number. Return READ, LIMIT_EXCEEDED, OUT_OF_MEMORY,

@@ -29,6 +29,7 @@ void reader_begin(struct reader *reader, const struct reader_limits *limits) {
 void reader_end(struct reader *reader) {
     qualified_names_trim(&reader->qualified);
     if (name_table_is_large(&reader->names)) forget_names(reader);
+    arena_clear(&reader->expat_memory);
     array_trim(&reader->attributes, sizeof(struct attribute));
     array_trim(&reader->raw_attributes, sizeof(struct raw_attribute));
     array_trim(&reader->normalized, 1);
@@ -39,6 +40,7 @@ void reader_free(struct reader *reader) {
     if (!reader) return;
     qualified_names_free(&reader->qualified);
     name_table_free(&reader->names);
+    arena_free(&reader->expat_memory);
     free(reader->attributes.items);
     free(reader->raw_attributes.items);
     free(reader->normalized.items);

@@ -4,6 +4,7 @@
 #ifndef SAPWOOD_READER_MEMORY_H
 #define SAPWOOD_READER_MEMORY_H
 
+#include "arena.h"
 #include "growing_array.h"
 #include "name_table.h"
 #include "qualified_names.h"
@@ -27,6 +28,7 @@ struct reader {
     int keeps_symbols;
     uint64_t symbols; /* the version of the symbols that are kept */
     struct growing_array attributes; /* struct attribute */
+    struct arena expat_memory;
     struct qualified_names qualified;
     struct growing_array raw_attributes; /* struct raw_attribute */
     struct growing_array normalized;     /* char: values of the current start tag */

@@ -10,8 +10,8 @@ const unsigned char *resolve_reference(const unsigned char *at, const unsigned c
                                        size_t *length);
 
 /* Write the normalised form of an attribute's value, which is no longer than the value: references are
-   resolved, white space becomes spaces, and a line end one space. Return its length, or -1 at a reference that
-   cannot be resolved. */
+   resolved, white space becomes spaces, and a line end one space. Return its length, or -1 at a reference
+   that cannot be resolved. */
 ptrdiff_t normalize_value(struct span value, char *normalized);
 
 #endif
