@@ -16,4 +16,5 @@ def count_events(
     attributes: int = 1_000,
     name_length: int = 1_000,
     times: int = 1,
-) -> tuple[int, int, int, int, int, int] | int: ...
+    version: int = -1,
+) -> tuple[int, int, int, int, int, int, int] | int: ...

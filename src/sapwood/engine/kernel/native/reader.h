@@ -73,10 +73,10 @@ struct reader; /* memory that is used again from message to message; one for eac
 struct reader *reader_new(void);
 void reader_free(struct reader *reader);
 
-/* Keep the symbols of names from message to message as long as the version is the same; call this before a
-   reading. The consumer changes the version whenever a name may have another symbol, and never uses a version
-   again, nor one of another consumer of the same reader. Without any call, all names are UNRESOLVED when a
-   message begins. */
+/* Keep the symbols that names got while the version was the same, for the next reading alone: call it before
+   each. The consumer changes the version whenever a name may have another symbol, and uses neither an earlier
+   version again nor one of another consumer of the same reader. A reading without this call begins with all
+   names UNRESOLVED. */
 void reader_keep_symbols(struct reader *reader, uint64_t version);
 
 /* Read a message in UTF-8 without DOCTYPE, or give up: then the consumer has to forget what it was told. */

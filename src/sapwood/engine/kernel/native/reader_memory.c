@@ -14,13 +14,17 @@ struct reader *reader_new(void) {
 }
 
 void reader_keep_symbols(struct reader *reader, uint64_t version) {
-    if (!reader->keeps_symbols || reader->symbols != version) reader->names.epoch++;
-    reader->keeps_symbols = 1;
-    reader->symbols = version;
+    if (!reader->has_version || reader->version != version) reader->names.epoch++;
+    reader->keeps_symbols = reader->has_version = 1;
+    reader->version = version;
 }
 
 void reader_begin(struct reader *reader, const struct reader_limits *limits) {
-    if (!reader->keeps_symbols) reader->names.epoch++;
+    if (!reader->keeps_symbols) {
+        reader->names.epoch++;
+        reader->has_version = 0;
+    }
+    reader->keeps_symbols = 0;
     if (reader->names.name_length == limits->name_length) return;
     forget_names(reader); /* the names that are there were checked against another limit */
     reader->names.name_length = limits->name_length;

@@ -25,8 +25,9 @@ struct raw_attribute {
 
 struct reader {
     struct name_table names;
-    int keeps_symbols;
-    uint64_t symbols; /* the version of the symbols that are kept */
+    int keeps_symbols; /* in the next reading */
+    int has_version;
+    uint64_t version; /* of the symbols that names have, if they have one */
     struct growing_array attributes; /* struct attribute */
     struct arena expat_memory;
     struct qualified_names qualified;
