@@ -1,11 +1,11 @@
 """Explores with fresh seeds what the tests look at with fixed ones: `make fuzz`, or
 
-    python -m tests.fuzz [match|reading|transform|join|tables …] [--seconds 300] [--answers 2000000]
+    python -m tests.fuzz [match|reading|transform|join|tables|readers …] [--seconds 300] [--answers 2000000]
     python -m tests.fuzz match --seed 1234 --rounds 1       a round that failed, again
 
 A round draws queries and messages from its seed alone and compares every answer with the oracle's: lxml,
-Saxon, all tuples of messages one by one, or the automaton. The first difference ends the run, and is printed
-with the line that replays it.
+Saxon, pyexpat, all tuples of messages one by one, or the automaton. The first difference ends the run, and is
+printed with the line that replays it. The readers of the compiled kernel are left out where it is not built.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass
+from importlib.util import find_spec
 from itertools import count, cycle
 from os import cpu_count
 from random import Random, SystemRandom
@@ -28,6 +29,7 @@ from tests.engine.fallback import test_disagreements
 from tests.join import test_against_oracle
 from tests.support.generators.disagreements import random_disagreement
 from tests.support.generators.join_strategies import random_history, random_likes
+from tests.support.generators.message_mutations import mutants, real_messages
 from tests.support.generators.transform_strategies import random_document, random_family
 from tests.support.oracles import lxml_oracle
 
@@ -98,9 +100,19 @@ def tables(rng: Random) -> Tally:
     return Tally(len(queries) * len(messages), positive)
 
 
+def readers(rng: Random) -> Tally:
+    """Mutated messages, read by the compiled kernel and by pyexpat; the tokeniser reads the positive ones."""
+    from tests.support.oracles.expat_events import assert_alike, random_limits
+
+    messages = mutants(rng, 3_000, real_messages(largest=100_000 if rng.random() < 0.1 else 8_000))
+    return Tally(3_000, sum(assert_alike(message, random_limits(rng)) for message in messages))
+
+
 TARGETS: dict[str, Callable[[Random], Tally]] = {
     "match": match, "reading": reading, "transform": transform, "join": join, "tables": tables,
 }  # fmt: skip
+if find_spec("sapwood.engine.kernel._kernel") is not None:
+    TARGETS["readers"] = readers
 
 
 @dataclass(frozen=True)

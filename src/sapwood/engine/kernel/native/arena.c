@@ -45,6 +45,7 @@ void *arena_allocate(struct arena *arena, size_t size) {
     }
     void *piece = (char *)arena->current->bytes + arena->used;
     arena->used += size;
+    arena->given += size;
     return piece;
 }
 
@@ -66,11 +67,10 @@ void arena_clear(struct arena *arena) {
     free_blocks(*link);
     *link = NULL;
     arena->current = NULL;
-    arena->used = 0;
+    arena->used = arena->given = 0;
 }
 
 void arena_free(struct arena *arena) {
     free_blocks(arena->first);
-    arena->first = arena->current = NULL;
-    arena->used = 0;
+    *arena = (struct arena){0};
 }

@@ -128,13 +128,21 @@ static int list_declaration(void *consumer, struct span prefix, struct span uri)
 
 /* The consumer of `count_events`, which does as little as one can. */
 struct event_counts {
-    size_t starts, attributes, ends, text, boundaries, declarations;
+    size_t starts, attributes, ends, text, boundaries, declarations, resolved;
 };
 
+static void resolve_once(struct event_counts *counts, struct name *name) {
+    if (name->symbol != UNRESOLVED) return;
+    name->symbol = 0;
+    counts->resolved++;
+}
+
 static int count_start(void *consumer, struct name *name, const struct attribute *attributes, size_t count) {
-    (void)name, (void)attributes;
-    ((struct event_counts *)consumer)->starts++;
-    ((struct event_counts *)consumer)->attributes += count;
+    struct event_counts *counts = consumer;
+    counts->starts++;
+    counts->attributes += count;
+    resolve_once(counts, name);
+    for (size_t i = 0; i < count; i++) resolve_once(counts, attributes[i].name);
     return 0;
 }
 
@@ -175,14 +183,15 @@ static int run(const struct request *request, const struct handlers *handlers, v
 
 static char *names_to_list[] = {"data", "reader", "encoding", "depth", "attributes", "name_length", NULL};
 static char *names_to_count[] = {"data",       "reader",      "encoding", "depth",
-                                 "attributes", "name_length", "times",    NULL};
+                                 "attributes", "name_length", "times",    "version", NULL};
 
 static int parse_request(PyObject *arguments, PyObject *keywords, const char *format, char **names,
-                         struct request *request, Py_ssize_t *times) {
+                         struct request *request, Py_ssize_t *times, Py_ssize_t *version) {
     Py_ssize_t length, depth = 500, attributes = 1000, name_length = 1000;
     const char *reader;
     if (!PyArg_ParseTupleAndKeywords(arguments, keywords, format, names, &request->message.bytes, &length,
-                                     &reader, &request->encoding, &depth, &attributes, &name_length, times))
+                                     &reader, &request->encoding, &depth, &attributes, &name_length, times,
+                                     version))
         return -1;
     request->message.length = (size_t)length;
     request->with_tokenizer = strcmp(reader, "tokenizer") == 0;
@@ -228,7 +237,8 @@ static PyObject *read_events(PyObject *capsule, PyObject *arguments, PyObject *k
     Py_ssize_t times = 1;
     int is_kept;
     const char *format = "y#s|znnn:read_events";
-    if (!kept || parse_request(arguments, keywords, format, names_to_list, &request, &times) < 0) return NULL;
+    if (!kept || parse_request(arguments, keywords, format, names_to_list, &request, &times, NULL) < 0)
+        return NULL;
     struct event_list list = {PyList_New(0), PyList_New(0), PyDict_New(), NULL, 0, 0};
     PyObject *result = NULL;
     if (list.events && list.names && list.symbols && begin(&request, kept, &is_kept) == 0) {
@@ -249,22 +259,25 @@ static PyObject *count_events(PyObject *capsule, PyObject *arguments, PyObject *
     struct request request = {0};
     Py_ssize_t times = 1;
     int is_kept;
-    const char *format = "y#s|znnnn:count_events";
-    if (!kept || parse_request(arguments, keywords, format, names_to_count, &request, &times) < 0) return NULL;
+    const char *format = "y#s|znnnnn:count_events";
+    Py_ssize_t version = -1;
+    if (!kept || parse_request(arguments, keywords, format, names_to_count, &request, &times, &version) < 0)
+        return NULL;
     if (begin(&request, kept, &is_kept) < 0) return NULL;
     struct event_counts counts = {0};
     int status = READ;
     Py_BEGIN_ALLOW_THREADS
     for (Py_ssize_t i = 0; i < times && status == READ; i++) {
         counts = (struct event_counts){0};
+        if (version >= 0) reader_keep_symbols(request.reader, (uint64_t)version);
         status = run(&request, &count_handlers, &counts);
     }
     Py_END_ALLOW_THREADS
     finish(&request, kept, is_kept);
     if (status != READ) return PyLong_FromLong(status);
-    return Py_BuildValue("(nnnnnn)", (Py_ssize_t)counts.starts, (Py_ssize_t)counts.attributes,
+    return Py_BuildValue("(nnnnnnn)", (Py_ssize_t)counts.starts, (Py_ssize_t)counts.attributes,
                          (Py_ssize_t)counts.ends, (Py_ssize_t)counts.text, (Py_ssize_t)counts.boundaries,
-                         (Py_ssize_t)counts.declarations);
+                         (Py_ssize_t)counts.declarations, (Py_ssize_t)counts.resolved);
 }
 
 static PyMethodDef functions[] = {
@@ -272,7 +285,8 @@ static PyMethodDef functions[] = {
      "Return what a reader reports for a message as a list of tuples, or its negative status."},
     {"count_events", (PyCFunction)(void (*)(void))count_events, METH_VARARGS | METH_KEYWORDS,
      "Read a message without the GIL, several times if wanted, and return how many starts, attributes,\n"
-     "ends, bytes of text, boundaries and declarations the reader reports, or its status."},
+     "ends, bytes of text, boundaries and declarations the last reading reports, and how many names it has\n"
+     "without a symbol, or its status. Symbols are kept from the last call with the same version."},
 };
 
 static void free_kept(PyObject *capsule) {

@@ -1,6 +1,7 @@
 /* The reader with expat: what expat reports → calls of a consumer's handlers.
 
-   1. A parser is made for every message: the table has no function to reset one.
+   1. A parser is made for every message, since the table has no function to reset one; its memory is an
+      arena of the reader's.
    2. Handlers cannot stop expat. When a limit is exceeded or the consumer ends the reading, a status is kept
       and the handlers ignore what follows. The message is handed over in pieces, each as long as all before
       it, so that expat reads no more than twice what it has read by then, and the cost of tokens that cross
@@ -34,8 +35,8 @@ static struct span span_of(const char *string) {
 }
 
 static int intern(struct reading *reading, const char *expanded, struct name_entry **entry) {
-    return name_table_intern(&reading->reader->names, span_of(expanded), NAME_TEMPORARY,
-                             reading->limits->name_length, entry);
+    struct span name = span_of(expanded);
+    return name_table_find(&reading->reader->names, name, expanded + name.length + 1, entry);
 }
 
 /* Collect the attributes of a start tag in the reader's memory. */
@@ -115,8 +116,7 @@ static void handle_doctype(void *data, const char *name, const char *system_id, 
 }
 
 static XML_Parser new_parser(const char *encoding, struct reading *reading) {
-    /* Without a memory suite expat calls malloc, which needs no GIL. */
-    XML_Parser parser = expat.parser_create(encoding, NULL, "}");
+    XML_Parser parser = expat.parser_create(encoding, &expat_memory_suite, "}");
     if (!parser) return NULL;
     expat.set_hash_salt(parser, (unsigned long)hash_key()->k0);
     expat.set_user_data(parser, reading);
@@ -154,11 +154,13 @@ int expat_read(struct reader *reader, struct span message, const char *encoding,
                const struct reader_limits *limits, const struct handlers *handlers, void *consumer) {
     if (begins_with_doctype(message)) return HAS_DOCTYPE;
     struct reading reading = {reader, limits, handlers, consumer, 0, READ};
+    struct arena *before = expat_memory_use(&reader->expat_memory);
+    reader_begin(reader, limits);
     XML_Parser parser = new_parser(encoding, &reading);
-    if (!parser) return OUT_OF_MEMORY;
-    int status = parse(parser, message, &reading);
-    expat.parser_free(parser);
-    reader_clear(reader);
+    int status = parser ? parse(parser, message, &reading) : OUT_OF_MEMORY;
+    if (parser) expat.parser_free(parser);
+    reader_end(reader);
+    expat_memory_use(before);
     return status;
 }
 

@@ -6,6 +6,8 @@
 #ifndef SAPWOOD_EXPAT_TABLE_H
 #define SAPWOOD_EXPAT_TABLE_H
 
+#include "expat_memory.h"
+
 typedef struct XML_ParserStruct *XML_Parser; /* expat's own name */
 
 enum { EXPAT_ERROR_NO_MEMORY = 1, EXPAT_ERROR_UNKNOWN_ENCODING = 18 };
@@ -21,7 +23,8 @@ struct expat_table {
     void (*get_error_column_number)(void);
     void (*get_error_line_number)(void);
     int (*parse)(XML_Parser parser, const char *bytes, int length, int is_final);
-    XML_Parser (*parser_create)(const char *encoding, const void *memory_suite, const char *separator);
+    XML_Parser (*parser_create)(const char *encoding, const struct expat_memory_suite *memory,
+                                const char *separator);
     void (*parser_free)(XML_Parser parser);
     void (*set_character_data_handler)(XML_Parser parser, void (*text)(void *, const char *, int));
     void (*set_comment_handler)(XML_Parser parser, void (*comment)(void *, const char *));

@@ -4,9 +4,9 @@
    order, without Python and without the GIL. Both readers make the same calls for the same message; that is
    what the differential tests compare.
 
-   Names arrive as entries of a name table that lives as long as the message: the same expanded name is the
-   same entry wherever it occurs, so a consumer looks it up among the names of queries once per message, and
-   keeps the result in `symbol`.
+   Names arrive as entries of a name table: the same expanded name is the same entry wherever it occurs in a
+   message, so a consumer looks it up among the names of queries once per message, and keeps the result in
+   `symbol`. Entries count as new with every message, unless the consumer asks for symbols to be kept.
 */
 #ifndef SAPWOOD_READER_H
 #define SAPWOOD_READER_H
@@ -72,6 +72,12 @@ struct reader; /* memory that is used again from message to message; one for eac
 
 struct reader *reader_new(void);
 void reader_free(struct reader *reader);
+
+/* Keep the symbols that names got while the version was the same, for the next reading alone: call it before
+   each. The consumer changes the version whenever a name may have another symbol, and uses neither an earlier
+   version again nor one of another consumer of the same reader. A reading without this call begins with all
+   names UNRESOLVED. */
+void reader_keep_symbols(struct reader *reader, uint64_t version);
 
 /* Read a message in UTF-8 without DOCTYPE, or give up: then the consumer has to forget what it was told. */
 int tokenizer_read(struct reader *reader, struct span message, const struct reader_limits *limits,

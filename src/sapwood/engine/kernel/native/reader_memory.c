@@ -1,38 +1,53 @@
 #include "reader_memory.h"
 
-#include <stdlib.h>
-
-int array_reserve(struct growing_array *array, size_t count, size_t size) {
-    if (count <= array->capacity) return 0;
-    size_t capacity = array->capacity ? array->capacity : 16;
-    while (capacity < count) {
-        if (capacity > SIZE_MAX / 2) return -1;
-        capacity *= 2;
-    }
-    if (capacity > SIZE_MAX / size) return -1;
-    void *items = realloc(array->items, capacity * size);
-    if (!items) return -1;
-    array->items = items;
-    array->capacity = capacity;
-    return 0;
-}
-
-void array_trim(struct growing_array *array, size_t size) {
-    if (array->capacity <= KEPT_BYTES / size) return;
-    free(array->items);
-    *array = (struct growing_array){0};
-}
-
-struct reader *reader_new(void) { return calloc(1, sizeof(struct reader)); }
-
-void reader_clear(struct reader *reader) {
+static void forget_names(struct reader *reader) {
+    qualified_names_clear(&reader->qualified);
     name_table_clear(&reader->names);
+}
+
+struct reader *reader_new(void) {
+    struct reader *reader = calloc(1, sizeof *reader);
+    if (!reader) return NULL;
+    reader->qualified.names = &reader->names;
+    forget_names(reader);
+    return reader;
+}
+
+void reader_keep_symbols(struct reader *reader, uint64_t version) {
+    if (!reader->has_version || reader->version != version) reader->names.epoch++;
+    reader->keeps_symbols = reader->has_version = 1;
+    reader->version = version;
+}
+
+void reader_begin(struct reader *reader, const struct reader_limits *limits) {
+    if (!reader->keeps_symbols) {
+        reader->names.epoch++;
+        reader->has_version = 0;
+    }
+    reader->keeps_symbols = 0;
+    if (reader->names.name_length == limits->name_length) return;
+    forget_names(reader); /* the names that are there were checked against another limit */
+    reader->names.name_length = limits->name_length;
+}
+
+void reader_end(struct reader *reader) {
+    qualified_names_trim(&reader->qualified);
+    if (name_table_is_large(&reader->names)) forget_names(reader);
+    arena_clear(&reader->expat_memory);
     array_trim(&reader->attributes, sizeof(struct attribute));
+    array_trim(&reader->raw_attributes, sizeof(struct raw_attribute));
+    array_trim(&reader->normalized, 1);
+    array_trim(&reader->open, sizeof(struct open_element));
 }
 
 void reader_free(struct reader *reader) {
     if (!reader) return;
+    qualified_names_free(&reader->qualified);
     name_table_free(&reader->names);
+    arena_free(&reader->expat_memory);
     free(reader->attributes.items);
+    free(reader->raw_attributes.items);
+    free(reader->normalized.items);
+    free(reader->open.items);
     free(reader);
 }

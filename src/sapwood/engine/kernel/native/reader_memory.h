@@ -1,33 +1,46 @@
-/* The memory of a reader, which is used again from message to message.
-
-   Both readers share the name table and the attributes of the current start tag. What a message makes larger
-   than KEPT_BYTES is freed when that message has been read. */
+/* The memory of a reader, which is used again from message to message. Both readers share the name table and
+   the attributes of the current start tag; the rest is the tokeniser's. What a message has made large is
+   freed when that message has been read. */
 #ifndef SAPWOOD_READER_MEMORY_H
 #define SAPWOOD_READER_MEMORY_H
 
+#include "arena.h"
+#include "growing_array.h"
 #include "name_table.h"
+#include "qualified_names.h"
 #include "reader.h"
 
-enum { KEPT_BYTES = 64 * 1024 };
-
-/* An array that grows by doubling: `items` has room for `capacity` of them. */
-struct growing_array {
-    void *items;
-    size_t capacity;
+/* An element whose end tag is still to come. */
+struct open_element {
+    struct span raw; /* its name in the start tag, which the end tag repeats */
+    size_t bound;    /* the bindings before its start tag */
 };
 
-/* Make room for `count` items of `size` bytes. Return 0, or -1 without memory; the items stay. */
-int array_reserve(struct growing_array *array, size_t count, size_t size);
-
-/* Free an array that has grown beyond KEPT_BYTES. */
-void array_trim(struct growing_array *array, size_t size);
+/* An attribute as the start tag writes it. */
+struct raw_attribute {
+    struct qualified_name *name;
+    struct span value;
+    int needs_normalization;
+};
 
 struct reader {
     struct name_table names;
-    struct growing_array attributes; /* struct attribute, of the current start tag */
+    int keeps_symbols; /* in the next reading */
+    int has_version;
+    uint64_t version; /* of the symbols that names have, if they have one */
+    struct growing_array attributes; /* struct attribute */
+    struct arena expat_memory;
+    struct qualified_names qualified;
+    struct growing_array raw_attributes; /* struct raw_attribute */
+    struct growing_array normalized;     /* char: values of the current start tag */
+    struct growing_array open;           /* struct open_element, a stack */
+    uint64_t tags;                       /* the number of start tags of all messages so far */
 };
 
-/* Forget a message. */
-void reader_clear(struct reader *reader);
+/* Begin a message: names keep its limit, and have no symbols unless those are kept. */
+void reader_begin(struct reader *reader, const struct reader_limits *limits);
+
+/* End a message: prefixes are not bound any more, and what is large is freed. */
+void reader_end(struct reader *reader);
 
 #endif
