@@ -34,8 +34,9 @@ PACKAGE = Path("src/sapwood/engine/kernel")
 ROOT = Path(__file__).resolve().parent
 
 _OPTIMISED = ["-O3", "-g0"]
-# Assertions are compiled in; the first report ends the process.
-_SANITISED = ["-O1", "-g", "-UNDEBUG", "-fno-omit-frame-pointer", "-fno-sanitize-recover=all"]
+# Assertions are compiled in, overflow is not defined away as by Python's own flags, and the first report ends
+# the process.
+_SANITISED = ["-O1", "-g", "-UNDEBUG", "-fno-wrapv", "-fno-omit-frame-pointer", "-fno-sanitize-recover=all"]
 _UNIX_FLAGS = ["-std=c11", "-fvisibility=hidden", "-Wall", "-Wextra"]
 _MSVC_FLAGS = ["/std:c11", "/O2", "/W3"]
 
@@ -157,10 +158,12 @@ def compile_kernel(root: Path, output: Path, sanitizers: str = "") -> Path:
     )
     command = build_ext(Distribution({"ext_modules": [extension]}))
     command.build_lib = str(output)
-    command.build_temp = str(output / "objects")
-    command.ensure_finalized()
+    command.force = True
     try:
-        command.run()
+        with TemporaryDirectory() as objects:
+            command.build_temp = objects
+            command.ensure_finalized()
+            command.run()
     except CCompilerError as error:
         raise KernelBuildError("the C compiler failed, with the message above") from error
     except (BaseError, OSError) as error:
