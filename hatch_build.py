@@ -34,8 +34,9 @@ PACKAGE = Path("src/sapwood/engine/kernel")
 ROOT = Path(__file__).resolve().parent
 
 _OPTIMISED = ["-O3", "-g0"]
-# Assertions are compiled in; the first report ends the process.
-_SANITISED = ["-O1", "-g", "-UNDEBUG", "-fno-omit-frame-pointer", "-fno-sanitize-recover=all"]
+# Assertions are compiled in, overflow is not defined away as by Python's own flags, and the first report ends
+# the process.
+_SANITISED = ["-O1", "-g", "-UNDEBUG", "-fno-wrapv", "-fno-omit-frame-pointer", "-fno-sanitize-recover=all"]
 _UNIX_FLAGS = ["-std=c11", "-D_GNU_SOURCE", "-fvisibility=hidden", "-Wall", "-Wextra"]
 _MSVC_FLAGS = ["/std:c11", "/O2", "/W3"]
 
@@ -140,8 +141,7 @@ def compile_kernel(root: Path, output: Path, sanitizers: str = "") -> Path:
     from setuptools.command.build_ext import build_ext
     from setuptools.errors import BaseError, CCompilerError
 
-    install = _INSTALL.get(sys.platform, _INSTALL_ELSEWHERE)
-    _check_toolchain(install)
+    check_toolchain()
     native = root / PACKAGE / "native"
     source_checksum = runpy.run_path(str(root / PACKAGE / "source_checksum.py"))["source_checksum"]
     windows = sys.platform == "win32"
@@ -157,23 +157,30 @@ def compile_kernel(root: Path, output: Path, sanitizers: str = "") -> Path:
     )
     command = build_ext(Distribution({"ext_modules": [extension]}))
     command.build_lib = str(output)
-    command.build_temp = str(output / "objects")
-    command.ensure_finalized()
+    command.force = True
     try:
-        command.run()
+        with TemporaryDirectory() as objects:
+            command.build_temp = objects
+            command.ensure_finalized()
+            command.run()
     except CCompilerError as error:
         raise KernelBuildError("the C compiler failed, with the message above") from error
     except (BaseError, OSError) as error:
-        raise KernelBuildError(f"{error}; {install}, and build it again") from error
+        raise KernelBuildError(f"{error}; {_remedy()}") from error
     return Path(command.get_ext_fullpath("_kernel"))
 
 
-def _check_toolchain(install: str) -> None:
+def check_toolchain() -> None:
+    """Raise an error if Python's headers or the C compiler are missing."""
     if not (Path(sysconfig.get_path("include")) / "Python.h").exists():
-        raise KernelBuildError(f"Python's headers are missing (Python.h); {install}, and build it again")
+        raise KernelBuildError(f"Python's headers are missing (Python.h); {_remedy()}")
     compiler = os.environ.get("CC") or sysconfig.get_config_var("CC")  # None on Windows: setuptools looks
     if compiler and shutil.which(shlex.split(compiler)[0]) is None:
-        raise KernelBuildError(f"there is no C compiler {compiler!r}; {install}, and build it again")
+        raise KernelBuildError(f"there is no C compiler {compiler!r}; {_remedy()}")
+
+
+def _remedy() -> str:
+    return f"{_INSTALL.get(sys.platform, _INSTALL_ELSEWHERE)}, and build it again"
 
 
 def main() -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import NoReturn
 
 import pytest
+
+from sapwood.engine.kernel import KERNEL, REASON
 
 REQUIRED = os.environ.get("SAPWOOD_REQUIRE_SERVERS") == "1"
 """Whether a missing server is a failure, as in CI."""
@@ -13,6 +16,12 @@ REQUIRED = os.environ.get("SAPWOOD_REQUIRE_SERVERS") == "1"
 
 FULL = os.environ.get("SAPWOOD_TESTS") == "full"
 """Whether the longest tests run, and others at full size: `make test-full`."""
+
+SLOWDOWN = 4 if sys.gettrace() or os.environ.get("SAPWOOD_TESTS") == "sanitized" else 1
+"""What limits of time are multiplied by: coverage and sanitizers take time."""
+
+needs_kernel = pytest.mark.skipif(KERNEL is None, reason=f"needs the compiled kernel: {REASON}")
+"""Skips a test without the compiled kernel. `SAPWOOD_KERNEL=1` forbids to skip."""
 
 
 def missing(reason: str) -> NoReturn:
