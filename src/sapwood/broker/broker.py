@@ -133,11 +133,11 @@ class Broker(Closeable):
         With `on_error`, it is called for each subscription that fails and the rest are added. Without it, the
         error is raised with a note that names the subscription, and those before it stay.
         """
-        add_all(pairs, self.subscribe, on_error, self._clear_dataguide)
+        add_all(pairs, self.subscribe, on_error, self._clear_cache)
 
     @synchronized
-    def _clear_dataguide(self) -> None:
-        self._matcher.index.dataguide.clear()
+    def _clear_cache(self) -> None:
+        self._matcher.index.clear_cache()
 
     @synchronized
     def unsubscribe(self, id: Hashable) -> None:

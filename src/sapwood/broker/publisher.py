@@ -92,7 +92,6 @@ class Publisher:
             return None, None
         if time is None:
             path = self.time_paths.get(stream)
-            assert found.evaluator is not None
             time = path.read(found.evaluator) if path is not None else max(clock(), joins.latest)
         name = self._published + 1 if id is None else id
         late = joins.why_late(time) if joins.is_late(stream, time) else None
@@ -103,7 +102,7 @@ class Publisher:
         registry = self._registry
         matcher, numbers_of = registry.matcher, registry.numbers_of_plan
         if not registry.outputs:
-            return PublishResult(matcher.matches(found.guide_nodes, found.slots, found.problems), [])
+            return PublishResult(matcher.matches(found.matched, found.problems), [])
         made: list[tuple[int, bytes]] = []
         problems: list[tuple[int, QueryProblem]] = []
         if numbers_of:
@@ -116,9 +115,10 @@ class Publisher:
         slots = found.slots
         if len(slots):
             slots = slots[matcher.index.owned_by(Owner.FILTER, slots)]
+        matched = matcher.index.listed(slots)
         if not len(slots) and not found.problems:
-            return PublishResult(Matches(matcher, None, slots), made, joined, problems)
-        return PublishResult(matcher.matches(None, slots, found.problems), made, joined, problems)
+            return PublishResult(Matches(matcher, matched), made, joined, problems)
+        return PublishResult(matcher.matches(matched, found.problems), made, joined, problems)
 
     # -- deliveries ------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 _log = logging.getLogger(__name__)
 _MANY = 1_000
-"""From this many new queries on, rebuilding the dataguide is cheaper than propagating each query in it."""
+"""From this many new queries on, teaching the automaton anew is cheaper than updating what it learnt."""
 
 OnError = Callable[[Hashable, ValueError], None]
 
@@ -37,7 +37,7 @@ def add_all(
     on_error: OnError | None,
     clear: Callable[[], None],
 ) -> None:
-    """Add queries in order; `clear` drops the dataguide, which is rebuilt for all queries at once.
+    """Add queries in order; `clear` drops what the automaton learnt from messages, once there are many.
 
     `on_error` is called with what cannot be added, and the rest are added; without it, the error is raised
     with a note that names the subscription, and those before it stay.

@@ -1,7 +1,8 @@
 """The index of all distinct queries, and the matching of a message against them.
 
-Each distinct query has a *slot*, a small number that is the handle of its registration. The slot is posted
-under the leaves of the query's index plan (see `query_paths`), which also says how candidates are decided:
+Each distinct query has a *slot*, a small number that is the handle of its registration. An automaton finds
+the slots of which a message has a part of the index plan (see `query_paths` and `automaton.protocol`); the
+plan also says how these candidates are decided:
 
     BY_LEAVES     the leaves decide
     BY_PATTERN    they are necessary; the evaluator decides on the message's nodes (residual check)
@@ -15,39 +16,23 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sapwood.engine.automaton.dataguide import Dataguide, GuideNode, StatePostings
-from sapwood.engine.automaton.path_trie import DESCENDANT, PathTrie
-from sapwood.engine.automaton.predicate_index import (
-    NO_INTS,
-    Ints,
-    PostingKind,
-    PredicateIndex,
-    SequentialPredicates,
-)
-from sapwood.engine.automaton.query_paths import (
-    ELEMENT,
-    VALUE,
-    IndexPlan,
-    Leaf,
-    Twig,
-    plan_binding,
-    plan_index,
-)
+from sapwood.engine.automaton.automaton import Automaton, ListedSlots
+from sapwood.engine.automaton.path_trie import DESCENDANT
+from sapwood.engine.automaton.predicate_index import Ints
+from sapwood.engine.automaton.protocol import AutomatonMatches, Handle, MatchedSlots, QueryAutomaton
+from sapwood.engine.automaton.query_paths import IndexPlan, Leaf, plan_binding, plan_index
 from sapwood.engine.automaton.ragged_array import grow_array
-from sapwood.engine.automaton.relative_paths import ReachedElements, RelativePaths
-from sapwood.engine.automaton.twig_join import TwigJoin
+from sapwood.engine.automaton.relative_paths import ReachedElements
 from sapwood.engine.failures import FailureKind, QueryProblem
 from sapwood.engine.fallback.xpath_fallback import XPathFallback
 from sapwood.engine.limits import Limits, Tuning
-from sapwood.engine.message.ancestry import Ancestry
 from sapwood.engine.message.document import Document
-from sapwood.engine.message.message_reader import Message, read_document, read_structure
+from sapwood.engine.message.message_reader import Message
 from sapwood.engine.pattern_evaluator import PatternEvaluator
 from sapwood.engine.registration import Binding, Needs, Owner
 from sapwood.lang.pattern import TEXT, Axis, Has, Path
@@ -61,25 +46,58 @@ BY_LEAVES, BY_PATTERN, BY_XPATH = 0, 1, 2
 QueryCompiler = Callable[[str, Mapping[str, str]], Query]
 """Compiles the text of an owner's query again, with the namespaces of the index."""
 
+_NO_PARTS: list[Handle] = []
 
-@dataclass(slots=True)
+
 class IndexMatches:
-    """The slots that a message matches, or the guide nodes from which to read them.
+    """The slots that a message matches, and what else the automaton found in it.
 
     Of slots that bind elements, `bound_slots` and `bound_to` list the elements, in any order and perhaps with
     repetitions. If the message is too deep or too large for the twig join, `joined` is False, and only the
     evaluator finds bound elements.
     """
 
-    guide_nodes: set[GuideNode] | None
-    slots: Ints
-    evaluator: PatternEvaluator | None = None
-    joined: bool = True
-    bound_slots: Ints = field(default_factory=lambda: NO_INTS)
-    bound_to: Ints = field(default_factory=lambda: NO_INTS)
-    ancestry: Ancestry | None = None
-    problems: dict[int, QueryProblem] = field(default_factory=dict)
-    """slots that could not be decided, and why"""
+    __slots__ = ("_evaluator", "_found", "matched", "problems")
+
+    def __init__(self, found: AutomatonMatches) -> None:
+        self._found = found
+        self._evaluator: PatternEvaluator | None = None
+        self.matched: MatchedSlots = found.slots
+        self.problems: dict[int, QueryProblem] = {}
+        """slots that could not be decided, and why"""
+
+    @property
+    def slots(self) -> Ints:
+        """The slots, ascending and each once."""
+        return self.matched.read()
+
+    @property
+    def joined(self) -> bool:
+        return self._found.joined
+
+    @property
+    def twig_candidates(self) -> Ints:
+        return self._found.twig_candidates
+
+    @property
+    def bound_slots(self) -> Ints:
+        return self._found.bound_slots
+
+    @property
+    def bound_to(self) -> Ints:
+        return self._found.bound_to
+
+    @property
+    def evaluator(self) -> PatternEvaluator:
+        """The evaluator of patterns on the message, which is read for it if it was not yet."""
+        if self._evaluator is None:
+            self._evaluator = PatternEvaluator(self._found.document)
+        return self._evaluator
+
+    def reached(self, starts: list[int], inside: bool = False) -> ReachedElements | None:
+        """Return what relative paths reach from elements given in document order and, with `inside`, from all
+        their descendants; None if only the evaluator can tell."""
+        return self._found.reached(starts, inside)
 
 
 class Index:
@@ -89,10 +107,7 @@ class Index:
         self._limits = limits
         self._tuning = tuning
         self._namespaces = namespaces
-        self.path_trie = PathTrie()
-        self.dataguide = Dataguide(self.path_trie, tuning.cache)
-        self._twig_join = TwigJoin()
-        self.relative_paths = RelativePaths()
+        self._automaton: QueryAutomaton = Automaton(limits, tuning)
         self.costs: Counter[int] = Counter()  # slot → nanoseconds, of those decided one by one
         self.problems: dict[int, Counter[FailureKind]] = {}  # slot → how often it was not decided
         self._fallback = XPathFallback(self.costs, limits)
@@ -100,12 +115,9 @@ class Index:
         self._queries: list[Query | str | None] = []  # after unpickling as text, compiled on first use
         self._owners: NDArray[np.int8] = np.zeros(16, np.int8)
         self._decided_by: NDArray[np.int8] = np.zeros(16, np.int8)
-        self._binds: NDArray[np.bool_] = np.zeros(16, np.bool_)
-        self._parts: list[int | list[Leaf | int]] = []  # a plain path's trie state, or leaves and twigs
+        self._parts: list[Handle | list[Handle]] = []  # in the automaton; nearly always one
         self._free_slots: list[int] = []
         self._needs_of: dict[int, Needs] = {}  # slot → what its owner needs, unless nothing
-        self._text_leaves = 0  # leaves that test text or a string-value
-        self._probed_leaves = 0  # leaves that need more than guide nodes
         self._residual_slots = 0  # slots not decided by their leaves
         self._text_required = 0
         self._source_required = 0
@@ -127,6 +139,11 @@ class Index:
     @property
     def limits(self) -> Limits:
         return self._limits
+
+    @property
+    def automaton(self) -> QueryAutomaton:
+        """The structures that find the parts of queries in messages."""
+        return self._automaton
 
     @property
     def fallback(self) -> XPathFallback:
@@ -159,13 +176,13 @@ class Index:
         path = _plain_path(query) if self._tuning.prefilter else None
         if path is not None:
             self._decided_by[slot] = BY_LEAVES
-            self._parts[slot] = self._post(path, PostingKind.SLOT, slot)
+            self._parts[slot] = self._automaton.add_path(path, slot)
             return slot
         plan = self.plan(query)
         decided_by = BY_XPATH if not query.exact else BY_LEAVES if plan.exact else BY_PATTERN
         self._decided_by[slot] = decided_by
         self._residual_slots += decided_by != BY_LEAVES
-        self._parts[slot] = [self._add_part(part, slot) for part in plan.parts]
+        self._add_parts(plan, slot)
         return slot
 
     def register_binding(
@@ -181,42 +198,49 @@ class Index:
             return None
         slot = self._new_slot(query, owner, needs if plan.exact else needs | Needs.TEXT)
         self._decided_by[slot] = BY_LEAVES
-        self._binds[slot] = True
-        self._parts[slot] = [self._add_part(part, slot) for part in plan.parts]
+        self._add_parts(plan, slot, binds=True)
         return Binding(slot, plan.exact)
+
+    def _add_parts(self, plan: IndexPlan, slot: int, binds: bool = False) -> None:
+        parts = [self._automaton.add(part, slot, binds) for part in plan.parts]
+        self._parts[slot] = parts[0] if len(parts) == 1 else parts
 
     def unregister(self, slot: int) -> None:
         """Remove a query and free all that only it used."""
         parts = self._parts[slot]
-        if isinstance(parts, int):
-            self._unpost(parts, PostingKind.SLOT, slot)
-        else:
-            for part in parts:
-                self._remove_part(part, slot)
+        for part in parts if isinstance(parts, list) else (parts,):
+            self._automaton.remove(part, slot)
+        self._automaton.set_weight(slot, 0)
         self._residual_slots -= int(self._decided_by[slot] != BY_LEAVES)
         self._fallback.forget(slot)
         self.costs.pop(slot, None)
         self.problems.pop(slot, None)
         self._queries[slot] = None
-        self._binds[slot] = False
         self._owners[slot] = Owner.FILTER
-        self._parts[slot] = 0
+        self._parts[slot] = _NO_PARTS
         self._free_slots.append(slot)
         if slot in self._needs_of:
             self.release(self._needs_of.pop(slot))
 
     def register_relative_path(self, path: tuple[str, ...]) -> int:
         """Add one use of a relative path, given in symbols, and return its number: see `reached`."""
-        number, leaf = self.relative_paths.add(path)
-        if leaf is not None:
-            self._add_leaf(leaf, PostingKind.RELATIVE_PATH, number)
-        return number
+        return self._automaton.add_relative_path(path)
 
     def unregister_relative_path(self, number: int) -> None:
         """Take back one use of a relative path."""
-        leaf = self.relative_paths.remove(number)
-        if leaf is not None:
-            self._remove_leaf(leaf, PostingKind.RELATIVE_PATH, number)
+        self._automaton.remove_relative_path(number)
+
+    def relative_path_uses(self, number: int) -> int:
+        """Return how often a relative path is used."""
+        return self._automaton.relative_path_uses(number)
+
+    def set_weight(self, slot: int, subscriptions: int) -> None:
+        """Set how many subscriptions a slot has: see `MatchedSlots.count`."""
+        self._automaton.set_weight(slot, subscriptions)
+
+    def clear_cache(self) -> None:
+        """Drop what was learnt from messages, which is cheaper than keeping it while many queries come."""
+        self._automaton.clear_cache()
 
     def require(self, needs: Needs) -> None:
         """Have the message reader collect something, whichever queries are registered, until `release`."""
@@ -231,12 +255,9 @@ class Index:
     @property
     def needs(self) -> Needs:
         """Everything that the message reader has to collect at present."""
-        text = Needs.TEXT if self._reads_text else Needs.NOTHING
+        reads_text = self._automaton.reads_text or self._residual_slots or self._text_required
+        text = Needs.TEXT if reads_text else Needs.NOTHING
         return text | Needs.SOURCE if self._source_required else text
-
-    @property
-    def _reads_text(self) -> bool:
-        return bool(self._text_leaves or self._residual_slots or self._text_required)
 
     def owned_by(self, owner: Owner, slots: Ints) -> NDArray[np.bool_]:
         """Return a mask of the slots that belong to an owner."""
@@ -250,10 +271,9 @@ class Index:
         else:
             slot = len(self._queries)
             self._queries.append(query)
-            self._parts.append(0)
+            self._parts.append(_NO_PARTS)
             if slot == len(self._decided_by):
                 self._decided_by = grow_array(self._decided_by, 2 * slot)
-                self._binds = grow_array(self._binds, 2 * slot)
                 self._owners = grow_array(self._owners, 2 * slot)
         if owner is not Owner.FILTER:
             self._owners[slot] = owner
@@ -262,82 +282,6 @@ class Index:
             self.require(needs)
         return slot
 
-    # -- postings --------------------------------------------------------------------------------------
-
-    def _add_part(self, part: Leaf | Twig, slot: int) -> Leaf | int:
-        if isinstance(part, Leaf):
-            self._add_leaf(part, PostingKind.SLOT, slot)
-            return part
-        twig, new = self._twig_join.add(part, slot)
-        for anchoring in new:
-            leaf = self._twig_join.anchorings.part(anchoring)
-            assert isinstance(leaf, Leaf)
-            self._add_leaf(leaf, PostingKind.ANCHORING, anchoring)
-            self._probed_leaves += 1
-        return twig
-
-    def _remove_part(self, part: Leaf | int, slot: int) -> None:
-        if isinstance(part, Leaf):
-            self._remove_leaf(part, PostingKind.SLOT, slot)
-            return
-        for anchoring, leaf in self._twig_join.remove(part, slot):
-            self._remove_leaf(leaf, PostingKind.ANCHORING, anchoring)
-            self._probed_leaves -= 1
-
-    def _add_leaf(self, leaf: Leaf, kind: PostingKind, number: int) -> None:
-        """Post a number under a leaf."""
-        if leaf.target == ELEMENT:
-            self._post(leaf.path, kind, number)
-            return
-        state = self._insert_path(leaf.path)
-        at_state = self.dataguide.postings.setdefault(state, StatePostings())
-        predicates = at_state.predicates.get(leaf.target)
-        if predicates is None:
-            predicates = PredicateIndex() if self._tuning.index_values else SequentialPredicates()
-            at_state.predicates[leaf.target] = predicates
-        predicates.add(leaf.test, kind, number)
-        self.dataguide.update_predicates(state, leaf.target)
-        self._probed_leaves += 1
-        self._text_leaves += leaf.target in (TEXT, VALUE)
-
-    def _remove_leaf(self, leaf: Leaf, kind: PostingKind, number: int) -> None:
-        state = self.path_trie.find(leaf.path)
-        assert state is not None
-        if leaf.target == ELEMENT:
-            self._unpost(state, kind, number)
-            return
-        at_state = self.dataguide.postings[state]
-        predicates = at_state.predicates[leaf.target]
-        predicates.remove(leaf.test, kind, number)
-        if not len(predicates):
-            del at_state.predicates[leaf.target]
-        self.dataguide.update_predicates(state, leaf.target)
-        self._probed_leaves -= 1
-        self._text_leaves -= leaf.target in (TEXT, VALUE)
-        self.dataguide.remove_states(self.path_trie.release(state))
-
-    def _insert_path(self, path: tuple[str, ...]) -> int:
-        state, grown = self.path_trie.insert(path)
-        if grown is not None:
-            self.dataguide.add_edge(grown, self._edge_towards(grown, state))
-        return state
-
-    def _edge_towards(self, ancestor: int, state: int) -> str:
-        """Return the first symbol on the path from a trie state down to another."""
-        parent = self.path_trie.parent
-        while parent[state] != ancestor:
-            state = parent[state]
-        return self.path_trie.symbol[state]
-
-    def _post(self, path: tuple[str, ...], kind: PostingKind, number: int) -> int:
-        state = self._insert_path(path)
-        self.dataguide.post(state, kind, number)
-        return state
-
-    def _unpost(self, state: int, kind: PostingKind, number: int) -> None:
-        self.dataguide.unpost(state, kind, number)
-        self.dataguide.remove_states(self.path_trie.release(state))
-
     # -- matching --------------------------------------------------------------------------------------
 
     def find(self, message: Message, with_text: bool = False) -> IndexMatches:
@@ -345,76 +289,36 @@ class Index:
 
         `with_text` provides an evaluator that reads string-values even if no query needs them.
         """
-        if not (with_text or self._probed_leaves or self._residual_slots or self._source_required):
-            return IndexMatches(set(read_structure(message, self._limits, self.dataguide.start())), NO_INTS)
-        document = self.read(message, with_text=with_text)
-        evaluator = PatternEvaluator(document)
-        found = IndexMatches(None, NO_INTS, evaluator)
-        slots = self._candidates(document, found)
-        found.slots = self._check_residual(message, found, slots) if self._residual_slots else slots
+        with_text = with_text or bool(self._residual_slots or self._text_required)
+        found = IndexMatches(self._automaton.find(message, with_text, self._source_required > 0))
+        if not found.joined:
+            self._decide_twigs(found)
+        if self._residual_slots:
+            self._check_residual(message, found)
         return found
 
     def read(self, message: Message, all: bool = False, with_text: bool = False) -> Document:
         """Read the nodes of a message; text and source only if they are needed, or the caller wants `all`."""
-        with_text = all or with_text or self._reads_text
-        with_source = all or bool(self._source_required)
-        return read_document(message, self._limits, self.dataguide.start(), with_text, with_source)
+        with_text = all or with_text or bool(self._residual_slots or self._text_required)
+        return self._automaton.read(message, with_text, with_source=all or self._source_required > 0)
 
-    def slots_of(self, guide_nodes: set[GuideNode]) -> Ints:
-        """Return the slots of all the paths that end at any of the guide nodes, each once."""
-        return self._distinct([node.read_slots() for node in guide_nodes])
+    def listed(self, slots: Ints) -> MatchedSlots:
+        """Return slots, ascending and each once, in the form in which matches hold them."""
+        return ListedSlots(self._automaton, slots)
 
-    def _candidates(self, document: Document, found: IndexMatches) -> Ints:
-        at_nodes = [node.read_slots() for node in set(document.guide_nodes)]
-        runs = [slots for slots in at_nodes if slots is not NO_INTS]
-        runs += [hit.slots for hit in document.hits if hit.slots is not NO_INTS]
-        if self._probed_leaves:
-            runs.append(self._match_twigs(document, found))
-        return self._distinct(runs)
+    def _decide_twigs(self, found: IndexMatches) -> None:
+        """Add the slots of the twigs that match, evaluated one by one where the join does not apply."""
+        candidates = set(found.twig_candidates.tolist())
+        matched = [slot for slot in candidates if found.evaluator.holds(self.query(slot).condition)]
+        if matched:
+            found.matched = self.listed(np.union1d(found.slots, np.array(matched, np.int32)))
 
-    def _match_twigs(self, document: Document, found: IndexMatches) -> Ints:
-        """Return the slots of the twigs that match; evaluated one by one where the join does not apply."""
-        if self._tuning.join_bundles and self._twig_join.fits(document):
-            found.ancestry = Ancestry(document)
-            slots, elements = self._twig_join.match(document, found.ancestry)
-            return self._take_bound(slots, elements, found)
-        found.joined = False
-        slots = self._twig_join.candidates(document)
-        assert found.evaluator is not None
-        matched = [slot for slot in set(slots.tolist()) if found.evaluator.holds(self.query(slot).condition)]
-        return np.array(matched, np.int32)
-
-    def _take_bound(self, slots: Ints, elements: Ints, found: IndexMatches) -> Ints:
-        """Move the slots that bind elements to `found`, with their elements; return the others."""
-        binds = self._binds.take(slots)
-        if not binds.any():
-            return slots
-        found.bound_slots, found.bound_to = slots[binds], elements[binds]
-        return slots[~binds]
-
-    def reached(self, found: IndexMatches, starts: list[int], inside: bool = False) -> ReachedElements:
-        """Return what relative paths reach from elements given in document order and, with `inside`, from all
-        their descendants."""
-        assert found.evaluator is not None and found.ancestry is not None
-        return self.relative_paths.reached(found.evaluator.document, found.ancestry, starts, inside)
-
-    def _distinct(self, runs: list[Ints]) -> Ints:
-        """Return all numbers of the runs once, ascending."""
-        slots = np.concatenate(runs) if runs else NO_INTS
-        if len(slots) * 8 > len(self._queries):
-            mask = np.zeros(len(self._queries), np.bool_)
-            mask[slots] = True
-            return np.flatnonzero(mask).astype(np.int32)
-        slots.sort()
-        return slots[np.concatenate(([True], slots[1:] != slots[:-1]))] if len(slots) else slots
-
-    def _check_residual(self, message: Message, found: IndexMatches, slots: Ints) -> Ints:
+    def _check_residual(self, message: Message, found: IndexMatches) -> None:
         """Drop the candidates that do not match; those that cannot be decided are added to `problems`."""
-        evaluator = found.evaluator
-        assert evaluator is not None
+        slots = found.slots
         decided_by = self._decided_by[slots]
         candidates = slots[decided_by != BY_LEAVES].tolist()
-        holding = [slot for slot in candidates if self._holds(slot, evaluator)]
+        holding = [slot for slot in candidates if self._holds(slot, found.evaluator)]
         by_xpath = {slot: self.query(slot) for slot in holding if self._decided_by[slot] == BY_XPATH}
         rejected = set(candidates).difference(holding)
         if by_xpath:
@@ -424,7 +328,8 @@ class Index:
                     self.count_problem(slot, truth)
                 if truth is not True:
                     rejected.add(slot)
-        return slots[~np.isin(slots, list(rejected))] if rejected else slots
+        if rejected:
+            found.matched = self.listed(slots[~np.isin(slots, list(rejected))])
 
     def count_problem(self, slot: int, problem: QueryProblem) -> None:
         """Count a message on which a query was not decided."""

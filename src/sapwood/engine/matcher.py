@@ -11,8 +11,8 @@ from weakref import WeakSet
 
 import numpy as np
 
-from sapwood.engine.automaton.dataguide import GuideNode
 from sapwood.engine.automaton.predicate_index import Ints
+from sapwood.engine.automaton.protocol import MatchedSlots
 from sapwood.engine.automaton.ragged_array import RaggedArray
 from sapwood.engine.bulk_load import OnError, add_all
 from sapwood.engine.closeable import Closeable
@@ -119,11 +119,11 @@ class Matcher(Closeable):
         `on_error` is called with what cannot be subscribed, and the rest are added; without it, the error is
         raised with a note that names the subscription, and those before it stay.
         """
-        add_all(pairs, self.add, on_error, self._clear_dataguide)
+        add_all(pairs, self.add, on_error, self._clear_cache)
 
     @synchronized
-    def _clear_dataguide(self) -> None:
-        self._index.dataguide.clear()
+    def _clear_cache(self) -> None:
+        self._index.clear_cache()
 
     @synchronized
     def remove(self, id: Hashable) -> None:
@@ -194,7 +194,7 @@ class Matcher(Closeable):
             slot = self._slot_of[key] = self._index.register(query)
             self._key_of[slot] = key
         text = self._index.text(slot)
-        self._numbers_of.append(slot, number)
+        self._index.set_weight(slot, self._numbers_of.append(slot, number))
         # equal texts are stored once
         self._subscriptions[id] = _Subscription(id, number, slot, text if text == query.text else query.text)
         self._by_number[number] = id
@@ -203,8 +203,9 @@ class Matcher(Closeable):
         slot = subscription.slot
         del self._subscriptions[subscription.id]
         del self._by_number[subscription.number]
-        self._numbers_of.remove(slot, subscription.number)
-        if not self._numbers_of.lengths[slot]:
+        left = self._numbers_of.remove(slot, subscription.number)
+        self._index.set_weight(slot, left)
+        if not left:
             del self._slot_of[self._key_of.pop(slot)]
             self._index.unregister(slot)
 
@@ -222,17 +223,12 @@ class Matcher(Closeable):
     def match(self, message: Source) -> Matches:
         """Return the subscriptions that a message matches; raise MessageError if it is refused."""
         found = self._index.find(Message(message))
-        return self.matches(found.guide_nodes, found.slots, found.problems)
+        return self.matches(found.matched, found.problems)
 
     @synchronized
-    def matches(
-        self,
-        guide_nodes: set[GuideNode] | None,
-        slots: Ints,
-        problems: Mapping[int, QueryProblem] | None = None,
-    ) -> Matches:
+    def matches(self, matched: MatchedSlots, problems: Mapping[int, QueryProblem] | None = None) -> Matches:
         """Return the subscriptions of matched slots; later changes of subscriptions do not affect them."""
-        matches = Matches(self, guide_nodes, slots, problems)
+        matches = Matches(self, matched, problems)
         self._unread.add(matches)
         return matches
 
@@ -266,8 +262,7 @@ class Matcher(Closeable):
 
     def _match_slots(self, source: Message) -> tuple[list[int], dict[int, QueryProblem]]:
         found = self._index.find(source)
-        slots = found.slots if found.guide_nodes is None else self._index.slots_of(found.guide_nodes)
-        return [int(slot) for slot in slots], found.problems
+        return found.slots.tolist(), found.problems
 
     # -- explanations ----------------------------------------------------------------------------------
 
@@ -319,12 +314,6 @@ class Matcher(Closeable):
         }
 
     # -- queries of `Matches` --------------------------------------------------------------------------
-
-    def slots_of(self, guide_nodes: set[GuideNode]) -> Ints:
-        return self._index.slots_of(guide_nodes)
-
-    def count(self, slots: Ints) -> int:
-        return int(self._numbers_of.lengths.take(slots).sum())
 
     def numbers(self, slots: Ints) -> NDArray[np.int64]:
         numbers = self.unordered(slots).copy()

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from sapwood.engine.automaton.dataguide import GuideNode
 from sapwood.engine.automaton.predicate_index import Ints
+from sapwood.engine.automaton.protocol import MatchedSlots
 from sapwood.engine.diagnostics import notebook_html
 from sapwood.engine.failures import Failure, QueryProblem
 from sapwood.engine.thread_lock import synchronized
@@ -28,8 +28,6 @@ class Subscribers(Protocol):
 
     @property
     def lock(self) -> AbstractContextManager[Any]: ...
-    def slots_of(self, guide_nodes: set[GuideNode]) -> Ints: ...
-    def count(self, slots: Ints) -> int: ...
     def numbers(self, slots: Ints) -> NDArray[np.int64]: ...
     def unordered(self, slots: Ints) -> NDArray[np.int64]: ...
     def ids(self, numbers: NDArray[np.int64]) -> Sequence[Hashable]: ...
@@ -45,10 +43,9 @@ class Matches:
 
     __slots__ = (
         "__weakref__",
-        "_guide_nodes",
+        "_matched",
         "_numbers",
         "_problems",
-        "_slots",
         "_subscribers",
         "_undecided",
     )
@@ -56,32 +53,24 @@ class Matches:
     def __init__(
         self,
         subscribers: Subscribers,
-        guide_nodes: set[GuideNode] | None,
-        slots: Ints,
+        matched: MatchedSlots,
         problems: Mapping[int, QueryProblem] | None = None,
     ) -> None:
         self._subscribers = subscribers
         self._problems = problems
         self._undecided: tuple[Failure, ...] | None = None if problems else ()
-        self._guide_nodes = guide_nodes
-        self._slots = slots
+        self._matched = matched
         self._numbers: tuple[NDArray[np.int64], Sequence[Hashable]] | None = None
 
     @property
     def lock(self) -> AbstractContextManager[Any]:
         return self._subscribers.lock
 
-    def _read(self) -> Ints:
-        if self._guide_nodes is not None:
-            self._slots = self._subscribers.slots_of(self._guide_nodes)
-            self._guide_nodes = None
-        return self._slots
-
     @synchronized
     def freeze(self) -> None:
         """List everything now, because the subscriptions are about to change."""
         if self._numbers is None:
-            numbers = self._subscribers.numbers(self._read())
+            numbers = self._subscribers.numbers(self._matched.read())
             self._numbers = numbers, self._subscribers.ids(numbers)
         self._undecided = self.undecided
 
@@ -98,17 +87,21 @@ class Matches:
     @synchronized
     def numbers(self) -> NDArray[np.int64]:
         """The subscriptions' numbers (see `Matcher.number`), ascending."""
-        return self._numbers[0] if self._numbers is not None else self._subscribers.numbers(self._read())
+        if self._numbers is not None:
+            return self._numbers[0]
+        return self._subscribers.numbers(self._matched.read())
 
     @property
     @synchronized
     def unordered(self) -> NDArray[np.int64]:
         """The same numbers in any order, which is faster."""
-        return self._numbers[0] if self._numbers is not None else self._subscribers.unordered(self._read())
+        if self._numbers is not None:
+            return self._numbers[0]
+        return self._subscribers.unordered(self._matched.read())
 
     @synchronized
     def __len__(self) -> int:
-        return len(self._numbers[0]) if self._numbers is not None else self._subscribers.count(self._read())
+        return len(self._numbers[0]) if self._numbers is not None else self._matched.count()
 
     def __bool__(self) -> bool:
         return len(self) > 0
@@ -122,7 +115,7 @@ class Matches:
         if self._numbers is not None:
             return id in self._numbers[1]
         slot = self._subscribers.slot(id)
-        return slot is not None and bool(np.isin(slot, self._read()))
+        return slot is not None and bool(np.isin(slot, self._matched.read()))
 
     def __repr__(self) -> str:
         undecided = f", {len(self.undecided)} undecided" if self.undecided else ""

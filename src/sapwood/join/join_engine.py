@@ -205,7 +205,6 @@ class JoinEngine:
         if not extracted.witnesses and not extracted.watched:
             return results
         record = StoredMessage(id, stream, time, version, message.data, message.encoding, arrival=version)
-        assert found.evaluator is not None
         results.context.set_current(record, found.evaluator)
         for watched in extracted.watched:
             for number in self._catalog.single_blocks[watched]:

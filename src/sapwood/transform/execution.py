@@ -45,7 +45,6 @@ class PlanExecution:
     """One run of the shared plan, on one message."""
 
     def __init__(self, plan: SharedPlan, index: Index, message: Message, found: IndexMatches) -> None:
-        assert found.evaluator is not None
         self._plan = plan
         self._index = index
         self._message = message
@@ -156,7 +155,7 @@ class PlanExecution:
             anchors = {
                 node for slot, nodes in found if bindings[slot].relative_path is not None for node in nodes
             }
-            reached_on = self._index.reached(self._found, sorted(anchors))
+            reached_on = self._found.reached(sorted(anchors))
         for slot, nodes in found:
             binding = bindings[slot]
             if binding.relative_path is not None and reached_on is not None:
@@ -219,7 +218,8 @@ class PlanExecution:
             starts = np.unique(self._found.bound_to).tolist()
             if self._reached_bindings:
                 starts = sorted({*starts, *self._reached_bindings})
-            self._reached = self._index.reached(self._found, starts)
+            self._reached = self._found.reached(starts)
+            assert self._reached is not None  # since something is bound
         return self._reached
 
     def _leaves(self, elements: list[int], leaf: Step) -> list[ContextNode]:

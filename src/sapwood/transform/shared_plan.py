@@ -287,7 +287,7 @@ class SharedPlan:
 
     def uses_of_path(self, number: int) -> int:
         """Return the number of holes that a relative path fills."""
-        return self._index.relative_paths.uses(number)
+        return self._index.relative_path_uses(number)
 
     def transformation(self, number: int) -> Transformation:
         entry = self.entry(number)

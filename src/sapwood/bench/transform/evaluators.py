@@ -47,7 +47,7 @@ class Evaluator:
 
     def load(self, transformations: Iterable[Transformation]) -> None:
         """Add queries, as a broker adds many at once."""
-        self.index.dataguide.clear()
+        self.index.clear_cache()
         with pause_garbage_collection(lambda: False):
             for transformation in transformations:
                 self.plans.add(transformation)

@@ -49,7 +49,6 @@ def collect_results(network: SharedPlan, message: Message, found: IndexMatches) 
 
 def write_results(network: SharedPlan, found: IndexMatches, results: DistinctResults) -> list[bytes]:
     """Write the distinct results."""
-    assert found.evaluator is not None
     document = found.evaluator.document
     sliced = found.joined and document.verbatim and not document.declarations
     writer = ResultWriter(document, SourceFragments(document))

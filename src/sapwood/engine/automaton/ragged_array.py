@@ -41,7 +41,8 @@ class RaggedArray:
     def lengths(self) -> Numbers:
         return self._length
 
-    def append(self, row: int, number: int) -> None:
+    def append(self, row: int, number: int) -> int:
+        """Add a number to a row, and return how many there are then."""
         if row >= len(self._length):
             self._widen(row + 1)
         length = int(self._length[row])
@@ -50,13 +51,16 @@ class RaggedArray:
         self._pool[self._start[row] + length] = number
         self._length[row] = length + 1
         self._used += 1
+        return length + 1
 
-    def remove(self, row: int, number: int) -> None:
+    def remove(self, row: int, number: int) -> int:
+        """Remove a number from a row, and return how many are left."""
         start, length = int(self._start[row]), int(self._length[row])
         at = start + int(np.flatnonzero(self._pool[start : start + length] == number)[0])
         self._pool[at] = self._pool[start + length - 1]
         self._length[row] = length - 1
         self._used -= 1
+        return length - 1
 
     def clear(self, row: int) -> None:
         self._used -= int(self._length[row])
@@ -96,8 +100,10 @@ class RaggedArray:
     def _move(self, row: int, room: int) -> None:
         if self._end + room > len(self._pool):
             self._make_room(room)
-        start, length = self._start[row], self._length[row]
-        self._pool[self._end : self._end + length] = self._pool[start : start + length]
+        length = self._length[row]
+        if length:
+            start = self._start[row]
+            self._pool[self._end : self._end + length] = self._pool[start : start + length]
         self._start[row], self._room[row] = self._end, room
         self._end += room
 

@@ -221,7 +221,7 @@ class VariableIndex:
     def extract(self, found: IndexMatches, stream: str) -> MessageWitnesses:
         """Return the witnesses of a message of a stream."""
         first = self._first.get(stream)
-        return _Extraction(self._index, found, first).extract() if first else MessageWitnesses([], [])
+        return _Extraction(found, first).extract() if first else MessageWitnesses([], [])
 
 
 def _track(number: int, definition: VariableDefinition, origin: TrackedVariable | None) -> TrackedVariable:
@@ -238,9 +238,7 @@ class _TooManyWitnesses(Exception):
 class _Extraction:
     """The extraction of the witnesses of one message."""
 
-    def __init__(self, index: Index, found: IndexMatches, first: dict[int, TrackedVariable]) -> None:
-        assert found.evaluator is not None
-        self._index = index
+    def __init__(self, found: IndexMatches, first: dict[int, TrackedVariable]) -> None:
         self._found = found
         self._first = first
         self._evaluator: PatternEvaluator = found.evaluator
@@ -252,11 +250,10 @@ class _Extraction:
 
     def extract(self) -> MessageWitnesses:
         starts = [(tracked, list(self._select_first(tracked, nodes))) for tracked, nodes in self._matched()]
-        if self._found.ancestry is not None:
-            below = {n for tracked, nodes in starts if tracked.below for n in nodes if isinstance(n, int)}
-            if below:
-                inside = any(child.below for tracked, _ in starts for child in tracked.below.values())
-                self._reached = self._index.reached(self._found, sorted(below), inside)
+        below = {n for tracked, nodes in starts if tracked.below for n in nodes if isinstance(n, int)}
+        if below:
+            inside = any(child.below for tracked, _ in starts for child in tracked.below.values())
+            self._reached = self._found.reached(sorted(below), inside)
         for tracked, nodes in starts:
             before = len(self._witnesses)
             self._limit = before + _MOST_WITNESSES

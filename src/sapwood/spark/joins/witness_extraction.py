@@ -148,7 +148,6 @@ class _StreamExtraction:
             if given is None:
                 raise MessageError("it has no event time: published_at is null")
             return to_seconds(given)
-        assert found.evaluator is not None
         time = self._path.read(found.evaluator)
         if abs(time) > _LATEST:
             raise MessageError(f"its event time is beyond the year 9999: {time:g}")

@@ -88,7 +88,6 @@ class PlanPerQuery:
         self, found: IndexMatches, costs: Counter[str] | None
     ) -> Iterator[tuple[int, list[Group] | QueryProblem]]:
         """Yield the plans with a result on a message, and their groups or failures."""
-        assert found.evaluator is not None
         document = found.evaluator.document
         streams = PathStreams(document)
         conforming = self._graph is not None and conforms(document, self._graph)
@@ -100,7 +99,6 @@ class PlanPerQuery:
 
     def bodies(self, message: Message, found: IndexMatches) -> ResultBodies:
         """Return the results of all plans on a message."""
-        assert found.evaluator is not None
         document = found.evaluator.document
         writer = ResultWriter(document, SourceFragments(document))
         made = ResultBodies([], [])

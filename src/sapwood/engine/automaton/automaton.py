@@ -1,0 +1,329 @@
+"""The automaton: path trie, dataguide, predicate indexes and twig join as one, behind `QueryAutomaton`.
+
+    part of a query's plan    is posted                                    and has the handle
+    a path                    at its trie state                            the state, an int from 0 on
+    a path with a test        in the predicate index at its trie state     the leaf itself
+    a twig                    by its anchorings, which the join meets      ~ the twig's number, an int below 0
+
+Nearly all queries are one path, so the handle of a path is no object of its own.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sapwood.engine.automaton.dataguide import Dataguide, GuideNode, StatePostings
+from sapwood.engine.automaton.path_trie import PathTrie
+from sapwood.engine.automaton.predicate_index import (
+    NO_INTS,
+    Ints,
+    PostingKind,
+    PredicateIndex,
+    SequentialPredicates,
+)
+from sapwood.engine.automaton.protocol import AutomatonMatches, Handle, MatchedSlots, QueryAutomaton
+from sapwood.engine.automaton.query_paths import ELEMENT, VALUE, Leaf, Twig
+from sapwood.engine.automaton.ragged_array import grow_array
+from sapwood.engine.automaton.relative_paths import ReachedElements, RelativePaths
+from sapwood.engine.automaton.twig_join import TwigJoin
+from sapwood.engine.limits import Limits, Tuning
+from sapwood.engine.message.ancestry import Ancestry
+from sapwood.engine.message.document import Document
+from sapwood.engine.message.message_reader import Message, read_document, read_structure
+from sapwood.lang.pattern import TEXT
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+class Automaton:
+    """The parts of all queries, and the structures in Python that find them: see `QueryAutomaton`."""
+
+    def __init__(self, limits: Limits, tuning: Tuning) -> None:
+        self._limits = limits
+        self._tuning = tuning
+        self.path_trie = PathTrie()
+        self.dataguide = Dataguide(self.path_trie, tuning.cache)
+        self.twig_join = TwigJoin()
+        self.relative_paths = RelativePaths()
+        self._slot_limit = 0  # one more than the highest slot
+        self._weights: NDArray[np.int32] = np.zeros(16, np.int32)  # by slot
+        self._binds: NDArray[np.bool_] = np.zeros(16, np.bool_)  # by slot
+        self._text_leaves = 0  # leaves that test text or a string-value
+        self._probed_leaves = 0  # leaves that need more than guide nodes
+
+    @property
+    def reads_text(self) -> bool:
+        return self._text_leaves > 0
+
+    # -- registration ----------------------------------------------------------------------------------
+
+    def add(self, part: Leaf | Twig, slot: int, binds: bool = False) -> Handle:
+        if slot >= self._slot_limit:
+            self._reserve(slot)
+        if isinstance(part, Twig):
+            self._binds[slot] = binds
+            return ~self._add_twig(part, slot)
+        if part.target == ELEMENT:
+            return self._post(part.path, PostingKind.SLOT, slot)
+        self._add_test(part, PostingKind.SLOT, slot)
+        return part
+
+    def add_path(self, path: tuple[str, ...], slot: int) -> Handle:
+        if slot >= self._slot_limit:
+            self._reserve(slot)
+        state = self._insert_path(path)
+        self.dataguide.post(state, PostingKind.SLOT, slot)
+        return state
+
+    def remove(self, handle: Handle, slot: int) -> None:
+        if isinstance(handle, Leaf):
+            self._remove_test(handle, PostingKind.SLOT, slot)
+        elif handle >= 0:
+            self._unpost(handle, PostingKind.SLOT, slot)
+        else:
+            for anchoring, leaf in self.twig_join.remove(~handle, slot):
+                self._remove_leaf(leaf, PostingKind.ANCHORING, anchoring)
+                self._probed_leaves -= 1
+
+    def set_weight(self, slot: int, weight: int) -> None:
+        if slot >= self._slot_limit:  # of a query without parts, which nothing matches
+            self._reserve(slot)
+        self._weights[slot] = weight
+
+    def _reserve(self, slot: int) -> None:
+        self._slot_limit = slot + 1
+        if slot >= len(self._weights):
+            self._weights = grow_array(self._weights, 2 * slot)
+            self._binds = grow_array(self._binds, 2 * slot)
+
+    def count(self, slots: Ints) -> int:
+        return int(self._weights.take(slots).sum())
+
+    def add_relative_path(self, path: tuple[str, ...]) -> int:
+        number, leaf = self.relative_paths.add(path)
+        if leaf is not None:
+            self._add_leaf(leaf, PostingKind.RELATIVE_PATH, number)
+        return number
+
+    def remove_relative_path(self, number: int) -> None:
+        leaf = self.relative_paths.remove(number)
+        if leaf is not None:
+            self._remove_leaf(leaf, PostingKind.RELATIVE_PATH, number)
+
+    def relative_path_uses(self, number: int) -> int:
+        return self.relative_paths.uses(number)
+
+    def clear_cache(self) -> None:
+        self.dataguide.clear()
+
+    # -- postings --------------------------------------------------------------------------------------
+
+    def _add_twig(self, twig: Twig, slot: int) -> int:
+        number, new = self.twig_join.add(twig, slot)
+        for anchoring in new:
+            leaf = self.twig_join.anchorings.part(anchoring)
+            assert isinstance(leaf, Leaf)
+            self._add_leaf(leaf, PostingKind.ANCHORING, anchoring)
+            self._probed_leaves += 1
+        return number
+
+    def _add_leaf(self, leaf: Leaf, kind: PostingKind, number: int) -> None:
+        """Post a number under a leaf."""
+        if leaf.target == ELEMENT:
+            self._post(leaf.path, kind, number)
+        else:
+            self._add_test(leaf, kind, number)
+
+    def _remove_leaf(self, leaf: Leaf, kind: PostingKind, number: int) -> None:
+        if leaf.target == ELEMENT:
+            state = self.path_trie.find(leaf.path)
+            assert state is not None
+            self._unpost(state, kind, number)
+        else:
+            self._remove_test(leaf, kind, number)
+
+    def _add_test(self, leaf: Leaf, kind: PostingKind, number: int) -> None:
+        state = self._insert_path(leaf.path)
+        at_state = self.dataguide.postings.setdefault(state, StatePostings())
+        predicates = at_state.predicates.get(leaf.target)
+        if predicates is None:
+            predicates = PredicateIndex() if self._tuning.index_values else SequentialPredicates()
+            at_state.predicates[leaf.target] = predicates
+        predicates.add(leaf.test, kind, number)
+        self.dataguide.update_predicates(state, leaf.target)
+        self._probed_leaves += 1
+        self._text_leaves += leaf.target in (TEXT, VALUE)
+
+    def _remove_test(self, leaf: Leaf, kind: PostingKind, number: int) -> None:
+        state = self.path_trie.find(leaf.path)
+        assert state is not None
+        at_state = self.dataguide.postings[state]
+        predicates = at_state.predicates[leaf.target]
+        predicates.remove(leaf.test, kind, number)
+        if not len(predicates):
+            del at_state.predicates[leaf.target]
+        self.dataguide.update_predicates(state, leaf.target)
+        self._probed_leaves -= 1
+        self._text_leaves -= leaf.target in (TEXT, VALUE)
+        self.dataguide.remove_states(self.path_trie.release(state))
+
+    def _insert_path(self, path: tuple[str, ...]) -> int:
+        state, grown = self.path_trie.insert(path)
+        if grown is not None:
+            self.dataguide.add_edge(grown, self._edge_towards(grown, state))
+        return state
+
+    def _edge_towards(self, ancestor: int, state: int) -> str:
+        """Return the first symbol on the path from a trie state down to another."""
+        parent = self.path_trie.parent
+        while parent[state] != ancestor:
+            state = parent[state]
+        return self.path_trie.symbol[state]
+
+    def _post(self, path: tuple[str, ...], kind: PostingKind, number: int) -> int:
+        state = self._insert_path(path)
+        self.dataguide.post(state, kind, number)
+        return state
+
+    def _unpost(self, state: int, kind: PostingKind, number: int) -> None:
+        self.dataguide.unpost(state, kind, number)
+        self.dataguide.remove_states(self.path_trie.release(state))
+
+    # -- matching --------------------------------------------------------------------------------------
+
+    def find(self, message: Message, with_text: bool = False, with_source: bool = False) -> AutomatonMatches:
+        if not (with_text or with_source or self._probed_leaves):
+            nodes = set(read_structure(message, self._limits, self.dataguide.start()))
+            return StructureMatches(self, message, GuideNodeSlots(self, nodes))
+        document = self.read(message, with_text, with_source)
+        found = DocumentMatches(self.relative_paths, document)
+        at_nodes = [node.read_slots() for node in set(document.guide_nodes)]
+        runs = [slots for slots in at_nodes if slots is not NO_INTS]
+        runs += [hit.slots for hit in document.hits if hit.slots is not NO_INTS]
+        if self._probed_leaves:
+            runs.append(self._match_twigs(found))
+        found.slots = ListedSlots(self, self.distinct(runs))
+        return found
+
+    def read(self, message: Message, with_text: bool, with_source: bool) -> Document:
+        with_text = with_text or self._text_leaves > 0
+        return read_document(message, self._limits, self.dataguide.start(), with_text, with_source)
+
+    def _match_twigs(self, found: DocumentMatches) -> Ints:
+        """Return the slots of the twigs that match and bind nothing; the others are left in `found`."""
+        document = found.document
+        if not (self._tuning.join_bundles and self.twig_join.fits(document)):
+            found.joined = False
+            found.twig_candidates = self.twig_join.candidates(document)
+            return NO_INTS
+        found.ancestry = Ancestry(document)
+        slots, elements = self.twig_join.match(document, found.ancestry)
+        binds = self._binds.take(slots)
+        if not binds.any():
+            return slots
+        found.bound_slots, found.bound_to = slots[binds], elements[binds]
+        return slots[~binds]
+
+    def distinct(self, runs: list[Ints]) -> Ints:
+        """Return all slots of the runs once, ascending."""
+        slots = np.concatenate(runs) if runs else NO_INTS
+        if len(slots) * 8 > self._slot_limit:
+            mask = np.zeros(self._slot_limit, np.bool_)
+            mask[slots] = True
+            return np.flatnonzero(mask).astype(np.int32)
+        slots.sort()
+        return slots[np.concatenate(([True], slots[1:] != slots[:-1]))] if len(slots) else slots
+
+
+class ListedSlots:
+    """Slots that are listed already."""
+
+    __slots__ = ("_automaton", "_slots")
+
+    def __init__(self, automaton: QueryAutomaton, slots: Ints) -> None:
+        self._automaton = automaton
+        self._slots = slots
+
+    def read(self) -> Ints:
+        return self._slots
+
+    def count(self) -> int:
+        return self._automaton.count(self._slots)
+
+
+class GuideNodeSlots:
+    """The slots of all the paths that end at any of some guide nodes."""
+
+    __slots__ = ("_automaton", "_nodes", "_slots")
+
+    def __init__(self, automaton: Automaton, nodes: set[GuideNode]) -> None:
+        self._automaton = automaton
+        self._nodes = nodes
+        self._slots: Ints | None = None
+
+    def read(self) -> Ints:
+        if self._slots is None:
+            self._slots = self._automaton.distinct([node.read_slots() for node in self._nodes])
+            self._nodes = set()
+        return self._slots
+
+    def count(self) -> int:
+        return self._automaton.count(self.read())
+
+
+class StructureMatches:
+    """The matches of a message of which only the tags were looked at: nothing else is tested."""
+
+    __slots__ = ("_automaton", "_document", "_message", "slots")
+
+    joined = True
+    twig_candidates = bound_slots = bound_to = NO_INTS
+
+    def __init__(self, automaton: Automaton, message: Message, slots: MatchedSlots) -> None:
+        self._automaton = automaton
+        self._message = message
+        self._document: Document | None = None
+        self.slots = slots
+
+    @property
+    def document(self) -> Document:
+        if self._document is None:
+            self._document = self._automaton.read(self._message, with_text=False, with_source=False)
+        return self._document
+
+    def reached(self, starts: list[int], inside: bool = False) -> ReachedElements | None:
+        return None
+
+
+class DocumentMatches:
+    """The matches of a message that was read into a document."""
+
+    __slots__ = (
+        "_relative_paths",
+        "ancestry",
+        "bound_slots",
+        "bound_to",
+        "document",
+        "joined",
+        "slots",
+        "twig_candidates",
+    )
+
+    slots: MatchedSlots
+
+    def __init__(self, relative_paths: RelativePaths, document: Document) -> None:
+        self._relative_paths = relative_paths
+        self.document = document
+        self.joined = True
+        self.twig_candidates = NO_INTS
+        self.bound_slots = NO_INTS
+        self.bound_to = NO_INTS
+        self.ancestry: Ancestry | None = None  # if twigs were joined
+
+    def reached(self, starts: list[int], inside: bool = False) -> ReachedElements | None:
+        if self.ancestry is None:
+            return None
+        return self._relative_paths.reached(self.document, self.ancestry, starts, inside)
