@@ -24,12 +24,13 @@ import numpy as np
 from sapwood.engine.automaton.automaton import Automaton, ListedSlots
 from sapwood.engine.automaton.path_trie import DESCENDANT
 from sapwood.engine.automaton.predicate_index import Ints
-from sapwood.engine.automaton.protocol import AutomatonMatches, Handle, MatchedSlots, QueryAutomaton
+from sapwood.engine.automaton.protocol import AutomatonMatches, MatchedSlots, QueryAutomaton
 from sapwood.engine.automaton.query_paths import IndexPlan, Leaf, plan_binding, plan_index
 from sapwood.engine.automaton.ragged_array import grow_array
 from sapwood.engine.automaton.relative_paths import ReachedElements
 from sapwood.engine.failures import FailureKind, QueryProblem
 from sapwood.engine.fallback.xpath_fallback import XPathFallback
+from sapwood.engine.kernel import KERNEL
 from sapwood.engine.limits import Limits, Tuning
 from sapwood.engine.message.document import Document
 from sapwood.engine.message.message_reader import Message
@@ -46,7 +47,14 @@ BY_LEAVES, BY_PATTERN, BY_XPATH = 0, 1, 2
 QueryCompiler = Callable[[str, Mapping[str, str]], Query]
 """Compiles the text of an owner's query again, with the namespaces of the index."""
 
-_NO_PARTS: list[Handle] = []
+
+def make_automaton(limits: Limits, tuning: Tuning) -> QueryAutomaton:
+    """Return an empty automaton: the compiled one where it is built, and tuning does not ask for another."""
+    if KERNEL is None or not (tuning.kernel and tuning.index_values and tuning.join_bundles):
+        return Automaton(limits, tuning)
+    from sapwood.engine.kernel.kernel_automaton import KernelAutomaton  # which needs the compiled module
+
+    return KernelAutomaton(limits, tuning)
 
 
 class IndexMatches:
@@ -107,7 +115,7 @@ class Index:
         self._limits = limits
         self._tuning = tuning
         self._namespaces = namespaces
-        self._automaton: QueryAutomaton = Automaton(limits, tuning)
+        self._automaton: QueryAutomaton = make_automaton(limits, tuning)
         self.costs: Counter[int] = Counter()  # slot → nanoseconds, of those decided one by one
         self.problems: dict[int, Counter[FailureKind]] = {}  # slot → how often it was not decided
         self._fallback = XPathFallback(self.costs, limits)
@@ -115,7 +123,6 @@ class Index:
         self._queries: list[Query | str | None] = []  # after unpickling as text, compiled on first use
         self._owners: NDArray[np.int8] = np.zeros(16, np.int8)
         self._decided_by: NDArray[np.int8] = np.zeros(16, np.int8)
-        self._parts: list[Handle | list[Handle]] = []  # in the automaton; nearly always one
         self._free_slots: list[int] = []
         self._needs_of: dict[int, Needs] = {}  # slot → what its owner needs, unless nothing
         self._residual_slots = 0  # slots not decided by their leaves
@@ -176,13 +183,13 @@ class Index:
         path = _plain_path(query) if self._tuning.prefilter else None
         if path is not None:
             self._decided_by[slot] = BY_LEAVES
-            self._parts[slot] = self._automaton.add_path(path, slot)
+            self._automaton.register_path(slot, path)
             return slot
         plan = self.plan(query)
         decided_by = BY_XPATH if not query.exact else BY_LEAVES if plan.exact else BY_PATTERN
         self._decided_by[slot] = decided_by
         self._residual_slots += decided_by != BY_LEAVES
-        self._add_parts(plan, slot)
+        self._automaton.register(slot, plan.parts)
         return slot
 
     def register_binding(
@@ -198,26 +205,18 @@ class Index:
             return None
         slot = self._new_slot(query, owner, needs if plan.exact else needs | Needs.TEXT)
         self._decided_by[slot] = BY_LEAVES
-        self._add_parts(plan, slot, binds=True)
+        self._automaton.register(slot, plan.parts, binds=True)
         return Binding(slot, plan.exact)
-
-    def _add_parts(self, plan: IndexPlan, slot: int, binds: bool = False) -> None:
-        parts = [self._automaton.add(part, slot, binds) for part in plan.parts]
-        self._parts[slot] = parts[0] if len(parts) == 1 else parts
 
     def unregister(self, slot: int) -> None:
         """Remove a query and free all that only it used."""
-        parts = self._parts[slot]
-        for part in parts if isinstance(parts, list) else (parts,):
-            self._automaton.remove(part, slot)
-        self._automaton.set_weight(slot, 0)
+        self._automaton.unregister(slot)
         self._residual_slots -= int(self._decided_by[slot] != BY_LEAVES)
         self._fallback.forget(slot)
         self.costs.pop(slot, None)
         self.problems.pop(slot, None)
         self._queries[slot] = None
         self._owners[slot] = Owner.FILTER
-        self._parts[slot] = _NO_PARTS
         self._free_slots.append(slot)
         if slot in self._needs_of:
             self.release(self._needs_of.pop(slot))
@@ -271,7 +270,6 @@ class Index:
         else:
             slot = len(self._queries)
             self._queries.append(query)
-            self._parts.append(_NO_PARTS)
             if slot == len(self._decided_by):
                 self._decided_by = grow_array(self._decided_by, 2 * slot)
                 self._owners = grow_array(self._owners, 2 * slot)

@@ -41,6 +41,12 @@ class Tuning:
 
     cache: int = 8_000_000
     """cells, of some twenty bytes, for cached guide nodes and values; 0: no caching"""
+    kernel: bool = True
+    """match in C, if the compiled kernel is there and the switches below are on; False: in Python"""
+    tokenizer: bool = True
+    """let the kernel's tokeniser read messages in UTF-8; False: expat reads all"""
+    query_classes: bool = True
+    """count queries that are found at the same tag paths as one; False: one by one"""
     index_values: bool = True
     """find the tests that a value passes by index; False: try each test"""
     join_bundles: bool = True

@@ -10,7 +10,7 @@ Nearly all queries are one path, so the handle of a path is no object of its own
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from sapwood.engine.automaton.predicate_index import (
     PredicateIndex,
     SequentialPredicates,
 )
-from sapwood.engine.automaton.protocol import AutomatonMatches, Handle, MatchedSlots, QueryAutomaton
+from sapwood.engine.automaton.protocol import AutomatonMatches, MatchedSlots, QueryAutomaton
 from sapwood.engine.automaton.query_paths import ELEMENT, VALUE, Leaf, Twig
 from sapwood.engine.automaton.ragged_array import grow_array
 from sapwood.engine.automaton.relative_paths import ReachedElements, RelativePaths
@@ -38,6 +38,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+_Handle: TypeAlias = int | Leaf
+_NO_PARTS: list[_Handle] = []
+
+
 class Automaton:
     """The parts of all queries, and the structures in Python that find them: see `QueryAutomaton`."""
 
@@ -48,6 +52,7 @@ class Automaton:
         self.dataguide = Dataguide(self.path_trie, tuning.cache)
         self.twig_join = TwigJoin()
         self.relative_paths = RelativePaths()
+        self._parts: list[_Handle | list[_Handle]] = []  # by slot; nearly always one
         self._slot_limit = 0  # one more than the highest slot
         self._weights: NDArray[np.int32] = np.zeros(16, np.int32)  # by slot
         self._binds: NDArray[np.bool_] = np.zeros(16, np.bool_)  # by slot
@@ -60,25 +65,36 @@ class Automaton:
 
     # -- registration ----------------------------------------------------------------------------------
 
-    def add(self, part: Leaf | Twig, slot: int, binds: bool = False) -> Handle:
+    def register(self, slot: int, parts: tuple[Leaf | Twig, ...], binds: bool = False) -> None:
         if slot >= self._slot_limit:
             self._reserve(slot)
+        self._binds[slot] = binds
+        handles = [self._add(part, slot) for part in parts]
+        self._parts[slot] = handles[0] if len(handles) == 1 else handles
+
+    def register_path(self, slot: int, path: tuple[str, ...]) -> None:
+        if slot >= self._slot_limit:
+            self._reserve(slot)
+        state = self._insert_path(path)
+        self.dataguide.post(state, PostingKind.SLOT, slot)
+        self._parts[slot] = state
+
+    def unregister(self, slot: int) -> None:
+        parts = self._parts[slot]
+        for part in parts if isinstance(parts, list) else (parts,):
+            self._remove(part, slot)
+        self._parts[slot] = _NO_PARTS
+        self.set_weight(slot, 0)
+
+    def _add(self, part: Leaf | Twig, slot: int) -> _Handle:
         if isinstance(part, Twig):
-            self._binds[slot] = binds
             return ~self._add_twig(part, slot)
         if part.target == ELEMENT:
             return self._post(part.path, PostingKind.SLOT, slot)
         self._add_test(part, PostingKind.SLOT, slot)
         return part
 
-    def add_path(self, path: tuple[str, ...], slot: int) -> Handle:
-        if slot >= self._slot_limit:
-            self._reserve(slot)
-        state = self._insert_path(path)
-        self.dataguide.post(state, PostingKind.SLOT, slot)
-        return state
-
-    def remove(self, handle: Handle, slot: int) -> None:
+    def _remove(self, handle: _Handle, slot: int) -> None:
         if isinstance(handle, Leaf):
             self._remove_test(handle, PostingKind.SLOT, slot)
         elif handle >= 0:
@@ -94,6 +110,7 @@ class Automaton:
         self._weights[slot] = weight
 
     def _reserve(self, slot: int) -> None:
+        self._parts += [_NO_PARTS] * (slot + 1 - self._slot_limit)
         self._slot_limit = slot + 1
         if slot >= len(self._weights):
             self._weights = grow_array(self._weights, 2 * slot)

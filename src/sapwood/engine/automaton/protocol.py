@@ -10,17 +10,13 @@ documents and relative paths are asked for where they are needed, and not before
 
 from __future__ import annotations
 
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 from sapwood.engine.automaton.predicate_index import Ints
 from sapwood.engine.automaton.query_paths import Leaf, Twig
 from sapwood.engine.automaton.relative_paths import ReachedElements
 from sapwood.engine.message.document import Document
 from sapwood.engine.message.message_reader import Message
-
-Handle: TypeAlias = int | Leaf
-"""What `remove` takes back: meaningful to the automaton that returned it only."""
-
 
 class MatchedSlots(Protocol):
     """The slots that a message matches, listed on demand; to be read before the queries change.
@@ -86,16 +82,17 @@ class QueryAutomaton(Protocol):
         """Whether anything registered tests text."""
         ...
 
-    def add(self, part: Leaf | Twig, slot: int, binds: bool = False) -> Handle:
-        """Register a part of a query's index plan; `binds` reports the elements at which a twig matches."""
+    def register(self, slot: int, parts: tuple[Leaf | Twig, ...], binds: bool = False) -> None:
+        """Register the parts of a query's index plan, any of which finds it; `binds` reports the elements at
+        which twigs match."""
         ...
 
-    def add_path(self, path: tuple[str, ...], slot: int) -> Handle:
+    def register_path(self, slot: int, path: tuple[str, ...]) -> None:
         """Register a query that is one path, in symbols: the same as a leaf without a test, but quicker."""
         ...
 
-    def remove(self, handle: Handle, slot: int) -> None:
-        """Take back what `add` registered."""
+    def unregister(self, slot: int) -> None:
+        """Remove all parts of a query."""
         ...
 
     def set_weight(self, slot: int, weight: int) -> None:

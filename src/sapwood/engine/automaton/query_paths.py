@@ -210,7 +210,7 @@ def _assemble(branches: list[_Branch]) -> Leaf | Twig:
         return branches[0].leaf
     anchor = min(_shared_steps(branches[0].trail, other.trail) for other in branches[1:])
     parts = _parts(branches, anchor)
-    return parts[0] if len(parts) == 1 else Twig(_first_steps(branches[0].leaf.path, anchor), parts)
+    return parts[0] if len(parts) == 1 else Twig(first_steps(branches[0].leaf.path, anchor), parts)
 
 
 def _parts(branches: list[_Branch], anchor: int) -> tuple[Leaf | Twig, ...]:
@@ -228,8 +228,8 @@ def steps_in(path: tuple[str, ...]) -> int:
     return len(path) - path.count(DESCENDANT)
 
 
-def _first_steps(path: tuple[str, ...], steps: int) -> tuple[str, ...]:
-    """The symbols of the first steps of a path."""
+def first_steps(path: tuple[str, ...], steps: int) -> tuple[str, ...]:
+    """Return the symbols of the first steps of a path."""
     end = 0
     while steps:
         steps -= path[end] != DESCENDANT

@@ -42,7 +42,7 @@ class Message:
 
 def read_structure(message: Message, limits: Limits, root: GuideNode) -> list[GuideNode]:
     """Return the guide nodes that a message passes, the root's first."""
-    _check_size(message, limits)
+    check_size(message, limits)
     parser, names = _parser(message, limits)
     stack = [root]
     seen = [root]
@@ -72,9 +72,9 @@ def read_document(
 
     With the source, elements can be copied from it: see `Document.spans`.
     """
-    _check_size(message, limits)
+    check_size(message, limits)
     if with_source:
-        message = _to_utf8(message)
+        message = to_utf8(message)
     parser, names_seen = _parser(message, limits)
     document = Document(root)
     guide_nodes, names, parents, ends = document.guide_nodes, document.names, document.parents, document.ends
@@ -192,7 +192,7 @@ def _collect_source(
     parser.StartNamespaceDeclHandler = declare
 
 
-def _to_utf8(message: Message) -> Message:
+def to_utf8(message: Message) -> Message:
     """Return the message in UTF-8, or unchanged if its encoding cannot be read, which the parser reports."""
     if is_utf8(message.data, message.encoding):
         return message
@@ -207,7 +207,8 @@ def _to_utf8(message: Message) -> Message:
 # -- parsers and limits --------------------------------------------------------------------------------
 
 
-def _check_size(message: Message, limits: Limits) -> None:
+def check_size(message: Message, limits: Limits) -> None:
+    """Raise MessageError if a message has too many bytes."""
     if len(message.data) > limits.bytes:
         raise MessageError(f"the message has {len(message.data):,} bytes; the limit is {limits.bytes:,}")
 

@@ -362,16 +362,20 @@ static int add_part_record(struct automaton *automaton, struct slot *slot, struc
     return 0;
 }
 
-int automaton_register(struct automaton *automaton, uint32_t number, const struct part_spec *parts,
-                       uint32_t count, int binds) {
-    automaton->version++;
+static int reserve_slot(struct automaton *automaton, uint32_t number) {
     while (automaton->slots.count <= number) {
         if (PUSH(&automaton->slots, ((struct slot){0, NONE, 0}))) return -1;
     }
-    if (classes_add_slot(&automaton->classes, number)) return -1;
+    return 0;
+}
+
+int automaton_register(struct automaton *automaton, uint32_t number, const struct part_spec *parts,
+                       uint32_t count, int binds) {
+    automaton->version++;
+    if (reserve_slot(automaton, number) || classes_add_slot(&automaton->classes, number)) return -1;
     struct slot *slot = &automaton->slots.items[number];
     *slot = (struct slot){0, NONE, IN_USE | (binds ? BINDS : 0)};
-    if (count == 1 && !binds && parts->kind == LEAF_SPEC && parts->leaf.target.length == 0) {
+    if (automaton->with_classes && count == 1 && !binds && parts->kind == LEAF_SPEC && parts->leaf.target.length == 0) {
         slot->flags |= CLASSED;
         struct part part;
         if (post_leaf(automaton, &parts->leaf, POST_SLOT, number, &part)) return -1;
@@ -418,9 +422,12 @@ int automaton_unregister(struct automaton *automaton, uint32_t number) {
     return failed;
 }
 
-void automaton_weigh(struct automaton *automaton, uint32_t slot, int64_t change) {
-    automaton->slots.items[slot].weight += (uint32_t)change;
-    if (automaton->slots.items[slot].flags & CLASSED) classes_weigh(&automaton->classes, slot, change);
+int automaton_set_weight(struct automaton *automaton, uint32_t number, uint32_t weight) {
+    if (reserve_slot(automaton, number)) return -1;
+    struct slot *slot = &automaton->slots.items[number];
+    if (slot->flags & CLASSED) classes_weigh(&automaton->classes, number, (int64_t)weight - slot->weight);
+    slot->weight = weight;
+    return 0;
 }
 
 uint32_t automaton_add_relative_path(struct automaton *automaton, const struct span *path, uint32_t length) {

@@ -75,7 +75,8 @@ struct result; /* see match.h */
 struct automaton {
     read_write_lock lock;
     uint64_t version;
-    int damaged; /* memory ran out in the middle of an edit */
+    int with_classes; /* plain paths are in classes */
+    int damaged;      /* memory ran out in the middle of an edit */
     struct string_table names;
     uint32_t namespace_tests, any_namespace_tests; /* how many names in use are such tests */
     struct path_trie trie;
@@ -102,7 +103,7 @@ void automaton_free(struct automaton *automaton);
 int automaton_register(struct automaton *automaton, uint32_t slot, const struct part_spec *parts,
                        uint32_t count, int binds);
 int automaton_unregister(struct automaton *automaton, uint32_t slot);
-void automaton_weigh(struct automaton *automaton, uint32_t slot, int64_t change);
+int automaton_set_weight(struct automaton *automaton, uint32_t slot, uint32_t weight);
 
 /* Relative paths, by number; NONE: memory is out. Equal ones are the caller's to share. */
 uint32_t automaton_add_relative_path(struct automaton *automaton, const struct span *path, uint32_t length);

@@ -4,6 +4,7 @@
 
 #include "hash_key.h"
 #include "module.h"
+#include "query_dump.h"
 #include "query_spec.h"
 #include "result.h"
 
@@ -90,12 +91,38 @@ static PyObject *automaton_py_unregister(Automaton *self, PyObject *arg) {
     return PyErr_Format(PyExc_KeyError, "no query has slot %lu", slot);
 }
 
-static PyObject *automaton_py_weigh(Automaton *self, PyObject *args) {
-    unsigned int slot;
-    long long change;
-    if (!PyArg_ParseTuple(args, "IL:weigh", &slot, &change) || begin_edit(self)) return NULL;
-    if (slot < self->automaton.slots.count) automaton_weigh(&self->automaton, slot, change);
-    return edited(self, 0);
+static PyObject *automaton_py_set_weight(Automaton *self, PyObject *args) {
+    unsigned int slot, weight;
+    if (!PyArg_ParseTuple(args, "II:set_weight", &slot, &weight) || begin_edit(self)) return NULL;
+    return edited(self, automaton_set_weight(&self->automaton, slot, weight));
+}
+
+/* Return the sum of the weights of slots, given as int32. */
+static PyObject *automaton_py_count(Automaton *self, PyObject *slots) {
+    if (!PyBytes_Check(slots)) return PyErr_Format(PyExc_TypeError, "slots are given as bytes");
+    const char *bytes = PyBytes_AS_STRING(slots);
+    uint64_t sum = 0;
+    lock_read(&self->automaton.lock);
+    for (Py_ssize_t at = 0; at + 4 <= PyBytes_GET_SIZE(slots); at += 4) {
+        uint32_t slot;
+        memcpy(&slot, bytes + at, 4);
+        if (slot < self->automaton.slots.count) sum += self->automaton.slots.items[slot].weight;
+    }
+    unlock_read(&self->automaton.lock);
+    return PyLong_FromUnsignedLongLong(sum);
+}
+
+static PyObject *automaton_py_dump(Automaton *self, PyObject *unused) {
+    (void)unused;
+    lock_read(&self->automaton.lock);
+    PyObject *dumped = dump_queries(&self->automaton);
+    unlock_read(&self->automaton.lock);
+    return dumped;
+}
+
+static PyObject *automaton_py_reads_text(Automaton *self, void *unused) {
+    (void)unused;
+    return PyBool_FromLong(self->automaton.text_indexes != 0);
 }
 
 static PyObject *automaton_py_clear(Automaton *self, PyObject *unused) {
@@ -235,10 +262,11 @@ static PyTypeObject ResultType = {
 /* -- the type ------------------------------------------------------------------------------------------------ */
 
 static PyObject *automaton_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
-    static char *names[] = {"budget", "depth", "attributes", "name_length", NULL};
+    static char *names[] = {"budget", "depth", "attributes", "name_length", "query_classes", NULL};
     unsigned long long budget, depth, attributes, name_length;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "KKKK:Automaton", names, &budget, &depth, &attributes,
-                                     &name_length))
+    int query_classes;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "KKKKp:Automaton", names, &budget, &depth, &attributes,
+                                     &name_length, &query_classes))
         return NULL;
     Automaton *self = (Automaton *)type->tp_alloc(type, 0);
     if (self == NULL) return NULL;
@@ -247,6 +275,7 @@ static PyObject *automaton_new(PyTypeObject *type, PyObject *args, PyObject *key
         Py_DECREF(self);
         return PyErr_NoMemory();
     }
+    self->automaton.with_classes = query_classes;
     return (PyObject *)self;
 }
 
@@ -270,7 +299,10 @@ static PyMethodDef automaton_methods[] = {
     {"register", (PyCFunction)automaton_py_register, METH_VARARGS,
      "Register a query, given by the parts of its index plan, under a slot."},
     {"unregister", (PyCFunction)automaton_py_unregister, METH_O, "Remove the query of a slot."},
-    {"weigh", (PyCFunction)automaton_py_weigh, METH_VARARGS, "Change the number of subscriptions to a slot."},
+    {"set_weight", (PyCFunction)automaton_py_set_weight, METH_VARARGS,
+     "Set the number of subscriptions to a slot."},
+    {"count", (PyCFunction)automaton_py_count, METH_O, "Return the number of subscriptions to some slots."},
+    {"dump", (PyCFunction)automaton_py_dump, METH_NOARGS, "Return all queries, to be registered elsewhere."},
     {"clear", (PyCFunction)automaton_py_clear, METH_NOARGS, "Drop the dataguide."},
     {"add_relative_path", (PyCFunction)automaton_py_add_relative_path, METH_O,
      "Add a relative path, given as symbols, and return its number."},
@@ -281,6 +313,11 @@ static PyMethodDef automaton_methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
+static PyGetSetDef automaton_attributes[] = {
+    {"reads_text", (getter)automaton_py_reads_text, NULL, "Whether some query tests text.", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
 static PyTypeObject AutomatonType = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "sapwood.engine.kernel._kernel.Automaton",
     .tp_doc = "All queries, and the matching of messages against them.",
@@ -289,6 +326,7 @@ static PyTypeObject AutomatonType = {
     .tp_new = automaton_new,
     .tp_dealloc = (destructor)automaton_dealloc,
     .tp_methods = automaton_methods,
+    .tp_getset = automaton_attributes,
 };
 
 int add_automaton(PyObject *module) {

@@ -1,0 +1,228 @@
+"""The automaton in C, behind the same protocol as the one in Python.
+
+C reads and matches a message in one pass, without a document. A `Document` is read in Python, and only when
+somebody asks for one: residual checks, selected nodes, transformations and joins. Relative paths are followed
+on that document, by a small automaton in Python that holds nothing else.
+
+A message that C refuses is read again in Python, for the reason and its position. One with a document type
+is checked in Python for what it expands to, rewritten without, and then matched.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+import numpy as np
+
+from sapwood.engine.automaton.automaton import Automaton
+from sapwood.engine.automaton.predicate_index import NO_INTS, Ints
+from sapwood.engine.automaton.query_paths import Leaf, Twig, first_steps
+from sapwood.engine.automaton.relative_paths import ReachedElements
+from sapwood.engine.fallback.lxml_process import without_doctype
+from sapwood.engine.kernel import _kernel
+from sapwood.engine.limits import Limits, Tuning
+from sapwood.engine.message.ancestry import Ancestry
+from sapwood.engine.message.document import Document
+from sapwood.engine.message.encoding import utf8
+from sapwood.engine.message.message_reader import Message, check_size, read_structure, to_utf8
+from sapwood.lang.pattern import Test
+
+_CELL = 20
+"""Bytes of a cell of `Tuning.cache`."""
+
+_HAS_DOCTYPE, _UNKNOWN_ENCODING = -4, -5
+"""Statuses of readers, as in `reader.h`."""
+
+
+class KernelAutomaton:
+    """The parts of all queries, and the structures in C that find them: see `QueryAutomaton`."""
+
+    def __init__(self, limits: Limits, tuning: Tuning) -> None:
+        self._limits = limits
+        self._tuning = tuning
+        self._compiled = self._compile()
+        self._relative = Automaton(limits, tuning)
+
+    def _compile(self) -> _kernel.Automaton:
+        limits, tuning = self._limits, self._tuning
+        budget = tuning.cache * _CELL
+        return _kernel.Automaton(
+            budget, limits.depth, limits.attributes, limits.name_length, tuning.query_classes
+        )
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The sizes of the structures in C."""
+        return self._compiled.sizes()
+
+    @property
+    def reads_text(self) -> bool:
+        return self._compiled.reads_text
+
+    # -- registration ----------------------------------------------------------------------------------
+
+    def register(self, slot: int, parts: tuple[Leaf | Twig, ...], binds: bool = False) -> None:
+        self._compiled.register(slot, parts, binds)
+
+    def register_path(self, slot: int, path: tuple[str, ...]) -> None:
+        self._compiled.register(slot, (Leaf(path),), False)
+
+    def unregister(self, slot: int) -> None:
+        self._compiled.unregister(slot)
+
+    def set_weight(self, slot: int, weight: int) -> None:
+        self._compiled.set_weight(slot, weight)
+
+    def count(self, slots: Ints) -> int:
+        return self._compiled.count(slots.tobytes())
+
+    def add_relative_path(self, path: tuple[str, ...]) -> int:
+        return self._relative.add_relative_path(path)
+
+    def remove_relative_path(self, number: int) -> None:
+        self._relative.remove_relative_path(number)
+
+    def relative_path_uses(self, number: int) -> int:
+        return self._relative.relative_path_uses(number)
+
+    def clear_cache(self) -> None:
+        self._compiled.clear()
+        self._relative.clear_cache()
+
+    # -- serialization ---------------------------------------------------------------------------------
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_compiled": self._compiled.dump()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        dumped = state["_compiled"]
+        self._compiled = self._compile()
+        for slot, parts, binds, weight in dumped:
+            self._compiled.register(slot, tuple(map(_restore, parts)), binds)
+            self._compiled.set_weight(slot, weight)
+
+    # -- matching --------------------------------------------------------------------------------------
+
+    def find(self, message: Message, with_text: bool = False, with_source: bool = False) -> KernelMatches:
+        check_size(message, self._limits)
+        result = self._compiled.match(message.data, message.encoding, self._tuning.tokenizer)
+        if isinstance(result, int):
+            result = self._match_unusual(message, result)
+        return KernelMatches(self, message, result, with_text, with_source)
+
+    def _match_unusual(self, message: Message, status: int) -> _kernel.Result:
+        """Match a message that C does not read as it is, or raise the reason why it cannot be read."""
+        if status == _UNKNOWN_ENCODING:
+            message = to_utf8(message)
+            result = self._compiled.match(message.data, message.encoding, False)
+            if not isinstance(result, int):
+                return result
+            status = result
+        if status != _HAS_DOCTYPE:
+            self._refuse(message)
+        read_structure(message, self._limits, self._relative.dataguide.start())
+        expanded = without_doctype(utf8(message.data, message.encoding), ids=False)
+        result = self._compiled.match(expanded, "utf-8", False)
+        if isinstance(result, int):
+            self._refuse(message)
+        return result
+
+    def _refuse(self, message: Message) -> NoReturn:
+        read_structure(message, self._limits, self._relative.dataguide.start())
+        raise AssertionError("the compiled kernel refused a message that the reader in Python accepts")
+
+    def read(self, message: Message, with_text: bool, with_source: bool) -> Document:
+        return self._relative.read(message, with_text or self.reads_text, with_source)
+
+    def reached(
+        self, document: Document, ancestry: Ancestry, starts: list[int], inside: bool
+    ) -> ReachedElements:
+        """Return what relative paths reach in a document that `read` returned."""
+        return self._relative.relative_paths.reached(document, ancestry, starts, inside)
+
+
+def _restore(part: _kernel.DumpedPart) -> Leaf | Twig:
+    """Return a part as it was registered."""
+    if len(part) == 2:
+        step, dumped = part
+        parts = tuple(map(_restore, dumped))
+        return Twig(first_steps(parts[0].path, step), parts)
+    path, target, operator, value = part
+    return Leaf(path, target, Test(operator, value) if value is not None else None)
+
+
+class ResultSlots:
+    """The slots of a result, listed in C on demand."""
+
+    __slots__ = ("_result",)
+
+    def __init__(self, result: _kernel.Result) -> None:
+        self._result = result
+
+    def read(self) -> Ints:
+        return np.frombuffer(self._result.slots(), np.int32)
+
+    def count(self) -> int:
+        return self._result.count
+
+
+class KernelMatches:
+    """What the automaton in C found in a message."""
+
+    __slots__ = (
+        "_ancestry",
+        "_automaton",
+        "_document",
+        "_message",
+        "_result",
+        "_with_source",
+        "_with_text",
+        "slots",
+    )
+
+    def __init__(
+        self,
+        automaton: KernelAutomaton,
+        message: Message,
+        result: _kernel.Result,
+        with_text: bool,
+        with_source: bool,
+    ) -> None:
+        self._automaton = automaton
+        self._message = message
+        self._result = result
+        self._with_text = with_text
+        self._with_source = with_source
+        self._document: Document | None = None
+        self._ancestry: Ancestry | None = None
+        self.slots = ResultSlots(result)
+
+    @property
+    def joined(self) -> bool:
+        return self._result.joined
+
+    @property
+    def twig_candidates(self) -> Ints:
+        return NO_INTS if self._result.joined else np.frombuffer(self._result.candidates(), np.int32)
+
+    @property
+    def bound_slots(self) -> Ints:
+        return np.frombuffer(self._result.bound()[0], np.int32)
+
+    @property
+    def bound_to(self) -> Ints:
+        return np.frombuffer(self._result.bound()[1], np.int32)
+
+    @property
+    def document(self) -> Document:
+        if self._document is None:
+            self._document = self._automaton.read(self._message, self._with_text, self._with_source)
+        return self._document
+
+    def reached(self, starts: list[int], inside: bool = False) -> ReachedElements | None:
+        if not self._result.joined:
+            return None
+        if self._ancestry is None:
+            self._ancestry = Ancestry(self.document)
+        return self._automaton.reached(self.document, self._ancestry, starts, inside)
