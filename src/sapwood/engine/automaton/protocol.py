@@ -18,6 +18,7 @@ from sapwood.engine.automaton.relative_paths import ReachedElements
 from sapwood.engine.message.document import Document
 from sapwood.engine.message.message_reader import Message
 
+
 class MatchedSlots(Protocol):
     """The slots that a message matches, listed on demand; to be read before the queries change.
 

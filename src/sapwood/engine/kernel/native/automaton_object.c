@@ -2,6 +2,7 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
+#include "automaton_sizes.h"
 #include "hash_key.h"
 #include "module.h"
 #include "query_dump.h"
@@ -287,12 +288,24 @@ static void automaton_dealloc(Automaton *self) {
 
 static PyObject *automaton_py_sizes(Automaton *self, PyObject *unused) {
     (void)unused;
-    const struct automaton *a = &self->automaton;
-    return Py_BuildValue("{s:I,s:I,s:I,s:I,s:I,s:I,s:K}", "states", a->trie.states.count - a->trie.free.count,
-                         "guide_nodes", a->guide.nodes.count, "classes",
-                         a->classes.items.count - a->classes.free.count, "twigs", a->twigs.count, "anchorings",
-                         a->twigs.anchorings.count - a->twigs.free_anchorings.count, "hits", a->guide.hits.count,
-                         "guide_bytes", (unsigned long long)a->guide.spent);
+    struct automaton_sizes sizes;
+    lock_read(&self->automaton.lock);
+    automaton_measure(&self->automaton, &sizes);
+    unlock_read(&self->automaton.lock);
+    return Py_BuildValue("{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I}", "slots", sizes.slots, "names", sizes.names,
+                         "states", sizes.states, "predicate_indexes", sizes.predicate_indexes, "constants",
+                         sizes.constants, "twigs", sizes.twigs, "anchorings", sizes.anchorings, "guide_nodes",
+                         sizes.guide_nodes, "classes", sizes.classes, "probes", sizes.probes, "hits", sizes.hits);
+}
+
+/* What `sys.getsizeof` tells. */
+static PyObject *automaton_py_sizeof(Automaton *self, PyObject *unused) {
+    (void)unused;
+    struct automaton_sizes sizes;
+    lock_read(&self->automaton.lock);
+    automaton_measure(&self->automaton, &sizes);
+    unlock_read(&self->automaton.lock);
+    return PyLong_FromUnsignedLongLong(sizeof *self + sizes.bytes);
 }
 
 static PyMethodDef automaton_methods[] = {
@@ -309,6 +322,7 @@ static PyMethodDef automaton_methods[] = {
     {"remove_relative_path", (PyCFunction)automaton_py_remove_relative_path, METH_O, "Remove a relative path."},
     {"match", (PyCFunction)(void (*)(void))automaton_py_match, METH_FASTCALL,
      "Match a message: return a Result, or the status of the reader if it cannot be read."},
+    {"__sizeof__", (PyCFunction)automaton_py_sizeof, METH_NOARGS, "Return the memory in bytes."},
     {"sizes", (PyCFunction)automaton_py_sizes, METH_NOARGS, "Return how large the structures are."},
     {NULL, NULL, 0, NULL},
 };

@@ -311,7 +311,8 @@ void twigs_remove(struct twigs *twigs, uint32_t twig) {
     struct twig *item = &twigs->items.items[twig];
     if (item->missing == 0) {
         struct accesses *accesses = &twigs->positions.items[position_of(twigs, item->parts.items[0])].accesses;
-        *find_access(twigs, twig) = POP(accesses);
+        struct access *removed = find_access(twigs, twig);
+        *removed = POP(accesses);
     }
     for (uint32_t i = 0; i < item->parts.count; i++)
         remove_number(&twigs->cells.items[cell_of(twigs, item->parts.items[i])].twigs, twig);
