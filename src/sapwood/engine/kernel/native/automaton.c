@@ -32,6 +32,26 @@ void automaton_free(struct automaton *automaton) {
     lock_destroy(&automaton->results_lock);
 }
 
+int automaton_begin_edit(struct automaton *automaton) {
+    automaton->version++;
+    if (freeze_results(automaton)) return -1;
+    automaton->splits.count = 0; /* nobody needs them any more */
+    return 0;
+}
+
+int automaton_end_edit(struct automaton *automaton) {
+    struct predicate_indexes *predicates = &automaton->predicates;
+    const struct numbers *texts = &predicates->constants.retired, *numbers = &predicates->retired_numbers;
+    for (uint32_t i = 0; i < texts->count; i++) guide_forget_constant(&automaton->guide, texts->items[i]);
+    for (uint32_t i = 0; i < numbers->count; i++)
+        guide_forget_constant(&automaton->guide, numbers->items[i] | NUMBER_CONSTANT);
+    constants_recycle(predicates);
+    /* The guide has links by names that no query mentions any more. Queries share their names, so there are
+       few, and it is not worth while to look for the links before there are many. */
+    uint32_t retired = automaton->names.retired.count;
+    return retired > 64 && retired > automaton->names.table.count / 4 ? automaton_clear(automaton) : 0;
+}
+
 void automaton_prepare(struct automaton *automaton) {
     while (automaton->unsorted.count) {
         struct unsorted next = POP(&automaton->unsorted);
@@ -371,7 +391,6 @@ static int reserve_slot(struct automaton *automaton, uint32_t number) {
 
 int automaton_register(struct automaton *automaton, uint32_t number, const struct part_spec *parts,
                        uint32_t count, int binds) {
-    automaton->version++;
     if (reserve_slot(automaton, number) || classes_add_slot(&automaton->classes, number)) return -1;
     struct slot *slot = &automaton->slots.items[number];
     *slot = (struct slot){0, NONE, IN_USE | (binds ? BINDS : 0)};
@@ -400,7 +419,6 @@ int automaton_register(struct automaton *automaton, uint32_t number, const struc
 int automaton_unregister(struct automaton *automaton, uint32_t number) {
     struct slot *slot = &automaton->slots.items[number];
     int failed = 0;
-    automaton->version++;
     if (slot->flags & CLASSED) {
         unpost_at_state(automaton, slot->part, POST_SLOT, number);
     } else {
@@ -431,7 +449,6 @@ int automaton_set_weight(struct automaton *automaton, uint32_t number, uint32_t 
 }
 
 uint32_t automaton_add_relative_path(struct automaton *automaton, const struct span *path, uint32_t length) {
-    automaton->version++;
     uint32_t number, state = use_path(automaton, path, length);
     if (state == NONE) return NONE;
     if (automaton->free_relative_paths.count) {
@@ -445,7 +462,6 @@ uint32_t automaton_add_relative_path(struct automaton *automaton, const struct s
 }
 
 void automaton_remove_relative_path(struct automaton *automaton, uint32_t number) {
-    automaton->version++;
     unpost_at_state(automaton, automaton->relative_paths.items[number].state, POST_RELATIVE, number);
     automaton->relative_paths.items[number].state = NONE;
     (void)PUSH(&automaton->free_relative_paths, number);

@@ -109,6 +109,10 @@ int automaton_set_weight(struct automaton *automaton, uint32_t slot, uint32_t we
 uint32_t automaton_add_relative_path(struct automaton *automaton, const struct span *path, uint32_t length);
 void automaton_remove_relative_path(struct automaton *automaton, uint32_t number);
 
+/* Begin and end an edit: results are listed before, what is no longer used is swept after. */
+int automaton_begin_edit(struct automaton *automaton);
+int automaton_end_edit(struct automaton *automaton);
+
 /* Drop all guide nodes; coming messages make them anew. */
 int automaton_clear(struct automaton *automaton);
 

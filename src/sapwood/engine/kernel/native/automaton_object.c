@@ -49,6 +49,7 @@ static void give_scratch(Automaton *self, struct scratch *scratch) {
 
 /* Finish an edit: an automaton that ran out of memory in the middle of one cannot be trusted. */
 static PyObject *edited(Automaton *self, int failed) {
+    failed = failed || automaton_end_edit(&self->automaton);
     if (failed) self->automaton.damaged = 1;
     unlock_write(&self->automaton.lock);
     if (failed) return PyErr_NoMemory();
@@ -63,7 +64,10 @@ static int begin_edit(Automaton *self) {
     Py_BEGIN_ALLOW_THREADS
     lock_write(&self->automaton.lock);
     Py_END_ALLOW_THREADS
-    return 0;
+    if (automaton_begin_edit(&self->automaton) == 0) return 0;
+    unlock_write(&self->automaton.lock);
+    PyErr_NoMemory();
+    return -1;
 }
 
 static PyObject *automaton_py_register(Automaton *self, PyObject *args) {
@@ -75,8 +79,7 @@ static PyObject *automaton_py_register(Automaton *self, PyObject *args) {
     if (spec == NULL) return NULL;
     PyObject *done = NULL;
     if (begin_edit(self) == 0)
-        done = edited(self, freeze_results(&self->automaton) ||
-                                automaton_register(&self->automaton, slot, spec->parts, spec->count, binds));
+        done = edited(self, automaton_register(&self->automaton, slot, spec->parts, spec->count, binds));
     query_spec_free(spec);
     return done;
 }
@@ -85,7 +88,7 @@ static PyObject *automaton_py_unregister(Automaton *self, PyObject *arg) {
     unsigned long slot = PyLong_AsUnsignedLong(arg);
     if (PyErr_Occurred() || begin_edit(self)) return NULL;
     int known = slot < self->automaton.slots.count && self->automaton.slots.items[slot].flags & IN_USE;
-    int failed = known && (freeze_results(&self->automaton) || automaton_unregister(&self->automaton, (uint32_t)slot));
+    int failed = known && automaton_unregister(&self->automaton, (uint32_t)slot);
     PyObject *done = edited(self, failed);
     if (known || done == NULL) return done;
     Py_DECREF(done);

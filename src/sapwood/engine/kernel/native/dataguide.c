@@ -66,6 +66,8 @@ void guide_free(struct dataguide *guide) {
     FREE_ARRAY(&guide->free_probes);
     FREE_ARRAY(&guide->hits);
     FREE_ARRAY(&guide->free_hits);
+    FREE_ARRAY(&guide->hits_of_text);
+    FREE_ARRAY(&guide->hits_of_number);
     FREE_ARRAY(&guide->composites);
     FREE_ARRAY(&guide->state_stamps);
     FREE_ARRAY(&guide->slots);
@@ -90,7 +92,7 @@ static int link_member(struct dataguide *guide, uint32_t node, uint32_t state) {
         if (PUSH(&guide->links, link)) return -1;
     }
     guide->nodes_with.items[state] = at;
-    guide->spent += 12;
+    guide->spent += MEMBER_BYTES;
     return 0;
 }
 
@@ -198,8 +200,8 @@ static int fill_node(struct automaton *automaton, uint32_t number) {
     if (classes_add_node(automaton, number, &guide->slots)) return -1;
     node = &guide->nodes.items[number];
     if (node->flags & STALE && guide_refresh(automaton, number)) return -1;
-    guide->spent += sizeof *node + 4 * (uint64_t)node->classes.count + 8 * (uint64_t)node->reach.count +
-                    sizeof(struct query_class) * (uint64_t)(automaton->classes.items.count - before);
+    guide->spent += NODE_BYTES + 8 * (uint64_t)node->classes.count + 12 * (uint64_t)node->reach.count +
+                    (sizeof(struct query_class) + 64) * (uint64_t)(automaton->classes.items.count - before);
     return 0;
 }
 

@@ -61,7 +61,8 @@ struct probe {
 
 struct hit {
     uint32_t probe, constant; /* NONE: mere existence */
-    uint32_t next;            /* of the same probe */
+    uint32_t next, previous;  /* of the same probe */
+    uint32_t next_same, previous_same; /* of the same constant */
     struct numbers slots;
     struct reaches reach;
 };
@@ -87,6 +88,7 @@ struct dataguide {
     struct ARRAY_OF(struct hit) hits;
     struct numbers free_hits;
     struct table hit_table;
+    struct numbers hits_of_text, hits_of_number; /* by constant: the first hit, or NONE */
     struct ARRAY_OF(struct composite) composites;
     struct table composite_table;
     uint64_t spent, budget; /* in bytes */
@@ -133,6 +135,11 @@ struct automaton;
 
 int guide_init(struct automaton *automaton, uint64_t budget);
 void guide_free(struct dataguide *guide);
+
+/* What a node takes, beside its arrays: its row, cells of tables, stamps, and what allocators add. */
+#define NODE_BYTES (sizeof(struct guide_node) + 192)
+#define MEMBER_BYTES 24
+#define HIT_BYTES (sizeof(struct hit) + 64)
 
 static inline int guide_has_room(const struct dataguide *guide) { return guide->spent <= guide->budget; }
 
@@ -182,6 +189,9 @@ uint32_t guide_make_hit(struct automaton *automaton, uint32_t probe, uint32_t co
 int guide_update_node_tests(struct automaton *automaton, uint32_t node, uint32_t target, uint32_t constant,
                             int other_indexes);
 void guide_drop_probes(struct dataguide *guide);
+
+/* Drop the hits of a constant that no test has any more, so that its number can be assigned again. */
+void guide_forget_constant(struct dataguide *guide, uint32_t constant);
 void collect_tag_path(const struct dataguide *guide, uint32_t node, uint32_t *names);
 
 /* Collect the predicate indexes of a target that states have: the name of an attribute, or TEXT_PROBE, … */

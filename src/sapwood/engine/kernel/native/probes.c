@@ -80,13 +80,54 @@ uint32_t guide_make_probe(struct automaton *automaton, uint32_t node, uint32_t n
     return number;
 }
 
+/* Return where the first hit of a constant is noted; NULL: nowhere so far, or it is mere existence. */
+static uint32_t *first_of_constant(struct dataguide *guide, uint32_t constant) {
+    if (constant == NONE) return NULL;
+    struct numbers *heads = constant & NUMBER_CONSTANT ? &guide->hits_of_number : &guide->hits_of_text;
+    constant &= ~NUMBER_CONSTANT;
+    return constant < heads->count ? &heads->items[constant] : NULL;
+}
+
+/* Add a hit to the lists of its probe and of its constant. */
+static int link_hit(struct dataguide *guide, uint32_t number) {
+    struct hit *hit = &guide->hits.items[number];
+    if (hit->next != NONE) guide->hits.items[hit->next].previous = number;
+    guide->probes.items[hit->probe].first_hit = number;
+    if (hit->constant == NONE) return 0;
+    struct numbers *heads = hit->constant & NUMBER_CONSTANT ? &guide->hits_of_number : &guide->hits_of_text;
+    while (heads->count <= (hit->constant & ~NUMBER_CONSTANT)) {
+        if (PUSH(heads, NONE)) return -1;
+    }
+    uint32_t *first = first_of_constant(guide, hit->constant);
+    hit->next_same = *first;
+    if (*first != NONE) guide->hits.items[*first].previous_same = number;
+    *first = number;
+    return 0;
+}
+
+static void unlink_hit(struct dataguide *guide, uint32_t number) {
+    struct hit *hits = guide->hits.items;
+    const struct hit *hit = &hits[number];
+    if (hit->next != NONE) hits[hit->next].previous = hit->previous;
+    if (hit->previous != NONE)
+        hits[hit->previous].next = hit->next;
+    else
+        guide->probes.items[hit->probe].first_hit = hit->next;
+    if (hit->next_same != NONE) hits[hit->next_same].previous_same = hit->previous_same;
+    uint32_t *first = first_of_constant(guide, hit->constant);
+    if (hit->previous_same != NONE)
+        hits[hit->previous_same].next_same = hit->next_same;
+    else if (first != NULL)
+        *first = hit->next_same;
+}
+
 uint32_t guide_make_hit(struct automaton *automaton, uint32_t probe, uint32_t constant) {
     struct dataguide *guide = &automaton->guide;
     uint32_t number = guide_hit(guide, probe, constant);
     if (number != NONE) return number;
     const struct probe *of = &guide->probes.items[probe];
     const struct guide_node *node = &guide->nodes.items[of->node];
-    struct hit hit = {probe, constant, of->first_hit, {NULL, 0, 0}, {NULL, 0, 0}};
+    struct hit hit = {probe, constant, of->first_hit, NONE, NONE, NONE, {NULL, 0, 0}, {NULL, 0, 0}};
     uint32_t names[MOST_DEPTH];
     if (node->depth <= MOST_DEPTH) collect_tag_path(guide, of->node, names);
     for (uint32_t i = 0; i < of->indexes.count; i++) {
@@ -107,9 +148,8 @@ uint32_t guide_make_hit(struct automaton *automaton, uint32_t probe, uint32_t co
         number = guide->hits.count;
         if (PUSH(&guide->hits, hit)) return NONE;
     }
-    if (hits_insert(guide, &guide->hit_table, number)) return NONE;
-    guide->probes.items[probe].first_hit = number;
-    guide->spent += sizeof hit + 8 + 4 * (uint64_t)hit.slots.count + 8 * (uint64_t)hit.reach.count;
+    if (hits_insert(guide, &guide->hit_table, number) || link_hit(guide, number)) return NONE;
+    guide->spent += HIT_BYTES + 4 * (uint64_t)hit.slots.count + 8 * (uint64_t)hit.reach.count;
     return number;
 }
 
@@ -119,28 +159,25 @@ static void free_hit(struct dataguide *guide, uint32_t number) {
 }
 
 static void drop_hit(struct dataguide *guide, uint32_t number) {
+    unlink_hit(guide, number);
     hits_remove(guide, &guide->hit_table, number);
     free_hit(guide, number);
     (void)PUSH(&guide->free_hits, number);
+    guide->spent -= guide->spent < HIT_BYTES ? guide->spent : HIT_BYTES;
 }
 
 static void drop_hits(struct dataguide *guide, uint32_t probe) {
-    uint32_t hit = guide->probes.items[probe].first_hit;
-    while (hit != NONE) {
-        uint32_t next = guide->hits.items[hit].next;
-        drop_hit(guide, hit);
-        hit = next;
-    }
-    guide->probes.items[probe].first_hit = NONE;
+    while (guide->probes.items[probe].first_hit != NONE) drop_hit(guide, guide->probes.items[probe].first_hit);
 }
 
 static void drop_hit_of(struct dataguide *guide, uint32_t probe, uint32_t constant) {
     uint32_t hit = guide_hit(guide, probe, constant);
-    if (hit == NONE) return;
-    uint32_t *link = &guide->probes.items[probe].first_hit;
-    while (*link != hit) link = &guide->hits.items[*link].next;
-    *link = guide->hits.items[hit].next;
-    drop_hit(guide, hit);
+    if (hit != NONE) drop_hit(guide, hit);
+}
+
+void guide_forget_constant(struct dataguide *guide, uint32_t constant) {
+    uint32_t *first = first_of_constant(guide, constant);
+    while (first != NULL && *first != NONE) drop_hit(guide, *first);
 }
 
 static void drop_probe(struct dataguide *guide, uint32_t probe) {
@@ -154,6 +191,7 @@ void guide_drop_probes(struct dataguide *guide) {
     for (uint32_t i = 0; i < guide->probes.count; i++) FREE_ARRAY(&guide->probes.items[i].indexes);
     for (uint32_t i = 0; i < guide->hits.count; i++) free_hit(guide, i);
     guide->probes.count = guide->hits.count = guide->free_probes.count = guide->free_hits.count = 0;
+    guide->hits_of_text.count = guide->hits_of_number.count = 0;
     clear_table(&guide->probe_table);
     clear_table(&guide->hit_table);
 }

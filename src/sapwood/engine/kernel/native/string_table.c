@@ -66,7 +66,7 @@ void strings_release(struct string_table *strings, uint32_t number) {
     strings_remove(strings, &strings->table, number);
     strings->wasted += entry->length;
     (void)PUSH(&strings->retired, number); /* if memory is out, the number is merely not used again */
-    if (strings->wasted > 65536 && strings->wasted * 2 > strings->block.count) compact(strings);
+    if (strings->wasted > 2048 && strings->wasted * 2 > strings->block.count) compact(strings);
 }
 
 void strings_recycle(struct string_table *strings) {
