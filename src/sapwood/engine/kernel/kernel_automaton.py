@@ -10,11 +10,13 @@ is checked in Python for what it expands to, rewritten without, and then matched
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from dataclasses import replace
+from typing import Any, NoReturn, Self, cast
 
 import numpy as np
 
 from sapwood.engine.automaton.automaton import Automaton
+from sapwood.engine.automaton.dataguide import GuideNode
 from sapwood.engine.automaton.predicate_index import NO_INTS, Ints
 from sapwood.engine.automaton.query_paths import Leaf, Twig, first_steps
 from sapwood.engine.automaton.relative_paths import ReachedElements
@@ -24,14 +26,36 @@ from sapwood.engine.limits import Limits, Tuning
 from sapwood.engine.message.ancestry import Ancestry
 from sapwood.engine.message.document import Document
 from sapwood.engine.message.encoding import utf8
-from sapwood.engine.message.message_reader import Message, check_size, read_structure, to_utf8
+from sapwood.engine.message.message_reader import (
+    Message,
+    check_size,
+    read_document,
+    read_structure,
+    to_utf8,
+)
 from sapwood.lang.pattern import Test
 
 _CELL = 20
 """Bytes of a cell of `Tuning.cache`."""
 
+_SHARE = 4
+"""The part of the cache that relative paths may take."""
+
 _HAS_DOCTYPE, _UNKNOWN_ENCODING = -4, -5
 """Statuses of readers, as in `reader.h`."""
+
+
+class _UntestedNode:
+    """A node for all tag paths, where nothing is looked for: see `ReaderNode`."""
+
+    attributes = text = value = None
+
+    def __getitem__(self, name: str) -> Self:
+        return self
+
+
+_UNTESTED = cast(GuideNode, _UntestedNode())
+"""In place of guide nodes, which a document has and nobody asks for if no relative path is followed."""
 
 
 class KernelAutomaton:
@@ -41,11 +65,11 @@ class KernelAutomaton:
         self._limits = limits
         self._tuning = tuning
         self._compiled = self._compile()
-        self._relative = Automaton(limits, tuning)
+        self._relative = Automaton(limits, replace(tuning, cache=tuning.cache // _SHARE))
 
     def _compile(self) -> _kernel.Automaton:
         limits, tuning = self._limits, self._tuning
-        budget = tuning.cache * _CELL
+        budget = (tuning.cache - tuning.cache // _SHARE) * _CELL
         return _kernel.Automaton(
             budget, limits.depth, limits.attributes, limits.name_length, tuning.query_classes
         )
@@ -121,7 +145,7 @@ class KernelAutomaton:
             status = result
         if status != _HAS_DOCTYPE:
             self._refuse(message)
-        read_structure(message, self._limits, self._relative.dataguide.start())
+        read_structure(message, self._limits, _UNTESTED)
         expanded = without_doctype(utf8(message.data, message.encoding), ids=False)
         result = self._compiled.match(expanded, "utf-8", False)
         if isinstance(result, int):
@@ -129,16 +153,19 @@ class KernelAutomaton:
         return result
 
     def _refuse(self, message: Message) -> NoReturn:
-        read_structure(message, self._limits, self._relative.dataguide.start())
+        read_structure(message, self._limits, _UNTESTED)
         raise AssertionError("the compiled kernel refused a message that the reader in Python accepts")
 
     def read(self, message: Message, with_text: bool, with_source: bool) -> Document:
-        return self._relative.read(message, with_text or self.reads_text, with_source)
+        root = self._relative.dataguide.start() if len(self._relative.relative_paths) else _UNTESTED
+        return read_document(message, self._limits, root, with_text or self.reads_text, with_source)
 
     def reached(
         self, document: Document, ancestry: Ancestry, starts: list[int], inside: bool
     ) -> ReachedElements:
         """Return what relative paths reach in a document that `read` returned."""
+        if not len(self._relative.relative_paths):
+            return ReachedElements(NO_INTS, NO_INTS, NO_INTS, len(document))
         return self._relative.relative_paths.reached(document, ancestry, starts, inside)
 
 
