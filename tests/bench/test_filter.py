@@ -218,7 +218,7 @@ def test_engines_that_do_not_agree_are_not_compared(
 ) -> None:
     found = iter((1.0, 1.0, 1.0, 2.0))
     monkeypatch.setattr(timer, "mean_matches", lambda matcher, messages: next(found))
-    with pytest.raises(BenchError, match="engines do not agree on the matches of 1 queries on orders"):
+    with pytest.raises(BenchError, match="engines do not agree on the matches of orders, 1 query"):
         list(small_messages.measure_orders.run(make_bench(tmp_path)))
 
 

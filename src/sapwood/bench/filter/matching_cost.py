@@ -13,7 +13,7 @@ from operator import attrgetter
 from sapwood import Matcher, Matches
 from sapwood.bench.filter.churn_cost import report_churn
 from sapwood.bench.filter.loading_cost import load_engines, report_without_collector
-from sapwood.bench.filter.matching_contenders import PRECISION, load_matcher
+from sapwood.bench.filter.matching_contenders import PRECISION, Precision, load_matcher
 from sapwood.bench.harness import RAW, Bench, BenchError, Listing, experiment, scale, timer
 from sapwood.bench.harness.datasets import Kind
 from sapwood.bench.harness.engines import (
@@ -45,8 +45,8 @@ REPEATED: Bars = {COUNTED: {UNCLASSED: 6, PYTHON: 6, **_PATHS}}
 PREDICATES: Bars = {COUNTED: {UNCLASSED: 25, PYTHON: 25, **_TWIGS}}
 NESTED_PATHS: Bars = {COUNTED: {UNCLASSED: 30, PYTHON: 30, **_TWIGS}}
 
-_LISTED = 5
-"""every fifth message is matched where matches are listed, which takes a hundred times as long as counting"""
+_LISTING_ROUNDS = 3
+"""at most, where matches are listed: it takes up to a hundred times as long as counting"""
 _LISTING = "warm"
 
 
@@ -141,8 +141,10 @@ def report_warm(
     Everything is listed; figures are those that are counted, and those with a bar.
     """
     matched = check_agreement(matchers, messages, workload)
-    timings = _time_readings(bench, matchers, messages, (COUNTED,))
-    timings |= _time_readings(bench, matchers, messages[::_LISTED], (NUMBERS, IDS))
+    precision = bench.select(PRECISION)
+    timings = _time_readings(precision, matchers, messages, (COUNTED,))
+    fewer = precision._replace(rounds=min(precision.rounds, _LISTING_ROUNDS), seconds=0.0)
+    timings |= _time_readings(fewer, matchers, messages, (NUMBERS, IDS))
     listing = _get_listing(bench)
     for reading in READERS:
         cells = {engine.label: timings[engine, reading].multiple for engine in matchers}
@@ -157,17 +159,19 @@ def report_warm(
 
 
 def _time_readings(
-    bench: Bench, matchers: Mapping[Engine, Matcher], messages: Sequence[bytes], readings: Sequence[str]
+    precision: Precision,
+    matchers: Mapping[Engine, Matcher],
+    messages: Sequence[bytes],
+    readings: Sequence[str],
 ) -> dict[tuple[Engine, str], timer.Timing]:
     """Time readings of all engines in the same rounds."""
-    precision = bench.select(PRECISION)
     passes = {
         (engine, reading): partial(timer.match_pass, matcher, messages, READERS[reading])
         for engine, matcher in matchers.items()
         for reading in readings
     }
     timings = timer.time_interleaved(
-        list(passes.values()), messages, least=precision.rounds, seconds=precision.seconds, warm_up=2
+        list(passes.values()), messages, least=precision.rounds, seconds=precision.seconds, warm_up=1
     )
     return dict(zip(passes, timings, strict=True))
 

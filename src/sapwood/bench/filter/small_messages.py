@@ -35,10 +35,10 @@ def measure_orders(
     messages, queries = generate_orders(message_count), generate_order_queries(max(sizes))
     engines = available_engines(bench)
     for size in sizes:
-        yield f"loading {size:,} queries on orders"
+        workload = f"orders, {size:,} {'query' if size == 1 else 'queries'}"
+        yield f"loading {workload}"
         matchers = {engine: load_matcher(queries[:size], engine.tuning)[0] for engine in engines}
-        yield f"{size:,} queries on orders"
-        workload = f"{size:,} queries on orders"
+        yield workload
         matched = check_agreement(matchers, messages, workload)
         passes = [partial(match_pass, matcher, messages) for matcher in matchers.values()]
         timings = time_interleaved(
