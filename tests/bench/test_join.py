@@ -93,6 +93,12 @@ def test_templates_are_listed_beside_those_of_the_paper(everything: Run) -> None
 
 def test_rate_and_memory_of_feeds(everything: Run) -> None:
     report = everything[0]
+    (rate,) = find_figures(report, "items a second")
+    (cost,) = find_figures(report, "cost of an item")
+    assert rate.workload == cost.workload == "feed, 40 queries, 80 items"
+    assert rate.bar == feed_items.LEAST_RATE and rate.at_least
+    assert rate.value == pytest.approx(80 / cast(float, cost.details["seconds"]), rel=1e-2)
+    assert cost.value > 1  # an item is parsed before it is joined
     (flat_rate,) = find_figures(report, "items a second, queries repeated")
     assert flat_rate.workload == "feed, 40 queries against 20"
     assert flat_rate.at_least and flat_rate.value > 0

@@ -21,14 +21,21 @@ def java() -> None:
 
 
 def test_figures_are_measured_and_written(java: None, tmp_path: Path) -> None:
-    report = run_suite(SPARK, Options(out=tmp_path, scale="smoke", only=("loading", "xpath_boolean")))
-    loading, compared = report.figures
-    assert loading.value > 0
-    assert compared.value > 0
+    only = "loading", "throughput", "xpath_boolean"
+    report = run_suite(SPARK, Options(out=tmp_path, scale="smoke", only=only))
+    _, numbers, counting, ids, compared = report.figures
+    assert all(figure.value > 0 for figure in report.figures)
+    alone = [figure.measure.partition(" alone that ")[2] for figure in (numbers, counting, ids)]
+    assert alone == ["lists numbers", "counts", "lists ids"]
+    assert (numbers.bar, counting.bar, ids.bar) == (0.8, 0.5, None)
+    for figure in (numbers, counting, ids):
+        ours, theirs = figure.details["messages_per_second"], figure.details["alone_per_second"]
+        assert isinstance(ours, float) and isinstance(theirs, float)
+        assert figure.value == pytest.approx(ours / theirs, rel=1e-2)
     assert compared.details["same_answers"] == "yes"
     assert not report.missed  # nothing is promised at this scale
     written = json.loads((tmp_path / "spark.json").read_text())
-    assert [figure["measure"] for figure in written["figures"]] == [loading.measure, compared.measure]
+    assert [figure["measure"] for figure in written["figures"]] == [each.measure for each in report.figures]
 
 
 def test_bars_are_promises_about_the_published_workload(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from sapwood import Broker
 from sapwood.bench.harness.benchmark_report import Role
+from sapwood.bench.harness.engines import by_engine
 from sapwood.bench.harness.runner import Options, run_suite
 from sapwood.bench.suites import TRANSFORM
 from sapwood.bench.transform import broker_cost, plan_optimisation, shared_plan_cost
@@ -80,7 +81,7 @@ def test_writing_is_a_part_of_publishing(everything: Run) -> None:
     (rest,) = find_figures(everything[0], "publishing, without writing results")
     (whole,) = find_figures(everything[0], "publishing")
     (writing,) = find_figures(everything[0], "writing results")
-    assert rest.bar == 15 and not rest.at_least
+    assert rest.bar == by_engine(5, 15) and not rest.at_least
     assert writing.value > 0
     assert rest.value < whole.value
     share = whole.details["share"]

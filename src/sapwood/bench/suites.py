@@ -6,7 +6,15 @@ from sapwood.bench.harness.runner import Options, Suite, run_suite
 
 __all__ = ["FILTER", "JOIN", "RELATIONAL", "SPARK", "TRANSFORM", "Options", "Suite", "run_suite"]
 
-_FILTER_BARS = ("matching_cost", "matcher_memory", "recursive_messages", "fallback_cost")
+_FILTER_BARS = (
+    "matching_cost",
+    "small_messages",
+    "value_ranges",
+    "thread_scaling",
+    "matcher_memory",
+    "recursive_messages",
+    "fallback_cost",
+)
 _FILTER_GROWTH = ("population_growth", "query_parameters", "compile_growth")
 
 FILTER = Suite(

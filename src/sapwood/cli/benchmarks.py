@@ -37,12 +37,12 @@ bench = typer.Typer(help="Run benchmarks, with baselines measured in the same ru
 @bench.command("filter")
 def bench_filter(
     nitf: NitfOption = None,
-    quick: Annotated[bool, _quick("A minute instead of a quarter of an hour.")] = False,
+    quick: Annotated[bool, _quick("A few minutes instead of an hour.")] = False,
     only: Annotated[Only, _only("An experiment by name, or bars, or growth.")] = None,
     out: OutOption = OUT,
     as_json: JsonOption = False,
 ) -> None:
-    """Matching: cost in multiples of raw parsing, growth, churn, loading, memory, recursion.
+    """Matching with every engine: cost in multiples of raw parsing, growth, churn, loading, memory, threads.
 
     Ctrl-C ends it and keeps what is measured.
     """

@@ -1,25 +1,53 @@
-"""The bars of matching: the cost of a warm message, of the first pass, of loading and of churn.
+"""The bars of matching with every engine: cost of a warm message, of the first pass, of loading and churn.
 
-A bar is a promise about the published workload at full scale, and shown for reference elsewhere.
+A bar is a promise about the published workload at full scale, and shown for reference elsewhere. Matches are
+counted, as numbers listed, or as ids listed.
 """
 
 from __future__ import annotations
 
-import gc
-from collections import deque
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from statistics import median
+from operator import attrgetter
 
-from sapwood import Matcher
-from sapwood.bench.filter.matching_contenders import PRECISION, compile_seconds, load_matcher, time_warm
-from sapwood.bench.harness import RAW, Bench, at_most, experiment, scale, timer
+from sapwood import Matcher, Matches
+from sapwood.bench.filter.churn_cost import report_churn
+from sapwood.bench.filter.loading_cost import load_engines, report_without_collector
+from sapwood.bench.filter.matching_contenders import PRECISION, Precision, load_matcher
+from sapwood.bench.harness import RAW, Bench, BenchError, Listing, experiment, scale, timer
 from sapwood.bench.harness.datasets import Kind
+from sapwood.bench.harness.engines import (
+    ENGINES,
+    KERNEL,
+    KERNEL_EXPAT,
+    PYTHON,
+    UNCLASSED,
+    Engine,
+    available_engines,
+    limit_of,
+    report_classes,
+)
 
-LXML = "× lxml compiling"
-WARM = "× warm cost"
-_LIFETIME = 50
-"""messages that a query stays which is added only to be removed again"""
+COUNTED, NUMBERS, IDS = "counted", "numbers listed", "ids listed"
+READERS: dict[str, Callable[[Matches], object]] = {COUNTED: len, NUMBERS: attrgetter("numbers"), IDS: list}
+Bars = Mapping[str, Mapping[Engine, float]]
+"""the most that a message may cost by reading and engine, in multiples of raw parsing"""
+
+_PATHS = {KERNEL_EXPAT: 1.35, KERNEL: 0.35}
+_TWIGS = {KERNEL_EXPAT: 2.5, KERNEL: 1.3}
+FEW: Bars = {COUNTED: {UNCLASSED: 5, PYTHON: 5, **_PATHS}}
+MANY: Bars = {
+    COUNTED: {UNCLASSED: 6, PYTHON: 4, **_PATHS},
+    NUMBERS: {KERNEL_EXPAT: 1.8, KERNEL: 0.8},
+    IDS: {KERNEL_EXPAT: 3, KERNEL: 2},
+}
+REPEATED: Bars = {COUNTED: {UNCLASSED: 6, PYTHON: 6, **_PATHS}}
+PREDICATES: Bars = {COUNTED: {UNCLASSED: 25, PYTHON: 25, **_TWIGS}}
+NESTED_PATHS: Bars = {COUNTED: {UNCLASSED: 30, PYTHON: 30, **_TWIGS}}
+
+_LISTING_ROUNDS = 3
+"""at most, where matches are listed: it takes up to a hundred times as long as counting"""
+_LISTING = "warm"
 
 
 @experiment("paths", "plain paths: warm, first pass, loading, churn")
@@ -36,14 +64,15 @@ def measure_paths(
     queries = bench.dataset.queries("distinct", query_count)
     few, workload = queries[:few_count], f"{len(queries):,} distinct paths"
     yield f"{len(few):,} paths"
-    _report_warm(bench, load_matcher(few)[0], messages, f"{len(few):,} distinct paths", 5)
-    matcher = yield from _report_loading(bench, workload, queries, loads, 6, messages)
+    matchers = {engine: load_matcher(few, engine.tuning)[0] for engine in available_engines(bench)}
+    report_warm(bench, matchers, messages, f"{len(few):,} distinct paths", FEW)
+    matchers = yield from load_engines(bench, workload, queries, loads, 4, 6, messages)
     yield workload
-    _report_warm(bench, matcher, messages, workload, 6)
+    report_warm(bench, matchers, messages, workload, MANY)
     yield "queries added and removed"
-    _report_churn(bench, kept, matcher, messages, queries)
-    del matcher
-    yield from _report_without_collector(bench, workload, queries)
+    report_churn(bench, kept, matchers, messages, queries)
+    matchers.clear()
+    yield from report_without_collector(bench, workload, queries)
 
 
 @experiment("predicates", "an attribute predicate in each query: warm, loading")
@@ -51,143 +80,115 @@ def measure_predicates(
     bench: Bench,
     message_count: int = scale(500, 300, 100, 4),
     query_count: int = scale(100_000, 20_000, 4_000, 30),
-    loads: int = scale(3, 1, 2),
+    loads: int = scale(2, 1, 2),
 ) -> Iterator[str]:
     messages = bench.dataset.messages(message_count)
     queries = bench.dataset.queries("predicates", query_count)
     workload = f"{len(queries):,} with an attribute predicate"
-    matcher = yield from _report_loading(bench, workload, queries, loads, 25)
+    matchers = yield from load_engines(bench, workload, queries, loads, 60, 25)
     yield workload
-    _report_warm(bench, matcher, messages, workload, 25)
-    del matcher
-    yield from _report_without_collector(bench, workload, queries)
+    report_warm(bench, matchers, messages, workload, PREDICATES)
+    matchers.clear()
+    yield from report_without_collector(bench, workload, queries)
 
 
-def _measure_warm(
+def _measure_others(
     kind: Kind,
     label: str,
-    bar: float,
+    bars: Bars,
+    microseconds: float,
     bench: Bench,
     query_count: int,
     message_count: int = scale(500, 300, 100, 4),
+    loads: int = scale(2, 1, 1),
 ) -> Iterator[str]:
-    """Measure queries of a kind of the dataset: warm."""
+    """Measure queries of a kind of the dataset: warm, loading."""
     messages = bench.dataset.messages(message_count)
     queries = bench.dataset.queries(kind, query_count)
     workload = f"{len(queries):,} {label}"
-    yield f"loading {workload}"
-    matcher = load_matcher(queries)[0]
+    matchers = yield from load_engines(bench, workload, queries, loads, microseconds)
     yield workload
-    _report_warm(bench, matcher, messages, workload, bar)
+    report_warm(bench, matchers, messages, workload, bars)
 
 
-DUPLICATES = experiment("duplicates", "plain paths with many duplicates: warm")(
+DUPLICATES = experiment("duplicates", "plain paths with many duplicates: warm, loading")(
     partial(
-        _measure_warm,
+        _measure_others,
         "repeated",
         "paths with duplicates",
-        6,
+        REPEATED,
+        4,
         query_count=scale(500_000, 50_000, 20_000, 80),
     )
 )
-NESTED = experiment("nested", "a nested path in each query: warm")(
-    partial(_measure_warm, "nested", "with a nested path", 30, query_count=scale(50_000, 10_000, 2_000, 20))
+NESTED = experiment("nested", "a nested path in each query: warm, loading")(
+    partial(
+        _measure_others,
+        "nested",
+        "with a nested path",
+        NESTED_PATHS,
+        60,
+        query_count=scale(50_000, 10_000, 2_000, 20),
+    )
 )
 
 
-def _report_warm(
-    bench: Bench, matcher: Matcher, messages: Sequence[bytes], workload: str, bar: float
+def report_warm(
+    bench: Bench, matchers: Mapping[Engine, Matcher], messages: Sequence[bytes], workload: str, bars: Bars
 ) -> None:
-    warm = time_warm(bench, matcher, messages)
-    details = warm.details(matched=timer.mean_matches(matcher, messages))
-    bench.figure("warm", workload, warm.multiple, RAW, at_most(bar), **details)
+    """Measure messages that have been matched before: all readings of all engines.
 
-
-def _report_loading(
-    bench: Bench,
-    workload: str,
-    queries: Sequence[str],
-    loads: int,
-    bar: float,
-    messages: Sequence[bytes] = (),
-) -> Generator[str, None, Matcher]:
-    """Load several times, each followed by a first pass over any messages; return the last matcher."""
-    matcher = Matcher()
-    own: list[float] = []
-    lxml: list[float] = []
-    first_passes: list[timer.Timing] = []
-    for number in range(1, loads + 1):
-        yield f"loading {workload}, {number} of {loads}"
-        del matcher  # frees its memory, which the garbage collector would otherwise traverse
-        lxml.append(compile_seconds(queries))
-        matcher, seconds = load_matcher(queries)
-        own.append(seconds)
-        if messages:
-            yield f"first pass, {number} of {loads}"
-            first_passes.append(timer.time_once(partial(timer.match_pass, matcher, messages), messages))
-    ratios = [mine / theirs for mine, theirs in zip(own, lxml, strict=True)]
-    details = {"seconds": own[-1], "lxml_seconds": lxml[-1]}
-    bench.figure("loading", workload, median(ratios), LXML, at_most(bar), **details, ratios=ratios)
-    if first_passes:
-        first = timer.join_timings(first_passes)
-        bench.figure("first pass", workload, first.multiple, RAW, at_most(100), **first.details())
-    return matcher
-
-
-def _report_without_collector(bench: Bench, workload: str, queries: Sequence[str]) -> Iterator[str]:
-    """Measure loading with Python's garbage collector off, on both sides.
-
-    The collector traverses all live objects again and again. That slows lxml, whose objects are made
-    quickly, more than Sapwood: it is most of the time that lxml takes for very many queries.
+    Everything is listed; figures are those that are counted, and those with a bar.
     """
-    yield "loading, garbage collector off"
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
-        compiling = compile_seconds(queries)
-        loading = load_matcher(queries)[1]
-    finally:
-        if collecting:
-            gc.enable()
-    measure = "loading, garbage collector off"
-    bench.ratio(measure, workload, None, LXML, seconds=loading, lxml_seconds=compiling)
+    matched = check_agreement(matchers, messages, workload)
+    precision = bench.select(PRECISION)
+    timings = _time_readings(precision, matchers, messages, (COUNTED,))
+    fewer = precision._replace(rounds=min(precision.rounds, _LISTING_ROUNDS), seconds=0.0)
+    timings |= _time_readings(fewer, matchers, messages, (NUMBERS, IDS))
+    listing = _get_listing(bench)
+    for reading in READERS:
+        cells = {engine.label: timings[engine, reading].multiple for engine in matchers}
+        listing.add_named(f"{workload}, {reading}", cells)
+    for (engine, reading), warm in timings.items():
+        bar = limit_of(engine, bars.get(reading, {}))
+        if bar is not None or reading == COUNTED:
+            measure = "warm" if reading == COUNTED else f"warm, {reading}"
+            label = f"{workload}, {engine.label}"
+            bench.figure(measure, label, warm.multiple, RAW, bar, **warm.details(matched=matched))
+    report_classes(bench, "warm", workload, {each: timings[each, COUNTED].multiple for each in matchers})
 
 
-def _report_churn(
-    bench: Bench, kept: int, matcher: Matcher, messages: Sequence[bytes], queries: Sequence[str]
-) -> None:
-    """Measure one query added and one removed before every message.
-
-    Every added query is new to the matcher. In alternation, the removed one is the oldest of those loaded at
-    first, or one added a short time ago.
-    """
-    kept = min(kept, len(queries) * 99 // 100)
-    for number in range(kept, len(queries)):
-        matcher.remove(number)
-    additions = iter(enumerate(queries[kept:], start=kept))
-    removals = iter(range(kept))
-    recent: deque[int] = deque()
-    messages = messages[: len(queries) - kept]
-    warm = time_warm(bench, matcher, messages)
-
-    def one_pass() -> float:
-        start = timer.clock()
-        for position, message in enumerate(messages):
-            number, query = next(additions)
-            matcher.add(number, query)
-            recent.append(number)
-            matcher.remove(recent.popleft() if position % 2 and len(recent) > _LIFETIME else next(removals))
-            len(matcher.match(message))
-        return timer.clock() - start
-
-    # Not more rounds than there are new queries for: a query that returns would find its states prepared.
-    rounds = min(bench.select(PRECISION).rounds, (len(queries) - kept) // len(messages))
-    churned = timer.time_rounds(one_pass, messages, least=rounds)
-    bench.figure(
-        "churn, an add and a remove per message",
-        f"{kept:,} distinct paths",
-        churned.multiple / warm.multiple,
-        WARM,
-        at_most(3),
-        **churned.details(multiple=churned.multiple, warm=warm.multiple),
+def _time_readings(
+    precision: Precision,
+    matchers: Mapping[Engine, Matcher],
+    messages: Sequence[bytes],
+    readings: Sequence[str],
+) -> dict[tuple[Engine, str], timer.Timing]:
+    """Time readings of all engines in the same rounds."""
+    passes = {
+        (engine, reading): partial(timer.match_pass, matcher, messages, READERS[reading])
+        for engine, matcher in matchers.items()
+        for reading in readings
+    }
+    timings = timer.time_interleaved(
+        list(passes.values()), messages, least=precision.rounds, seconds=precision.seconds, warm_up=1
     )
+    return dict(zip(passes, timings, strict=True))
+
+
+def check_agreement(matchers: Mapping[Engine, Matcher], messages: Sequence[bytes], workload: str) -> float:
+    """Return how many queries a message matches on average; BenchError if engines do not agree on it."""
+    found = {timer.mean_matches(matcher, messages) for matcher in matchers.values()}
+    if len(found) > 1:
+        raise BenchError(f"engines do not agree on the matches of {workload}")
+    return found.pop()
+
+
+def _get_listing(bench: Bench) -> Listing:
+    """Return the listing of all warm costs, to which several experiments add."""
+    if _LISTING not in bench.cache:
+        columns = tuple(engine.label for engine in ENGINES if engine in available_engines(bench))
+        note = f"{bench.dataset.label}; in multiples of raw parsing"
+        bench.cache[_LISTING] = bench.listing(_LISTING, "Cost of a warm message", columns, note)
+    listing: Listing = bench.cache[_LISTING]
+    return listing

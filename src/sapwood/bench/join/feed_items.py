@@ -12,6 +12,7 @@ from itertools import islice, pairwise
 
 from sapwood import Broker
 from sapwood.bench.harness import (
+    RAW,
     Bench,
     BenchError,
     ChartAxis,
@@ -22,8 +23,9 @@ from sapwood.bench.harness import (
     run_isolated,
     scale,
 )
+from sapwood.bench.harness.engines import kernel_missing
 from sapwood.bench.harness.memory_usage import resident_megabytes
-from sapwood.bench.harness.timer import clock
+from sapwood.bench.harness.timer import clock, raw_pass
 from sapwood.bench.join.join_workload import METHODS, SHARED, STREAM, JoinMethod, get_joined
 from sapwood.workload import FeedGenerator, JoinGenerator, feed_schema
 
@@ -32,6 +34,8 @@ FLAT = 0.9
 LINEAR = 1.25
 """the most memory of the second half of the items against the first: 1, apart from tables that double"""
 
+LEAST_RATE = 3_000
+"""items a second of processor time, with the kernel and the most queries"""
 _RATE = ChartAxis("items a second", "")
 _PUBLISHED = "paper: five templates, flat beyond 10,000 queries, since only thousands are distinct"
 _PARTS = 10  # of all items, after which memory and rates are reported
@@ -54,6 +58,8 @@ class StreamMark:
     """the same, each query counted"""
     megabytes: float
     """resident memory of the process"""
+    raw_seconds: float = 0.0
+    """of parsing the same items without handlers"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +95,12 @@ def publish_feed(queries: int, marks: Sequence[int], method: JoinMethod) -> Iter
 
 def _publish_to_marks(broker: Broker, items: Iterator[bytes], marks: Sequence[int]) -> Iterator[StreamMark]:
     answer = broker.answer
-    time, seconds, results, deliveries = 0, 0.0, 0, 0
+    time, seconds, raw, results, deliveries = 0, 0.0, 0.0, 0, 0
     yield StreamMark(time, seconds, results, deliveries, resident_megabytes())
     for mark in marks:
         while time < mark:
             batch = list(islice(items, min(_BATCH, mark - time)))
+            raw += raw_pass(batch)
             found = []
             start = clock()
             for item in batch:
@@ -103,7 +110,7 @@ def _publish_to_marks(broker: Broker, items: Iterator[bytes], marks: Sequence[in
             seconds += clock() - start
             deliveries += sum(joined.deliveries for joined in found)
             del found
-        yield StreamMark(time, seconds, results, deliveries, resident_megabytes())
+        yield StreamMark(time, seconds, results, deliveries, resident_megabytes(), raw)
 
 
 # -- rate and memory -----------------------------------------------------------------------------------
@@ -134,6 +141,7 @@ def measure_feed(
             results, deliveries = run.marks[-1].results / items, run.marks[-1].deliveries / items
             curve = chart.curve(f"all {items:,} items", Role.OTHER)
             curve.add(size, run.rate(), results_an_item=results, deliveries_an_item=deliveries)
+    _report_rate(bench, many, runs[many])
     _report_repeated(bench, runs, first)
     for size in dict.fromkeys((few, many)):
         _report_memory(bench, size, runs[size])
@@ -143,6 +151,15 @@ def measure_feed(
 def _choose_marks(items: int, first: int) -> list[int]:
     """Return the marks of a stream: the `first` items, and even parts of all."""
     return sorted({min(first, items), *(items * part // _PARTS for part in range(1, _PARTS + 1))})
+
+
+def _report_rate(bench: Bench, size: int, run: FeedRun) -> None:
+    last = run.marks[-1]
+    workload = f"feed, {size:,} queries, {last.items:,} items"
+    bar = at_least(LEAST_RATE, promised=not kernel_missing())
+    bench.figure("items a second", workload, run.rate(), "items/s", bar, distinct=run.distinct)
+    parts = {"seconds": last.seconds, "raw_seconds": last.raw_seconds}
+    bench.ratio("cost of an item", workload, None, RAW, **parts, results_an_item=last.results / last.items)
 
 
 def _report_repeated(bench: Bench, runs: dict[int, FeedRun], first: int) -> None:
