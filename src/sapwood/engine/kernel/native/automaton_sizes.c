@@ -26,7 +26,8 @@ static uint64_t predicate_bytes(const struct predicate_indexes *indexes) {
 }
 
 static uint64_t twig_bytes(const struct twigs *twigs) {
-    uint64_t bytes = BYTES(twigs->anchorings) + BYTES(twigs->cells) + BYTES(twigs->positions) + BYTES(twigs->groups) +
+    uint64_t bytes = BYTES(twigs->anchorings) + BYTES(twigs->cells) + BYTES(twigs->positions) + BYTES(twigs->position_flags) +
+                     BYTES(twigs->dense.entries) + BYTES(twigs->dense.first) + BYTES(twigs->groups) +
                      BYTES(twigs->items) + table_bytes(&twigs->anchoring_table) + table_bytes(&twigs->table);
     for (uint32_t i = 0; i < twigs->items.count; i++) bytes += BYTES(twigs->items.items[i].parts);
     for (uint32_t i = 0; i < twigs->cells.count; i++) bytes += BYTES(twigs->cells.items[i].twigs);

@@ -326,16 +326,30 @@ static int run(struct match *match, struct span message, const char *encoding, c
     return status ? status : finish(match);
 }
 
-/* Do what has to be done between messages: sort new tests, and drop a guide that has long been too small. */
+/* Messages without a change of twigs after which their accesses are worth copying. */
+enum { CALM = 8 };
+
+/* Return whether the accesses of twigs should be made dense. */
+static int is_calm(struct scratch *scratch, const struct twigs *twigs) {
+    if (twigs->count == 0 || twigs_are_dense(twigs)) return 0;
+    scratch->calm = scratch->changes == twigs->changes ? scratch->calm + 1 : 0;
+    scratch->changes = twigs->changes;
+    return scratch->calm >= CALM;
+}
+
+/* Do what has to be done between messages: sort new tests, arrange twigs, and drop a guide that has long been
+   too small. */
 static int prepare(struct match *match) {
     struct automaton *automaton = match->automaton;
     int is_full = match->scratch->overflow > automaton->guide.budget && automaton->guide.budget;
-    if (automaton->unsorted.count == 0 && !is_full) return 0;
+    int arrange = is_calm(match->scratch, &automaton->twigs);
+    if (automaton->unsorted.count == 0 && !is_full && !arrange) return 0;
     unlock_read(&automaton->lock);
     lock_write(&automaton->lock);
     automaton_prepare(automaton);
     int failed = is_full && automaton_clear(automaton);
     if (is_full) match->scratch->overflow = 0;
+    if (arrange && !twigs_are_dense(&automaton->twigs)) failed = failed || twigs_make_dense(&automaton->twigs);
     unlock_write(&automaton->lock);
     lock_read(&automaton->lock);
     return failed;
@@ -345,6 +359,8 @@ static int prepare(struct match *match) {
 static int complete(struct result *result) {
     struct matched *matched = &result->matched;
     result->splits_seen = result->automaton->splits.count;
+    for (uint32_t i = 0; i < matched->slots.count; i++) /* here, where nothing else waits for memory */
+        matched->count += result->automaton->slots.items[matched->slots.items[i]].weight;
     if (matched->mixed) { /* slots of classes are listed one by one as well: count each once */
         struct numbers slots = {NULL, 0, 0};
         if (result_slots(result, &slots)) return FREE_ARRAY(&slots), NO_MEMORY;

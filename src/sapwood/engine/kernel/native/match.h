@@ -53,6 +53,8 @@ struct scratch {
     struct ARRAY_OF(char) text;
     struct ARRAY_OF(char) name;
     uint64_t overflow; /* bytes of nodes that the guide had no room for */
+    uint64_t changes;  /* of twigs that the last message found, */
+    uint32_t calm;     /* and messages since */
 };
 
 struct matched {
@@ -160,7 +162,6 @@ static inline int report_slot(struct match *match, uint32_t slot) {
     struct scratch *scratch = match->scratch;
     if (scratch->slot_stamps.items[slot] == scratch->stamp) return 0;
     scratch->slot_stamps.items[slot] = scratch->stamp;
-    match->found->count += match->automaton->slots.items[slot].weight;
     return PUSH(&match->found->slots, slot) ? NO_MEMORY : 0;
 }
 

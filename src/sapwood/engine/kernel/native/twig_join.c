@@ -139,11 +139,11 @@ static int report_twig(struct match *match, const struct twig *twig, uint32_t de
 }
 
 /* Check the live twigs of one access whose mask has the bit of a depth. */
-static int check_accesses(struct match *match, const struct accesses *accesses, uint32_t depth) {
+static int check_accesses(struct match *match, const struct access *access, const struct access *end,
+                          uint32_t depth) {
     struct scratch *scratch = match->scratch;
     const struct twigs *twigs = &match->automaton->twigs;
     uint64_t bit = (uint64_t)1 << depth;
-    const struct access *access = accesses->items, *end = access + accesses->count;
     for (; access < end; access++) { /* the hottest loop */
         if (access->other < SEVERAL && !(scratch->masks.items[access->other] & bit)) continue;
         if (access->slot != NONE && access->other != SEVERAL && !match->loose) {
@@ -165,15 +165,27 @@ int join_twigs(struct match *match, uint32_t depth) {
     const struct twigs *twigs = &match->automaton->twigs;
     struct numbers *positions = &scratch->set_at[depth];
     uint32_t known;
+    int dense = twigs_are_dense(twigs);
     do { /* in loose mode, twigs set bits of the same depth: again until none is new */
         known = positions->count;
-        for (uint32_t i = 0; i < positions->count; i++)
-            TRY(check_accesses(match, &twigs->positions.items[positions->items[i]].accesses, depth));
+        for (uint32_t i = 0; i < positions->count; i++) {
+            uint32_t position = positions->items[i];
+            if (!(twigs->position_flags.items[position] & HAS_ACCESSES)) continue;
+            if (dense) {
+                const struct access *entries = twigs->dense.entries.items;
+                const uint32_t *first = &twigs->dense.first.items[position];
+                TRY(check_accesses(match, entries + first[0], entries + first[1], depth));
+            } else {
+                const struct accesses *accesses = &twigs->positions.items[position].accesses;
+                TRY(check_accesses(match, accesses->items, accesses->items + accesses->count, depth));
+            }
+        }
     } while (match->loose && positions->count > known);
     for (uint32_t i = 0; i < positions->count; i++) {
-        scratch->masks.items[positions->items[i]] &= ~((uint64_t)1 << depth);
-        uint32_t group = twigs->positions.items[positions->items[i]].group;
-        if (group != NONE) drop_values(scratch, group, depth);
+        uint32_t position = positions->items[i];
+        scratch->masks.items[position] &= ~((uint64_t)1 << depth);
+        if (twigs->position_flags.items[position] & IS_GROUP)
+            drop_values(scratch, twigs->positions.items[position].group, depth);
     }
     positions->count = 0;
     return 0;

@@ -36,6 +36,9 @@ void twigs_free(struct twigs *twigs) {
     for (uint32_t i = 0; i < twigs->cells.count; i++) FREE_ARRAY(&twigs->cells.items[i].twigs);
     for (uint32_t i = 0; i < twigs->positions.count; i++) FREE_ARRAY(&twigs->positions.items[i].accesses);
     FREE_ARRAY(&twigs->positions);
+    FREE_ARRAY(&twigs->position_flags);
+    FREE_ARRAY(&twigs->dense.entries);
+    FREE_ARRAY(&twigs->dense.first);
     FREE_ARRAY(&twigs->free_positions);
     for (uint32_t i = 0; i < twigs->items.count; i++) FREE_ARRAY(&twigs->items.items[i].parts);
     FREE_ARRAY(&twigs->anchorings);
@@ -79,6 +82,7 @@ static uint32_t new_cell(struct twigs *twigs, uint32_t group) {
 static void free_cell(struct twigs *twigs, uint32_t cell) {
     uint32_t position = twigs->cells.items[cell].position;
     if (position != NONE) {
+        twigs->changes++;
         FREE_ARRAY(&twigs->positions.items[position].accesses);
         (void)PUSH(&twigs->free_positions, position);
     }
@@ -103,7 +107,10 @@ static uint32_t single_slot(const struct twig *twig) {
 static int make_live(struct twigs *twigs, uint32_t number) {
     const struct twig *twig = &twigs->items.items[number];
     const uint32_t *parts = twig->parts.items;
-    struct position *position = &twigs->positions.items[position_of(twigs, parts[0])];
+    uint32_t access = position_of(twigs, parts[0]);
+    struct position *position = &twigs->positions.items[access];
+    twigs->position_flags.items[access] |= HAS_ACCESSES;
+    twigs->changes++;
     uint32_t other = SEVERAL;
     if (position->group == NONE && twig->parts.count == 1) other = NONE;
     if (position->group == NONE && twig->parts.count == 2) {
@@ -125,9 +132,11 @@ uint32_t twigs_require_position(struct twigs *twigs, uint32_t number) {
         cell->position = POP(&twigs->free_positions);
         twigs->positions.items[cell->position] = made;
     } else {
-        if (PUSH(&twigs->positions, made)) return NONE;
+        if (PUSH(&twigs->positions, made) || PUSH(&twigs->position_flags, 0)) return NONE;
         cell->position = twigs->positions.count - 1;
     }
+    twigs->position_flags.items[cell->position] = cell->group == NONE ? 0 : IS_GROUP;
+    twigs->changes++;
     for (uint32_t i = 0; i < cell->twigs.count; i++) {
         uint32_t twig = cell->twigs.items[i];
         if (--twigs->items.items[twig].missing == 0 && make_live(twigs, twig)) return NONE;
@@ -135,9 +144,26 @@ uint32_t twigs_require_position(struct twigs *twigs, uint32_t number) {
     return cell->position;
 }
 
+int twigs_make_dense(struct twigs *twigs) {
+    struct dense_accesses *dense = &twigs->dense;
+    dense->entries.count = dense->first.count = 0;
+    for (uint32_t i = 0; i < twigs->positions.count; i++) {
+        const struct accesses *accesses = &twigs->positions.items[i].accesses;
+        if (PUSH(&dense->first, dense->entries.count)) return -1;
+        if (accesses->count == 0) continue;
+        if (RESERVE(&dense->entries, dense->entries.count + accesses->count)) return -1;
+        memcpy(dense->entries.items + dense->entries.count, accesses->items,
+               accesses->count * sizeof *accesses->items);
+        dense->entries.count += accesses->count;
+    }
+    dense->changes = twigs->changes;
+    return PUSH(&dense->first, dense->entries.count);
+}
+
 void twigs_clear_positions(struct twigs *twigs) {
+    twigs->changes++;
     for (uint32_t i = 0; i < twigs->positions.count; i++) FREE_ARRAY(&twigs->positions.items[i].accesses);
-    twigs->positions.count = twigs->free_positions.count = 0;
+    twigs->positions.count = twigs->position_flags.count = twigs->free_positions.count = 0;
     for (uint32_t i = 0; i < twigs->cells.count; i++) twigs->cells.items[i].position = NONE;
     for (uint32_t i = 0; i < twigs->items.count; i++) twigs->items.items[i].missing = twigs->items.items[i].parts.count;
 }
@@ -311,6 +337,7 @@ void twigs_remove(struct twigs *twigs, uint32_t twig) {
     struct twig *item = &twigs->items.items[twig];
     if (item->missing == 0) {
         struct accesses *accesses = &twigs->positions.items[position_of(twigs, item->parts.items[0])].accesses;
+        twigs->changes++;
         struct access *removed = find_access(twigs, twig);
         *removed = POP(accesses);
     }
@@ -329,6 +356,7 @@ int twigs_post(struct twigs *twigs, uint32_t number, enum posting_kind kind, uin
     twig->parents += kind == POST_ANCHORING;
     if (postings_add(&twigs->trie->postings, &twig->posted, kind, posted)) return -1;
     if (twig->missing) return 0;
+    twigs->changes++;
     find_access(twigs, number)->slot = single_slot(twig);
     return kind == POST_ANCHORING && twigs_require_position(twigs, cell_of(twigs, posted)) == NONE ? -1 : 0;
 }
@@ -338,5 +366,7 @@ void twigs_unpost(struct twigs *twigs, uint32_t number, enum posting_kind kind, 
     twig->binding -= binds != 0;
     twig->parents -= kind == POST_ANCHORING;
     postings_remove(&twigs->trie->postings, &twig->posted, kind, posted);
-    if (twig->missing == 0) find_access(twigs, number)->slot = single_slot(twig);
+    if (twig->missing) return;
+    twigs->changes++;
+    find_access(twigs, number)->slot = single_slot(twig);
 }

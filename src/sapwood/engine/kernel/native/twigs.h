@@ -19,8 +19,11 @@
 
    Most parts are never found: queries ask for more than messages have. A cell gets a *position*, the index of
    its mask, when a guide node, a probe or a hit first refers to it, and a twig is *live* when all its cells
-   have positions. Only live twigs are checked, and cells that are found together stand together: without
-   either, a message spends three quarters of its time waiting for memory. */
+   have positions. Only live twigs are checked, and cells that are found together stand together.
+
+   Even so a message would spend most of its time waiting for memory, if the accesses of each position were an
+   array of their own. So when twigs have been the same for some messages, all accesses are copied into one
+   array, in the order of positions (`dense`); until then, and after any change, the single arrays serve. */
 #ifndef SAPWOOD_TWIGS_H
 #define SAPWOOD_TWIGS_H
 
@@ -60,6 +63,12 @@ struct cell {
     uint32_t position;    /* NONE: never found so far */
 };
 
+/* What a match has to know of a position at every turn, in an array of its own that stays in the cache. */
+enum position_flags {
+    HAS_ACCESSES = 1,
+    IS_GROUP = 2,
+};
+
 /* What belongs to the mask of a cell that has been found. */
 struct position {
     struct accesses accesses;
@@ -83,6 +92,13 @@ struct twig {
     uint32_t missing;     /* parts whose cell has no position; 0: live */
 };
 
+/* All accesses in the order of positions: those of position p are entries[first[p]] and up to first[p + 1]. */
+struct dense_accesses {
+    struct accesses entries;
+    struct numbers first;
+    uint64_t changes; /* of the twigs, when this was made */
+};
+
 struct twigs {
     struct path_trie *trie;
     struct predicate_indexes *indexes;
@@ -92,13 +108,16 @@ struct twigs {
     struct ARRAY_OF(struct cell) cells;
     struct numbers free_cells;
     struct ARRAY_OF(struct position) positions;
+    struct ARRAY_OF(uint8_t) position_flags;
     struct numbers free_positions;
     struct ARRAY_OF(struct comparison_group) groups;
     struct numbers free_groups;
     struct ARRAY_OF(struct twig) items;
     struct numbers free;
     struct table table;
-    uint32_t count; /* twigs in use */
+    uint32_t count;   /* twigs in use */
+    uint64_t changes; /* of accesses and positions */
+    struct dense_accesses dense;
 };
 
 void twigs_init(struct twigs *twigs, struct path_trie *trie, struct predicate_indexes *indexes);
@@ -125,6 +144,13 @@ void twigs_unpost(struct twigs *twigs, uint32_t twig, enum posting_kind kind, ui
 
 /* Return the position of a cell, assigned if it has none; NONE: memory is out. */
 uint32_t twigs_require_position(struct twigs *twigs, uint32_t cell);
+
+/* Copy all accesses into one array. */
+int twigs_make_dense(struct twigs *twigs);
+
+static inline int twigs_are_dense(const struct twigs *twigs) {
+    return twigs->dense.changes == twigs->changes && twigs->dense.first.count != 0;
+}
 
 /* Take all positions back, because the dataguide is dropped. */
 void twigs_clear_positions(struct twigs *twigs);
