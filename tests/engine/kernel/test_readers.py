@@ -74,6 +74,10 @@ READ = {
     "names of up to nine bytes": "".join(
         ["<a>", *(f"<{'a' * n}{c}/>" for n in range(9) for c in "abab"), "</a>"]
     ),
+    "names that differ in length alone": "".join(
+        ["<a>", *(f"<abcdefgh{'x' * n}ijklmnop/>" for n in reversed(range(900))), "</a>"]
+    ),
+    "many elements side by side": "<a>" + "<b><c/></b>" * 1000 + "</a>",
     "a default namespace": "<a xmlns='u'><b/><c xmlns='v'><d/></c><e/></a>",
     "a default namespace undeclared": "<a xmlns='u'><b xmlns=''><c/></b><d/></a>",
     "nothing undeclared": "<a xmlns=''/>",
@@ -179,6 +183,7 @@ REFUSED = {
     "a reference beyond 64 bits": "<a>&#x10000000000000041;</a>",
     "the end of CDATA in text": "<a>]]></a>",
     "the end of CDATA after text": "<a>x]]]></a>",
+    "the end of CDATA after a long text": "<a>a text of many bytes]]> before and after the brackets</a>",
     "the end of CDATA after CDATA": "<a><![CDATA[x]]>]]></a>",
     "CDATA that is not closed": "<a><![CDATA[x]]</a>",
     "CDATA in other letters": "<a><![cdata[x]]></a>",

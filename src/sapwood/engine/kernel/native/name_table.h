@@ -27,7 +27,7 @@
 #include "recent_names.h"
 
 struct name_entry {
-    struct name name;
+    struct name name; /* first, see `recent_names.h` */
     uint64_t hash;
     uint64_t epoch;
     uint64_t tag; /* the number of the last start tag with this attribute: a second time is a duplicate */
@@ -67,13 +67,13 @@ int name_table_intern(struct name_table *table, struct span expanded, uint64_t h
 static inline int name_table_find(struct name_table *table, struct span expanded, const char *end,
                                   struct name_entry **entry) {
     struct recent_name *place;
-    *entry = recent_entry(table->recent, table->generation, expanded.bytes, expanded.length, end, &place);
+    *entry = (struct name_entry *)recent_entry(table->recent, table->generation, expanded, end, &place);
     if (*entry) {
         refresh_symbol(table, *entry);
         return READ;
     }
     int status = name_table_intern(table, expanded, name_hash(expanded), entry);
-    if (status == READ) remember(place, table->generation, (*entry)->name.expanded.bytes, *entry);
+    if (status == READ) remember(place, table->generation, &(*entry)->name.expanded);
     return status;
 }
 

@@ -26,7 +26,7 @@
 #include "recent_names.h"
 
 struct qualified_name {
-    struct span raw;                 /* in the arena */
+    struct span raw;                 /* in the arena; first, see `recent_names.h` */
     uint64_t hash;
     struct qualified_name *prefix;   /* NULL without one */
     struct qualified_name *declares; /* the prefix that an attribute of this name declares, or NULL */
@@ -73,10 +73,11 @@ static inline int find_name(struct qualified_names *table, const unsigned char *
                             struct qualified_name **name) {
     struct span raw = {(const char *)begin, (size_t)(after - begin)};
     struct recent_name *place;
-    *name = recent_entry(table->recent, table->generation, raw.bytes, raw.length, (const char *)end, &place);
+    const struct span *found = recent_entry(table->recent, table->generation, raw, (const char *)end, &place);
+    *name = (struct qualified_name *)found;
     if (*name) return READ;
     int status = enter_name(table, raw, name);
-    if (status == READ) remember(place, table->generation, (*name)->raw.bytes, *name);
+    if (status == READ) remember(place, table->generation, &(*name)->raw);
     return status;
 }
 
@@ -91,6 +92,14 @@ void unbind_prefixes(struct qualified_names *table, size_t bound);
    or GAVE_UP if its prefix is not bound. */
 int resolve_attribute(struct qualified_names *table, struct qualified_name *name, struct name_entry **entry);
 int resolve_element(struct qualified_names *table, struct qualified_name *name, struct name_entry **entry);
+
+/* The entry of an attribute's name that has no prefix and was resolved before, or NULL. */
+static inline struct name_entry *resolved_attribute(const struct qualified_names *table,
+                                                    const struct qualified_name *name) {
+    if (name->prefix || !name->plain) return NULL;
+    refresh_symbol(table->names, name->plain);
+    return name->plain;
+}
 
 /* Free what a message has made large; the names stay. */
 void qualified_names_trim(struct qualified_names *table);

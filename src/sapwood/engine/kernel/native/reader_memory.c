@@ -35,7 +35,7 @@ void reader_end(struct reader *reader) {
     if (name_table_is_large(&reader->names)) forget_names(reader);
     arena_clear(&reader->expat_memory);
     array_trim(&reader->attributes, sizeof(struct attribute));
-    array_trim(&reader->raw_attributes, sizeof(struct raw_attribute));
+    array_trim(&reader->deferred, sizeof(struct deferred_attribute));
     array_trim(&reader->normalized, 1);
     array_trim(&reader->open, sizeof(struct open_element));
 }
@@ -46,7 +46,7 @@ void reader_free(struct reader *reader) {
     name_table_free(&reader->names);
     arena_free(&reader->expat_memory);
     free(reader->attributes.items);
-    free(reader->raw_attributes.items);
+    free(reader->deferred.items);
     free(reader->normalized.items);
     free(reader->open.items);
     free(reader);

@@ -16,11 +16,12 @@ struct open_element {
     size_t bound;    /* the bindings before its start tag */
 };
 
-/* An attribute as the start tag writes it. */
-struct raw_attribute {
+/* An attribute as the start tag writes it, if more of the tag has to be known before it can be reported. */
+struct deferred_attribute {
     struct qualified_name *name;
     struct span value;
     int needs_normalization;
+    size_t index; /* among the attributes that are reported, unless this one is a declaration */
 };
 
 struct reader {
@@ -31,10 +32,10 @@ struct reader {
     struct growing_array attributes; /* struct attribute */
     struct arena expat_memory;
     struct qualified_names qualified;
-    struct growing_array raw_attributes; /* struct raw_attribute */
-    struct growing_array normalized;     /* char: values of the current start tag */
-    struct growing_array open;           /* struct open_element, a stack */
-    uint64_t tags;                       /* the number of start tags of all messages so far */
+    struct growing_array deferred;   /* struct deferred_attribute */
+    struct growing_array normalized; /* char: values of the current start tag */
+    struct growing_array open;       /* struct open_element, a stack */
+    uint64_t tags;                   /* the number of start tags of all messages so far */
 };
 
 /* Begin a message: names keep its limit, and have no symbols unless those are kept. */

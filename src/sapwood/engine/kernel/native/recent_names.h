@@ -1,6 +1,6 @@
 /* Recent names: the entries of names that occurred before, by a hash that costs two multiplications.
 
-       first 8 bytes, last 8 bytes, length ──→ one of 256 places: { those, generation, entry }
+       first 8 bytes, last 8 bytes, length ──→ one of 2,048 places: { those, generation, entry }
 
    A place holds the last name that fell there. Names of up to sixteen bytes, which most are, are compared by
    two numbers. Whoever chooses names such that all fall to one place gains nothing: what is not found here is
@@ -15,14 +15,16 @@
 #include <stdint.h>
 #include <string.h>
 
-enum { RECENT_NAMES = 256 };
+#include "reader.h"
+
+/* Enough that the few hundred names of a schema seldom fall to the same place. */
+enum { RECENT_BITS = 11, RECENT_NAMES = 1 << RECENT_BITS };
 
 struct recent_name {
     uint64_t head, tail;
     uint32_t length;
     uint32_t generation;
-    const char *bytes; /* the entry's, for longer names */
-    void *entry;
+    const struct span *entry; /* an entry begins with the span of its name */
 };
 
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
@@ -63,15 +65,17 @@ static inline uint64_t word_at(const char *at, size_t length, const char *end) {
 
 /* The place of a name that is not empty, filled but for its entry. Return the entry, or NULL if another name
    was there: then `remember` has to follow. */
-static inline void *recent_entry(struct recent_name *places, uint32_t generation, const char *name,
-                                 size_t length, const char *end, struct recent_name **place) {
-    uint64_t head = word_at(name, length, end);
-    uint64_t tail = length > 8 ? word_at(name + length - 8, 8, end) : 0;
+static inline const struct span *recent_entry(struct recent_name *places, uint32_t generation,
+                                              struct span name, const char *end,
+                                              struct recent_name **place) {
+    size_t length = name.length;
+    uint64_t head = word_at(name.bytes, length, end);
+    uint64_t tail = length > 8 ? word_at(name.bytes + length - 8, 8, end) : 0;
     uint64_t mixed = (head + length) * 0x9E3779B97F4A7C15u + tail * 0xC2B2AE3D27D4EB4Fu;
-    struct recent_name *recent = *place = &places[mixed >> 56];
+    struct recent_name *recent = *place = &places[mixed >> (64 - RECENT_BITS)];
     if (recent->head == head && recent->tail == tail && recent->length == length &&
         recent->generation == generation &&
-        (length <= 16 || memcmp(recent->bytes + 8, name + 8, length - 16) == 0))
+        (length <= 16 || memcmp(recent->entry->bytes + 8, name.bytes + 8, length - 16) == 0))
         return recent->entry;
     recent->generation = 0;
     recent->head = head;
@@ -80,9 +84,8 @@ static inline void *recent_entry(struct recent_name *places, uint32_t generation
     return NULL;
 }
 
-static inline void remember(struct recent_name *place, uint32_t generation, const char *bytes, void *entry) {
+static inline void remember(struct recent_name *place, uint32_t generation, const struct span *entry) {
     place->generation = generation;
-    place->bytes = bytes;
     place->entry = entry;
 }
 

@@ -7,9 +7,9 @@
    1. Runs of bytes that need no attention are skipped sixteen at a time (`byte_scan.h`). Text and values are
       reported where they are in the message; only values with references, tabs or line ends are copied.
    2. A name is checked once per message, and looked up wherever it occurs again (`qualified_names.h`).
-   3. A start tag is read in two passes. The first collects the attributes as they are written; then all
-      declarations of the tag are known, and the second binds the prefixes, normalises the values and resolves
-      the names.
+   3. An attribute without a prefix is ready when it has been read. Declarations, attributes with a prefix and
+      values that have to be normalised are deferred to the end of the tag, where all its declarations are
+      known.
    4. An end tag is compared with the bytes of its start tag's name, and needs no look-up.
 
    Each function takes the position where its construct begins and returns the one after it, or NULL: then the
@@ -176,12 +176,12 @@ static position read_name(struct tokenizer *tokenizer, position at, struct quali
 }
 
 /* Read a quoted value; return the position after it. */
-static position read_value(struct tokenizer *tokenizer, position at, struct raw_attribute *attribute) {
+static position read_value(struct tokenizer *tokenizer, position at, struct span *value, int *is_plain) {
     position end = tokenizer->end;
     if (at == end || (*at != '"' && *at != '\'')) return NULL;
     char quote = (char)*at++;
     position begin = at;
-    attribute->needs_normalization = 0;
+    *is_plain = 1;
     for (;;) {
         at = scan_value(at, end, quote);
         if (at == end) return NULL;
@@ -190,103 +190,129 @@ static position read_value(struct tokenizer *tokenizer, position at, struct raw_
             at = utf8_next(at, end);
             if (!at) return NULL;
         } else if (*at == '&' || has_class(*at, SPACE)) {
-            attribute->needs_normalization = 1;
+            *is_plain = 0;
             at++;
         } else {
             return NULL;
         }
     }
-    attribute->value = (struct span){(const char *)begin, (size_t)(at - begin)};
+    *value = (struct span){(const char *)begin, (size_t)(at - begin)};
     return at + 1;
 }
 
-/* The first pass over a start tag: collect its attributes as they are written. `at` is after its name. Return
-   the position of `>` or `/>`. */
-static position collect_attributes(struct tokenizer *tokenizer, position at, size_t *count) {
+/* Make an attribute ready to be reported. */
+static int set_attribute(struct tokenizer *tokenizer, struct qualified_name *name, struct span value,
+                         size_t index) {
+    struct reader *reader = tokenizer->reader;
+    struct name_entry *entry = resolved_attribute(&reader->qualified, name);
+    if (!entry) {
+        int status = resolve_attribute(&reader->qualified, name, &entry);
+        if (status != READ) return status;
+    }
+    if (entry->tag == tokenizer->tag) return GAVE_UP; /* a duplicate */
+    entry->tag = tokenizer->tag;
+    ((struct attribute *)reader->attributes.items)[index] = (struct attribute){&entry->name, value};
+    return READ;
+}
+
+/* The numbers of attributes in a start tag. */
+struct tag_counts {
+    size_t attributes; /* that are reported */
+    size_t deferred;
+};
+
+static int add_attribute(struct tokenizer *tokenizer, struct tag_counts *counts, struct qualified_name *name,
+                         struct span value, int is_plain) {
+    struct reader *reader = tokenizer->reader;
+    size_t index = counts->attributes;
+    if (!name->declares) {
+        if (index == tokenizer->limits->attributes) return LIMIT_EXCEEDED;
+        if (array_reserve(&reader->attributes, index + 1, sizeof(struct attribute)) < 0) return OUT_OF_MEMORY;
+        counts->attributes++;
+        if (is_plain && !name->prefix) return set_attribute(tokenizer, name, value, index);
+    }
+    if (array_reserve(&reader->deferred, counts->deferred + 1, sizeof(struct deferred_attribute)) < 0)
+        return OUT_OF_MEMORY;
+    struct deferred_attribute *deferred = reader->deferred.items;
+    deferred[counts->deferred++] = (struct deferred_attribute){name, value, !is_plain, index};
+    return READ;
+}
+
+/* Read the attributes of a start tag. `at` is after its name. Return the position of `>` or `/>`. */
+static position read_attributes(struct tokenizer *tokenizer, position at, struct tag_counts *counts) {
     position end = tokenizer->end;
-    struct growing_array *array = &tokenizer->reader->raw_attributes;
-    size_t declarations = 0;
-    for (*count = 0;; ++*count) {
+    for (;;) {
         position before = at;
         at = skip_space(at, end);
         if (at == end) return NULL;
         if (*at == '>' || *at == '/') return at;
         if (at == before) return NULL;
-        if (array_reserve(array, *count + 1, sizeof(struct raw_attribute)) < 0)
-            return fail(tokenizer, OUT_OF_MEMORY);
-        struct raw_attribute *attribute = (struct raw_attribute *)array->items + *count;
-        at = read_name(tokenizer, at, &attribute->name);
+        struct qualified_name *name;
+        struct span value;
+        int is_plain;
+        at = read_name(tokenizer, at, &name);
         if (!at) return NULL;
-        if (attribute->name->declares) declarations++;
-        else if (*count - declarations == tokenizer->limits->attributes)
-            return fail(tokenizer, LIMIT_EXCEEDED);
         at = skip_space(at, end);
         if (at == end || *at != '=') return NULL;
-        at = read_value(tokenizer, skip_space(at + 1, end), attribute);
+        at = read_value(tokenizer, skip_space(at + 1, end), &value, &is_plain);
         if (!at) return NULL;
+        int status = add_attribute(tokenizer, counts, name, value, is_plain);
+        if (status != READ) return fail(tokenizer, status);
     }
 }
 
-/* Normalise the values of a start tag that need it, in the reader's memory. */
-static int normalize_values(struct tokenizer *tokenizer, size_t count) {
-    struct raw_attribute *attributes = tokenizer->reader->raw_attributes.items;
+/* Normalise the values that need it, in the reader's memory. */
+static int normalize_values(struct reader *reader, size_t count) {
+    struct deferred_attribute *deferred = reader->deferred.items;
     size_t room = 0;
     for (size_t i = 0; i < count; i++)
-        if (attributes[i].needs_normalization) room += attributes[i].value.length;
+        if (deferred[i].needs_normalization) room += deferred[i].value.length;
     if (!room) return READ;
-    if (array_reserve(&tokenizer->reader->normalized, room, 1) < 0) return OUT_OF_MEMORY;
-    char *to = tokenizer->reader->normalized.items;
+    if (array_reserve(&reader->normalized, room, 1) < 0) return OUT_OF_MEMORY;
+    char *to = reader->normalized.items;
     for (size_t i = 0; i < count; i++) {
-        if (!attributes[i].needs_normalization) continue;
-        ptrdiff_t length = normalize_value(attributes[i].value, to);
+        if (!deferred[i].needs_normalization) continue;
+        ptrdiff_t length = normalize_value(deferred[i].value, to);
         if (length < 0) return GAVE_UP;
-        attributes[i].value = (struct span){to, (size_t)length};
+        deferred[i].value = (struct span){to, (size_t)length};
         to += length;
     }
     return READ;
 }
 
-static int declare(struct tokenizer *tokenizer, const struct raw_attribute *attribute) {
-    struct qualified_name *prefix = attribute->name->declares;
-    int status = bind_prefix(&tokenizer->reader->qualified, prefix, attribute->value, tokenizer->tag);
+static int declare(struct tokenizer *tokenizer, struct qualified_name *prefix, struct span uri) {
+    int status = bind_prefix(&tokenizer->reader->qualified, prefix, uri, tokenizer->tag);
     if (status != READ || !tokenizer->handlers->declare) return status;
-    return tokenizer->handlers->declare(tokenizer->consumer, prefix->raw, attribute->value);
+    return tokenizer->handlers->declare(tokenizer->consumer, prefix->raw, uri);
 }
 
-/* The second pass: make what the consumer is given of the attributes that are no declarations. */
-static int resolve_attributes(struct tokenizer *tokenizer, size_t count, size_t *resolved) {
-    struct reader *reader = tokenizer->reader;
-    const struct raw_attribute *raw = reader->raw_attributes.items;
-    if (array_reserve(&reader->attributes, count, sizeof(struct attribute)) < 0) return OUT_OF_MEMORY;
-    struct attribute *attributes = reader->attributes.items;
-    for (size_t i = 0; i < count; i++) {
-        if (raw[i].name->declares) continue;
-        struct name_entry *entry;
-        int status = resolve_attribute(&reader->qualified, raw[i].name, &entry);
-        if (status != READ) return status;
-        if (entry->tag == tokenizer->tag) return GAVE_UP; /* a duplicate */
-        entry->tag = tokenizer->tag;
-        attributes[(*resolved)++] = (struct attribute){&entry->name, raw[i].value};
+/* Do what was deferred to the end of a start tag: values, declarations, then attributes that need them. */
+static int finish_attributes(struct tokenizer *tokenizer, size_t count) {
+    int status = normalize_values(tokenizer->reader, count);
+    const struct deferred_attribute *deferred = tokenizer->reader->deferred.items;
+    for (size_t i = 0; i < count && status == READ; i++) {
+        struct qualified_name *prefix = deferred[i].name->declares;
+        if (prefix) status = declare(tokenizer, prefix, deferred[i].value);
     }
-    return READ;
+    for (size_t i = 0; i < count && status == READ; i++) {
+        struct qualified_name *name = deferred[i].name;
+        if (!name->declares) status = set_attribute(tokenizer, name, deferred[i].value, deferred[i].index);
+    }
+    return status;
 }
 
-static int report_start(struct tokenizer *tokenizer, struct qualified_name *name, size_t count) {
+static int report_start(struct tokenizer *tokenizer, struct qualified_name *name,
+                        const struct tag_counts *counts) {
     struct reader *reader = tokenizer->reader;
-    size_t resolved = 0;
-    int status;
-    if (count) {
-        const struct raw_attribute *raw = reader->raw_attributes.items;
-        status = normalize_values(tokenizer, count);
-        for (size_t i = 0; i < count && status == READ; i++)
-            if (raw[i].name->declares) status = declare(tokenizer, &raw[i]);
-        if (status == READ) status = resolve_attributes(tokenizer, count, &resolved);
+    if (counts->deferred) {
+        int status = finish_attributes(tokenizer, counts->deferred);
         if (status != READ) return status;
     }
     struct name_entry *entry;
-    status = resolve_element(&reader->qualified, name, &entry);
+    int status = resolve_element(&reader->qualified, name, &entry);
     if (status != READ || !tokenizer->handlers->start) return status;
-    return tokenizer->handlers->start(tokenizer->consumer, &entry->name, reader->attributes.items, resolved);
+    return tokenizer->handlers->start(tokenizer->consumer, &entry->name, reader->attributes.items,
+                                      counts->attributes);
 }
 
 static int report_end(struct tokenizer *tokenizer, size_t bound) {
@@ -298,21 +324,21 @@ static int report_end(struct tokenizer *tokenizer, size_t bound) {
 /* `at` is after `<`, at the name. */
 static position read_start_tag(struct tokenizer *tokenizer, position at) {
     struct reader *reader = tokenizer->reader;
-    size_t bound = reader->qualified.bound, count = 0;
+    size_t bound = reader->qualified.bound;
+    struct tag_counts counts = {0, 0};
     struct qualified_name *name;
     if (tokenizer->depth == tokenizer->limits->depth) return fail(tokenizer, LIMIT_EXCEEDED);
     tokenizer->tag = ++reader->tags;
     at = read_name(tokenizer, at, &name);
-    if (!at) return NULL;
-    if (at == tokenizer->end) return NULL;
+    if (!at || at == tokenizer->end) return NULL;
     if (*at != '>') {
-        at = collect_attributes(tokenizer, at, &count);
+        at = read_attributes(tokenizer, at, &counts);
         if (!at) return NULL;
     }
     int is_empty = *at == '/';
     at += is_empty;
     if (at == tokenizer->end || *at != '>') return NULL;
-    int status = report_start(tokenizer, name, count);
+    int status = report_start(tokenizer, name, &counts);
     if (status != READ) return fail(tokenizer, status);
     if (is_empty) return report_end(tokenizer, bound) ? NULL : at + 1;
     if (array_reserve(&reader->open, tokenizer->depth + 1, sizeof(struct open_element)) < 0)
