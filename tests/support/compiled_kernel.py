@@ -1,24 +1,19 @@
-"""The compiled kernel for tests: they are skipped where it is not built.
+"""The compiled kernel for tests of what it has in C: they are skipped where it is not built or switched off.
 
-SAPWOOD_REQUIRE_KERNEL=1 makes a missing kernel a failure.
+`SAPWOOD_KERNEL=1` makes a missing kernel an error of the import.
 """
 
 from __future__ import annotations
 
-import os
 from types import ModuleType
 
 import pytest
 
-REQUIRED = os.environ.get("SAPWOOD_REQUIRE_KERNEL") == "1"
+from sapwood.engine.kernel import KERNEL, REASON
 
 
 def compiled_kernel() -> ModuleType:
     """Return the extension module, or skip all tests of the module that asks."""
-    try:
-        from sapwood.engine.kernel import _kernel
-    except ImportError as error:
-        if REQUIRED:
-            raise
-        pytest.skip(f"the compiled kernel is not built: {error}", allow_module_level=True)
-    return _kernel
+    if KERNEL is None:
+        pytest.skip(f"needs the compiled kernel: {REASON}", allow_module_level=True)
+    return KERNEL
