@@ -100,9 +100,21 @@ int begin_fill(struct match *match) {
     return RESTART;
 }
 
+/* Count what was split off classes that are reported already as reported: it is counted with them. */
+static int follow_splits(struct match *match) {
+    struct scratch *scratch = match->scratch;
+    for (; match->splits_seen < match->automaton->splits.count; match->splits_seen++) {
+        struct split split = match->automaton->splits.items[match->splits_seen];
+        if (scratch->class_stamps.items[split.from] != scratch->stamp) continue;
+        scratch->class_stamps.items[split.to] = scratch->stamp;
+        if (PUSH(&match->found->classes, split.to)) return -1;
+    }
+    return 0;
+}
+
 int end_fill(struct match *match, int failed) {
     struct automaton *automaton = match->automaton;
-    if (!failed) failed = reserve_scratch(match);
+    if (!failed) failed = reserve_scratch(match) || follow_splits(match);
     unlock_write(&automaton->lock);
     lock_read(&automaton->lock);
     if (automaton->version != match->version) return RESTART;
@@ -294,6 +306,7 @@ static int begin(struct match *match) {
     match->text_node = 0;
     match->with_twigs = match->automaton->twigs.count != 0;
     match->version = match->automaton->version;
+    match->splits_seen = match->automaton->splits.count;
     scratch->open.count = scratch->names.count = 0;
     TRY_MEMORY(reserve_scratch(match) || PUSH(&scratch->open, ((struct open_element){ROOT_NODE, 0, 0})));
     if (match->automaton->guide.nodes.items[ROOT_NODE].value_probe != NONE) match->values_open++;

@@ -84,6 +84,7 @@ struct match {
     struct scratch *scratch;
     struct matched *found;
     uint64_t version;
+    uint32_t splits_seen; /* of classes */
     uint32_t depth;   /* of the innermost open element */
     uint32_t element; /* the number of the last element that has started */
     uint32_t values_open; /* open elements whose string-value is tested */

@@ -1,0 +1,197 @@
+"""The automaton in C against the one in Python: the same answers for the same queries, messages and edits."""
+
+from __future__ import annotations
+
+import pickle
+import random
+from collections.abc import Hashable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sapwood import Matcher, Tuning
+from sapwood.engine.automaton.automaton import Automaton
+from sapwood.engine.kernel.kernel_automaton import KernelAutomaton
+from sapwood.lang.literals.numbers import to_number
+from tests.support.automata import is_empty
+from tests.support.compiled_kernel import compiled_kernel
+from tests.support.oracles import lxml_oracle
+
+kernel = compiled_kernel()
+
+SWITCHES = {
+    "everything on": Tuning(),
+    "expat": Tuning(tokenizer=False),
+    "no classes": Tuning(query_classes=False),
+    "small cache": Tuning(cache=100),
+    "no cache": Tuning(cache=0),
+}
+
+
+def pair_of_matchers(tuning: Tuning) -> tuple[Matcher, Matcher]:
+    compiled = Matcher(lxml_oracle.NAMESPACES, tuning=tuning)
+    python = Matcher(lxml_oracle.NAMESPACES, tuning=Tuning(kernel=False))
+    assert isinstance(compiled.index.automaton, KernelAutomaton)
+    assert isinstance(python.index.automaton, Automaton)
+    return compiled, python
+
+
+def assert_same(compiled: Matcher, python: Matcher, message: bytes | str) -> None:
+    found, wanted = compiled.match(message), python.match(message)
+    assert len(found) == len(wanted), message
+    assert list(found) == list(wanted), message
+    assert found.numbers.tolist() == wanted.numbers.tolist()
+
+
+@pytest.mark.parametrize("tuning", SWITCHES.values(), ids=SWITCHES.keys())
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 1 << 32))
+def test_the_automata_agree_under_edits(tuning: Tuning, seed: int) -> None:
+    rng = random.Random(seed)
+    compiled, python = pair_of_matchers(tuning)
+    documents = [lxml_oracle.random_document(rng, budget=25) for _ in range(5)]
+    messages = [lxml_oracle.random_message(rng, document) for document in documents]
+    ids: list[Hashable] = []
+    for i in range(40):
+        if ids and rng.random() < 0.3:
+            gone = ids.pop(rng.randrange(len(ids)))
+            compiled.remove(gone)
+            python.remove(gone)
+        else:
+            query = lxml_oracle.random_query(rng)
+            compiled.add(i, query)
+            python.add(i, query)
+            ids.append(i)
+        if rng.random() < 0.5:
+            which = rng.randrange(5)
+            assert_same(compiled, python, rng.choice((messages[which], documents[which])))
+    for message in messages:
+        assert_same(compiled, python, message)
+        assert compiled.select(message) == python.select(message)
+    for gone in ids:
+        compiled.remove(gone)
+    assert is_empty(compiled.index)
+
+
+def deep_document(rng: random.Random, depth: int) -> str:
+    """A document that nests deeper than the masks of twigs have bits."""
+    names = [rng.choice("aabc") for _ in range(depth)]
+    inner = "".join(f"<{name} x='{rng.randrange(3)}'>" for name in names)
+    return inner + "1" + "".join(f"{rng.choice(['', '<d/>'])}</{name}>" for name in reversed(names))
+
+
+@pytest.mark.parametrize("depth", [62, 63, 64, 65, 90])
+def test_deep_messages_are_matched_as_in_python(depth: int) -> None:
+    rng = random.Random(depth)
+    compiled, python = pair_of_matchers(Tuning())
+    queries = [lxml_oracle.random_query(rng) for _ in range(60)]
+    queries += ["//a[b]//c", "//a[@x = 1][b]/c", "//b[d]", "//a[.//b[@x < 2]]/d", "//a[not(b)]", "//c[. = 1]"]
+    compiled.add_many(enumerate(queries))
+    python.add_many(enumerate(queries))
+    for _ in range(6):
+        assert_same(compiled, python, deep_document(rng, depth))
+
+
+def test_results_that_were_not_read_keep_their_meaning_when_classes_split() -> None:
+    """A class holds queries that no message has told apart so far; later messages do."""
+    compiled, python = pair_of_matchers(Tuning())
+    queries = (
+        [f"//{name}" for name in "abcdef"] + [f"/r//{name}" for name in "abcdef"] + ["//*", "/r/*", "//a/b"]
+    )
+    compiled.add_many(enumerate(queries))
+    python.add_many(enumerate(queries))
+    rng = random.Random(1)
+    unread = []
+    for _ in range(200):
+        names = rng.choices("abcdefgh", k=rng.randint(1, 4))
+        message = f"<r>{''.join(f'<{n}>' for n in names)}{''.join(f'</{n}>' for n in reversed(names))}</r>"
+        unread.append((compiled.match(message), list(python.match(message))))
+    compiled.index.clear_cache()
+    for found, wanted in unread:
+        assert list(found) == wanted
+        assert len(found) == len(wanted)
+
+
+def test_a_pickled_automaton_has_all_parts() -> None:
+    rng = random.Random(7)
+    compiled, python = pair_of_matchers(Tuning())
+    queries = [lxml_oracle.random_query(rng) for _ in range(300)]
+    compiled.add_many(enumerate(queries))
+    python.add_many(enumerate(queries))
+    copy = pickle.loads(pickle.dumps(compiled))
+    for _ in range(20):
+        assert_same(copy, python, lxml_oracle.random_document(rng))
+    for id in range(300):
+        copy.remove(id)
+    assert is_empty(copy.index)
+
+
+NUMBERS = [
+    "",
+    " ",
+    "1",
+    "-1",
+    "+1",
+    "1.",
+    ".5",
+    ".",
+    "-.5",
+    "1e3",
+    "1E+3",
+    "1e",
+    "1e+",
+    "1e5e",
+    "1e400",
+    "-1e-400",
+]
+NUMBERS += ["0x10", "1 2", "\u00a01", "inf", "nan", "00012.5000", "123456789012345678901234567890", "1" * 900]
+NUMBERS += [
+    "0." + "0" * 400 + "1",
+    "9007199254740993",
+    "2.2250738585072011e-308",
+    "1e-5",
+    "  7\n",
+    "5-",
+    "--5",
+]
+
+
+@pytest.mark.parametrize("op", ["=", "!=", "<", "<=", ">", ">="])
+@pytest.mark.parametrize("constant", ["1", "-0.5", "1000", "12.5", "0", "1e-5"])
+def test_values_are_converted_to_numbers_as_in_python(op: str, constant: str) -> None:
+    compiled, python = pair_of_matchers(Tuning())
+    number = float(constant)
+    for matcher in (compiled, python):
+        matcher.add("alone", f"//a[@x {op} {number:.17f}]")
+        matcher.add("in a twig", f"/r[b]/a[@x {op} {number:.17f}]")
+    for value in [*NUMBERS, *(repr(random.Random(i).uniform(-2, 2)) for i in range(50))]:
+        assert_same(compiled, python, f"<r><b/><a x='{value}'/></r>")
+    assert to_number("1e5e") == 1e5  # what both have to know
+
+
+def test_comparisons_below_one_anchor_see_all_values() -> None:
+    compiled, python = pair_of_matchers(Tuning())
+    queries = [
+        f"//a[b {op} {n}][c {other} {n}]"
+        for op in ("<", ">=", "!=", "=")
+        for other in (">", "!=", "<=")
+        for n in (1, 2, 3)
+    ]
+    queries += [
+        "//a[b != 'x'][c]",
+        "//a[b != 'y'][c != 'x']",
+        "//a[@x != 'x'][b < 2]",
+        "//r[a/b < 2][a/c > 2]",
+    ]
+    compiled.add_many(enumerate(queries))
+    python.add_many(enumerate(queries))
+    rng = random.Random(3)
+    for _ in range(300):
+        parts = []
+        for _ in range(rng.randint(1, 3)):
+            inside = "".join(
+                f"<{n}>{rng.choice('123xy')}</{n}>" for n in rng.choices("bcd", k=rng.randint(0, 5))
+            )
+            parts.append(f"<a x='{rng.choice('xyz')}'>{inside}</a>")
+        assert_same(compiled, python, f"<r>{''.join(parts)}</r>")
