@@ -27,6 +27,7 @@ from sapwood.engine.automaton.predicate_index import Ints
 from sapwood.engine.automaton.protocol import AutomatonMatches, MatchedSlots, QueryAutomaton
 from sapwood.engine.automaton.query_paths import IndexPlan, Leaf, plan_binding, plan_index
 from sapwood.engine.automaton.ragged_array import grow_array
+from sapwood.engine.automaton.registered_parts import RegisteredParts
 from sapwood.engine.automaton.relative_paths import ReachedElements
 from sapwood.engine.failures import FailureKind, QueryProblem
 from sapwood.engine.fallback.xpath_fallback import XPathFallback
@@ -130,18 +131,23 @@ class Index:
         self._source_required = 0
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state without caches; queries that their owner can compile again are stored as text."""
+        """Return the state without caches: the automaton as what is registered in it, and queries that their
+        owner can compile again as text."""
         recompiled = np.isin(self._owners, list(self._compilers)).tolist()
         queries = [
             query.text if isinstance(query, Query) and recompiled[slot] else query
             for slot, query in enumerate(self._queries)
         ]
-        return self.__dict__ | {"_queries": queries, "costs": None, "problems": {}, "_fallback": None}
+        changed = {"_queries": queries, "_automaton": self._automaton.dump(), "costs": None, "problems": {}}
+        return self.__dict__ | changed | {"_fallback": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self.costs = Counter()
         self._fallback = XPathFallback(self.costs, self._limits)
+        registered: RegisteredParts = state["_automaton"]  # of either kind of automaton, and for either
+        self._automaton = make_automaton(self._limits, self._tuning)
+        self._automaton.load(registered)
 
     @property
     def limits(self) -> Limits:

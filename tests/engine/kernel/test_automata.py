@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import random
 from collections.abc import Hashable
 
@@ -11,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sapwood import Matcher, Tuning
+from sapwood.engine import index
 from sapwood.engine.automaton.automaton import Automaton
 from sapwood.engine.kernel.kernel_automaton import KernelAutomaton
 from sapwood.lang.literals.numbers import to_number
@@ -113,18 +113,31 @@ def test_results_that_were_not_read_keep_their_meaning_when_classes_split() -> N
         assert len(found) == len(wanted)
 
 
-def test_a_pickled_automaton_has_all_parts() -> None:
+@pytest.mark.parametrize("packs", [True, False], ids=["packed with the kernel", "packed in Python"])
+def test_a_pack_is_loaded_by_either_automaton(packs: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = random.Random(7)
-    compiled, python = pair_of_matchers(Tuning())
     queries = [lxml_oracle.random_query(rng) for _ in range(300)]
-    compiled.add_many(enumerate(queries))
+    _, python = pair_of_matchers(Tuning())
     python.add_many(enumerate(queries))
-    copy = pickle.loads(pickle.dumps(compiled))
-    for _ in range(20):
-        assert_same(copy, python, lxml_oracle.random_document(rng))
-    for id in range(300):
-        copy.remove(id)
-    assert is_empty(copy.index)
+    messages = [lxml_oracle.random_document(rng) for _ in range(20)]
+    with monkeypatch.context() as patch:
+        if not packs:
+            patch.setattr(index, "KERNEL", None)
+        matcher = Matcher(lxml_oracle.NAMESPACES)
+        matcher.add_many(enumerate(queries))
+        assert isinstance(matcher.index.automaton, KernelAutomaton) == packs
+        packed = matcher.pack()
+    for loads in (True, False):
+        with monkeypatch.context() as patch:
+            if not loads:
+                patch.setattr(index, "KERNEL", None)
+            copy = Matcher.unpack(packed)
+        assert isinstance(copy.index.automaton, KernelAutomaton) == loads
+        for message in messages:
+            assert_same(copy, python, message)
+        for id in range(300):
+            copy.remove(id)
+        assert is_empty(copy.index)
 
 
 NUMBERS = [

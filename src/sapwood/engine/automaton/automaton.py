@@ -26,6 +26,12 @@ from sapwood.engine.automaton.predicate_index import (
 from sapwood.engine.automaton.protocol import AutomatonMatches, MatchedSlots, QueryAutomaton
 from sapwood.engine.automaton.query_paths import ELEMENT, VALUE, Leaf, Twig
 from sapwood.engine.automaton.ragged_array import grow_array
+from sapwood.engine.automaton.registered_parts import (
+    DumpedQuery,
+    RegisteredParts,
+    dump_part,
+    restore_part,
+)
 from sapwood.engine.automaton.relative_paths import ReachedElements, RelativePaths
 from sapwood.engine.automaton.twig_join import TwigJoin
 from sapwood.engine.limits import Limits, Tuning
@@ -135,6 +141,34 @@ class Automaton:
 
     def clear_cache(self) -> None:
         self.dataguide.clear()
+
+    # -- serialization ---------------------------------------------------------------------------------
+
+    def dump(self) -> RegisteredParts:
+        weights, binds = self._weights.tolist(), self._binds.tolist()
+        queries: list[DumpedQuery] = []
+        for slot, handles in enumerate(self._parts):
+            listed = handles if isinstance(handles, list) else [handles]
+            parts = tuple([dump_part(self._part(handle)) for handle in listed])
+            if parts or weights[slot]:
+                queries.append((slot, parts, binds[slot], weights[slot]))
+        return RegisteredParts(queries, self.relative_paths)
+
+    def load(self, registered: RegisteredParts) -> None:
+        for slot, parts, binds, weight in registered.queries:
+            if len(parts) == 1 and not binds and parts[0][1] == ELEMENT:
+                self.register_path(slot, parts[0][0])
+            else:
+                self.register(slot, tuple(map(restore_part, parts)), binds)
+            self.set_weight(slot, weight)
+        self.relative_paths = registered.relative_paths
+        for number, leaf in self.relative_paths.leaves():
+            self._add_leaf(leaf, PostingKind.RELATIVE_PATH, number)
+
+    def _part(self, handle: _Handle) -> Leaf | Twig:
+        if isinstance(handle, Leaf):
+            return handle
+        return Leaf(self.path_trie.path(handle)) if handle >= 0 else self.twig_join.twig(~handle)
 
     # -- postings --------------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from typing import Protocol
 
 from sapwood.engine.automaton.predicate_index import Ints
 from sapwood.engine.automaton.query_paths import Leaf, Twig
+from sapwood.engine.automaton.registered_parts import RegisteredParts
 from sapwood.engine.automaton.relative_paths import ReachedElements
 from sapwood.engine.message.document import Document
 from sapwood.engine.message.message_reader import Message
@@ -76,7 +77,7 @@ class AutomatonMatches(Protocol):
 
 
 class QueryAutomaton(Protocol):
-    """The parts of all queries, and the matching of messages against them. It can be pickled."""
+    """The parts of all queries, and the matching of messages against them."""
 
     @property
     def reads_text(self) -> bool:
@@ -118,6 +119,14 @@ class QueryAutomaton(Protocol):
 
     def clear_cache(self) -> None:
         """Drop what was learnt from messages; coming messages teach it again."""
+        ...
+
+    def dump(self) -> RegisteredParts:
+        """Return everything that is registered; an automaton of either kind can load it."""
+        ...
+
+    def load(self, registered: RegisteredParts) -> None:
+        """Register everything in an automaton that is empty."""
         ...
 
     def find(self, message: Message, with_text: bool, with_source: bool) -> AutomatonMatches:

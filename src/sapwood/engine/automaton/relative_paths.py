@@ -8,6 +8,7 @@ element that it starts from.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import pairwise
 
 import numpy as np
@@ -40,6 +41,13 @@ class RelativePaths:
         leaf = self._anchorings.part(number)
         assert isinstance(leaf, Leaf)
         return leaf if self._anchorings.release(number) else None
+
+    def leaves(self) -> Iterator[tuple[int, Leaf]]:
+        """Yield the numbers in use, and the leaves under which they are posted."""
+        for number in self._anchorings.numbers():
+            leaf = self._anchorings.part(number)
+            assert isinstance(leaf, Leaf)
+            yield number, leaf
 
     def uses(self, number: int) -> int:
         return self._anchorings.uses(number)

@@ -11,7 +11,7 @@ element at which the part was found, its anchor is
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -48,6 +48,10 @@ class Anchorings:
     def used(self) -> int:
         """The count of numbers in use."""
         return len(self._numbers)
+
+    def numbers(self) -> Iterator[int]:
+        """Yield the numbers in use."""
+        return iter(self._numbers.values())
 
     def uses(self, number: int) -> int:
         return self._uses[number]

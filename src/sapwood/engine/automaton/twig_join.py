@@ -62,6 +62,12 @@ class TwigJoin:
         self._discard_unused(number, gone)
         return gone
 
+    def twig(self, number: int) -> Twig:
+        """Return a twig by its number."""
+        stored = self._twigs[number]
+        assert stored is not None
+        return stored[0]
+
     def _use(self, twig: Twig, new: list[int]) -> int:
         number = self._numbers.get(twig)
         if number is not None:

@@ -1,13 +1,11 @@
 """The extension module that `hatch_build.py` compiles from `native/*.c`."""
 
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 from sapwood.engine.automaton.query_paths import Leaf, Twig
+from sapwood.engine.automaton.registered_parts import DumpedQuery
 
 SOURCE_CHECKSUM: int
-
-DumpedLeaf: TypeAlias = tuple[tuple[str, ...], str, str, str | float | None]
-DumpedPart: TypeAlias = DumpedLeaf | tuple[int, tuple[DumpedPart, ...]]
 
 def read_events(
     data: bytes,
@@ -45,7 +43,7 @@ class Automaton:
     def unregister(self, slot: int) -> None: ...
     def set_weight(self, slot: int, weight: int) -> None: ...
     def count(self, slots: bytes, /) -> int: ...
-    def dump(self) -> list[tuple[int, tuple[DumpedPart, ...], bool, int]]: ...
+    def dump(self) -> list[DumpedQuery]: ...
     @property
     def reads_text(self) -> bool: ...
     def clear(self) -> None: ...

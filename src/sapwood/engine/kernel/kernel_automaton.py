@@ -11,14 +11,15 @@ is checked in Python for what it expands to, rewritten without, and then matched
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, NoReturn, Self, cast
+from typing import NoReturn, Self, cast
 
 import numpy as np
 
 from sapwood.engine.automaton.automaton import Automaton
 from sapwood.engine.automaton.dataguide import GuideNode
 from sapwood.engine.automaton.predicate_index import NO_INTS, Ints
-from sapwood.engine.automaton.query_paths import Leaf, Twig, first_steps
+from sapwood.engine.automaton.query_paths import Leaf, Twig
+from sapwood.engine.automaton.registered_parts import RegisteredParts, restore_part
 from sapwood.engine.automaton.relative_paths import ReachedElements
 from sapwood.engine.fallback.lxml_process import without_doctype
 from sapwood.engine.kernel import _kernel
@@ -33,7 +34,6 @@ from sapwood.engine.message.message_reader import (
     read_structure,
     to_utf8,
 )
-from sapwood.lang.pattern import Test
 
 _CELL = 20
 """Bytes of a cell of `Tuning.cache`."""
@@ -115,16 +115,14 @@ class KernelAutomaton:
 
     # -- serialization ---------------------------------------------------------------------------------
 
-    def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_compiled": self._compiled.dump()}
+    def dump(self) -> RegisteredParts:
+        return RegisteredParts(self._compiled.dump(), self._relative.relative_paths)
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        dumped = state["_compiled"]
-        self._compiled = self._compile()
-        for slot, parts, binds, weight in dumped:
-            self._compiled.register(slot, tuple(map(_restore, parts)), binds)
+    def load(self, registered: RegisteredParts) -> None:
+        for slot, parts, binds, weight in registered.queries:
+            self._compiled.register(slot, tuple(map(restore_part, parts)), binds)
             self._compiled.set_weight(slot, weight)
+        self._relative.load(RegisteredParts([], registered.relative_paths))
 
     # -- matching --------------------------------------------------------------------------------------
 
@@ -167,16 +165,6 @@ class KernelAutomaton:
         if not len(self._relative.relative_paths):
             return ReachedElements(NO_INTS, NO_INTS, NO_INTS, len(document))
         return self._relative.relative_paths.reached(document, ancestry, starts, inside)
-
-
-def _restore(part: _kernel.DumpedPart) -> Leaf | Twig:
-    """Return a part as it was registered."""
-    if len(part) == 2:
-        step, dumped = part
-        parts = tuple(map(_restore, dumped))
-        return Twig(first_steps(parts[0].path, step), parts)
-    path, target, operator, value = part
-    return Leaf(path, target, Test(operator, value) if value is not None else None)
 
 
 class ResultSlots:

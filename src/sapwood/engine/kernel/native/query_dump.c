@@ -16,6 +16,7 @@ static PyObject *dump_path(const struct automaton *automaton, uint32_t state) {
             Py_CLEAR(path);
             break;
         }
+        PyUnicode_InternInPlace(&symbol); /* so that a pickle has it once */
         PyTuple_SET_ITEM(path, --length, symbol);
     }
     return path;
