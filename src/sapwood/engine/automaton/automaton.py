@@ -27,6 +27,7 @@ from sapwood.engine.automaton.protocol import AutomatonMatches, MatchedSlots, Qu
 from sapwood.engine.automaton.query_paths import ELEMENT, VALUE, Leaf, Twig
 from sapwood.engine.automaton.ragged_array import grow_array
 from sapwood.engine.automaton.registered_parts import (
+    DumpedPart,
     DumpedQuery,
     RegisteredParts,
     dump_part,
@@ -147,9 +148,13 @@ class Automaton:
     def dump(self) -> RegisteredParts:
         weights, binds = self._weights.tolist(), self._binds.tolist()
         queries: list[DumpedQuery] = []
+        path = self.path_trie.path
         for slot, handles in enumerate(self._parts):
-            listed = handles if isinstance(handles, list) else [handles]
-            parts = tuple([dump_part(self._part(handle)) for handle in listed])
+            if isinstance(handles, int) and handles >= 0:  # nearly all queries
+                parts: tuple[DumpedPart, ...] = ((path(handles), ELEMENT, "", None),)
+            else:
+                listed = handles if isinstance(handles, list) else [handles]
+                parts = tuple([dump_part(self._part(handle)) for handle in listed])
             if parts or weights[slot]:
                 queries.append((slot, parts, binds[slot], weights[slot]))
         return RegisteredParts(queries, self.relative_paths)
