@@ -208,3 +208,26 @@ def test_comparisons_below_one_anchor_see_all_values() -> None:
             )
             parts.append(f"<a x='{rng.choice('xyz')}'>{inside}</a>")
         assert_same(compiled, python, f"<r>{''.join(parts)}</r>")
+
+
+def test_ranges_come_and_go() -> None:
+    compiled, python = pair_of_matchers(Tuning())
+    rng = random.Random(4)
+    ids: list[int] = []
+    for i in range(600):
+        if ids and rng.random() < 0.45:
+            gone = ids.pop(rng.randrange(len(ids)))
+            compiled.remove(gone)
+            python.remove(gone)
+        else:
+            op, bound = (
+                rng.choice(["<", "<=", ">", ">=", "!=", "="]),
+                rng.choice(["1", "2", "2.5", "0 div 0", "-1"]),
+            )
+            query = rng.choice([f"//a[@x {op} {bound}]", f"//a[. {op} {bound}]", f"/r/a[@x {op} {bound}][b]"])
+            compiled.add(i, query)
+            python.add(i, query)
+            ids.append(i)
+        if i % 3 == 0:
+            value = rng.choice(["1", "2", "2.5", "3", "x", "", "-1"])
+            assert_same(compiled, python, f"<r><a x='{value}'>{rng.choice(['', '2', '<b/>'])}</a></r>")

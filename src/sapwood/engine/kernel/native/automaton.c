@@ -52,12 +52,14 @@ int automaton_end_edit(struct automaton *automaton) {
     return retired > 64 && retired > automaton->names.table.count / 4 ? automaton_clear(automaton) : 0;
 }
 
-void automaton_prepare(struct automaton *automaton) {
+int automaton_prepare(struct automaton *automaton) {
     while (automaton->unsorted.count) {
         struct unsorted next = POP(&automaton->unsorted);
         struct rare_tests *rare = automaton->predicates.items.items[next.index].rare;
-        if (rare != NULL) sorted_tests_prepare(&rare->ordered[next.operator]); /* unless it has gone since */
+        /* unless it has gone since */
+        if (rare != NULL && sorted_tests_prepare(&rare->ordered[next.operator])) return -1;
     }
+    return 0;
 }
 
 /* -- symbols and paths ---------------------------------------------------------------------------------- */

@@ -116,8 +116,8 @@ int automaton_end_edit(struct automaton *automaton);
 /* Drop all guide nodes; coming messages make them anew. */
 int automaton_clear(struct automaton *automaton);
 
-/* Sort what waits to be sorted. */
-void automaton_prepare(struct automaton *automaton);
+/* Sort what waits to be sorted; -1: memory is out. */
+int automaton_prepare(struct automaton *automaton);
 
 /* List the slots of results that hold classes, because the classes are about to go. */
 int freeze_results(struct automaton *automaton);

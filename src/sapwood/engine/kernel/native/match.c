@@ -359,8 +359,7 @@ static int prepare(struct match *match) {
     if (automaton->unsorted.count == 0 && !is_full && !arrange) return 0;
     unlock_read(&automaton->lock);
     lock_write(&automaton->lock);
-    automaton_prepare(automaton);
-    int failed = is_full && automaton_clear(automaton);
+    int failed = automaton_prepare(automaton) || (is_full && automaton_clear(automaton));
     if (is_full) match->scratch->overflow = 0;
     if (arrange && !twigs_are_dense(&automaton->twigs)) failed = failed || twigs_make_dense(&automaton->twigs);
     unlock_write(&automaton->lock);

@@ -219,16 +219,39 @@ int predicates_post(struct predicate_indexes *indexes, uint32_t index, const str
     return at == NONE ? -1 : postings_add(postings, &indexes->equal_entries.items[at].posted, kind, number);
 }
 
-static void remove_sorted(struct sorted_tests *sorted, double constant, uint32_t slot) {
-    for (uint32_t i = 0; i < sorted->tests.count; i++) {
-        struct sorted_test *test = &sorted->tests.items[i];
-        if (test->slot == slot && bits_of(test->constant) == bits_of(constant)) {
-            memmove(test, test + 1, (sorted->tests.count - i - 1) * sizeof *test);
-            sorted->tests.count--;
-            if (i < sorted->sorted) sorted->sorted--;
-            return;
-        }
+static int by_constant(const void *one, const void *other) {
+    double a = ((const struct sorted_test *)one)->constant, b = ((const struct sorted_test *)other)->constant;
+    if (isnan(a) || isnan(b)) return isnan(a) - isnan(b); /* which passes nothing but !=, at the end */
+    return (a > b) - (a < b);
+}
+
+/* Return the first of the sorted tests that is not before a key. */
+static uint32_t first_not_before(const struct sorted_tests *sorted, const struct sorted_test *key) {
+    uint32_t low = 0, high = sorted->sorted;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (by_constant(&sorted->tests.items[middle], key) < 0)
+            low = middle + 1;
+        else
+            high = middle;
     }
+    return low;
+}
+
+static void remove_sorted(struct sorted_tests *sorted, double constant, uint32_t slot) {
+    struct sorted_test key = {constant, slot};
+    struct sorted_test *tests = sorted->tests.items;
+    uint32_t at = first_not_before(sorted, &key);
+    while (at < sorted->sorted && by_constant(&tests[at], &key) == 0 && tests[at].slot != slot) at++;
+    if (at == sorted->sorted || by_constant(&tests[at], &key) != 0) { /* among those that wait */
+        at = sorted->sorted;
+        while (at < sorted->tests.count && !(tests[at].slot == slot && by_constant(&tests[at], &key) == 0)) at++;
+        if (at == sorted->tests.count) return;
+    } else {
+        sorted->sorted--;
+    }
+    memmove(&tests[at], &tests[at + 1], (sorted->tests.count - at - 1) * sizeof *tests);
+    sorted->tests.count--;
 }
 
 void predicates_unpost(struct predicate_indexes *indexes, uint32_t index, enum test_operator operator,
@@ -279,14 +302,21 @@ void predicates_unpost(struct predicate_indexes *indexes, uint32_t index, enum t
 
 /* -- sorted tests --------------------------------------------------------------------------------------- */
 
-static int by_constant(const void *one, const void *other) {
-    double a = ((const struct sorted_test *)one)->constant, b = ((const struct sorted_test *)other)->constant;
-    if (isnan(a) || isnan(b)) return isnan(a) - isnan(b); /* which passes nothing but !=, at the end */
-    return (a > b) - (a < b);
-}
-
-void sorted_tests_prepare(struct sorted_tests *sorted) {
-    if (sorted->sorted == sorted->tests.count) return;
-    qsort(sorted->tests.items, sorted->tests.count, sizeof *sorted->tests.items, by_constant);
+int sorted_tests_prepare(struct sorted_tests *sorted) {
+    struct sorted_test *tests = sorted->tests.items;
+    uint32_t old = sorted->sorted, new = sorted->tests.count - old;
+    if (new == 0) return 0;
+    qsort(tests + old, new, sizeof *tests, by_constant);
+    struct sorted_test *added = malloc((size_t)new * sizeof *added);
+    if (added == NULL) return -1;
+    memcpy(added, tests + old, (size_t)new * sizeof *added);
+    for (uint32_t to = sorted->tests.count; new > 0;) { /* merge from the end, where there is room */
+        if (old > 0 && by_constant(&tests[old - 1], &added[new - 1]) > 0)
+            tests[--to] = tests[--old];
+        else
+            tests[--to] = added[--new];
+    }
+    free(added);
     sorted->sorted = sorted->tests.count;
+    return 0;
 }

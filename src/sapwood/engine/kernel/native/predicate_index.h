@@ -154,7 +154,7 @@ static inline uint32_t equal_find(const struct predicate_indexes *indexes, uint3
     return found == NONE ? NONE : entries[found].posted;
 }
 
-/* Sort tests that were added; call before a message is matched. */
-void sorted_tests_prepare(struct sorted_tests *sorted);
+/* Sort tests that were added; call before a message is matched. Return -1 if memory is out. */
+int sorted_tests_prepare(struct sorted_tests *sorted);
 
 #endif
