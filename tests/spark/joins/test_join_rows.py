@@ -14,6 +14,7 @@ import pytest
 from pyspark.sql.types import BinaryType, IntegerType, StringType, TimestampType
 
 from sapwood import Broker
+from sapwood.engine.kernel import KERNEL
 from sapwood.spark.distribution.index_snapshot import BrokerSnapshots, IndexSnapshot
 from sapwood.spark.distribution.match_result import MatchResult, Rejection
 from sapwood.spark.distribution.match_worker import MatchPartition, load_broker
@@ -112,7 +113,12 @@ def match(snapshot: IndexSnapshot, restored: pa.RecordBatch, matches: str | None
     return [row | {"subscriptions": sorted(row["subscriptions"])} for row in found]
 
 
-PARSERS = "sapwood.engine.index.read_document", "sapwood.engine.index.read_structure"
+PARSERS = [
+    f"sapwood.engine.{module}.{function}"
+    for module in ("automaton.automaton", *(["kernel.kernel_automaton"] if KERNEL else []))
+    for function in ("read_document", "read_structure")
+]
+"""Where Python reads a message, beside the kernel: for its nodes, or for the reason why it is refused."""
 
 
 @pytest.mark.parametrize("query", ["//b", "//b/@x", "//a[@x = '1' and b]"])
