@@ -15,9 +15,9 @@ cannot express is left out, and then the plan is not `exact`, only necessary: ca
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import product
 from math import prod
+from typing import NamedTuple
 
 from sapwood.engine.automaton.path_trie import DESCENDANT
 from sapwood.lang.decomposition import MOST_ALTERNATIVES, Alternative, PathTest, PatternStep, decompose
@@ -30,8 +30,7 @@ ELEMENT = ""
 VALUE = "."
 
 
-@dataclass(frozen=True, slots=True)
-class Leaf:
+class Leaf(NamedTuple):
     """The symbols of a path, the target (ELEMENT, VALUE: its string-value, `text()` or `@name`), the test."""
 
     path: tuple[str, ...]
@@ -39,8 +38,7 @@ class Leaf:
     test: Test | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Twig:
+class Twig(NamedTuple):
     """Parts that must meet at an element reached by `path`; an empty path is the document."""
 
     path: tuple[str, ...]
@@ -61,8 +59,7 @@ class Twig:
             yield from part.leaves() if isinstance(part, Twig) else (part,)
 
 
-@dataclass(frozen=True, slots=True)
-class IndexPlan:
+class IndexPlan(NamedTuple):
     """Any of the parts must be found; if the plan is `exact`, that is enough."""
 
     parts: tuple[Leaf | Twig, ...]
@@ -91,8 +88,7 @@ def plan_binding(path: Path) -> IndexPlan | None:
     return _Planner().plan_anchored(path)
 
 
-@dataclass(frozen=True, slots=True)
-class _Branch:
+class _Branch(NamedTuple):
     """A leaf with the pattern's steps down to its element."""
 
     leaf: Leaf
@@ -219,8 +215,20 @@ def _parts(branches: list[_Branch], anchor: int) -> tuple[Leaf | Twig, ...]:
     for i, branch in enumerate(branches):
         own = branch.trail[anchor] if len(branch.trail) > anchor else ("at the anchor", i)
         groups.setdefault(own, []).append(branch)
-    parts = {_assemble(group) for group in groups.values()}
-    return tuple(sorted(parts, key=repr)) if len(parts) > 1 else tuple(parts)
+    return sort_parts({_assemble(group) for group in groups.values()})
+
+
+def sort_parts(parts: set[Leaf | Twig]) -> tuple[Leaf | Twig, ...]:
+    """Return the parts of a twig in their canonical order, by path first, so that equal twigs are equal."""
+    if len(parts) == 2:
+        one, other = parts
+        if one.path != other.path:  # nearly always
+            return (one, other) if one.path < other.path else (other, one)
+    return tuple(sorted(parts, key=_canonical_order)) if len(parts) > 1 else tuple(parts)
+
+
+def _canonical_order(part: Leaf | Twig) -> tuple[tuple[str, ...], bool, str]:
+    return part.path, isinstance(part, Twig), repr(part)
 
 
 def steps_in(path: tuple[str, ...]) -> int:
