@@ -18,7 +18,7 @@ nodes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from enum import Enum
@@ -271,7 +271,25 @@ def _combine(kind: type[And | Or], items: Iterable[Condition], decisive: Conditi
         if item is decisive:
             return decisive
         flat.update(dict.fromkeys(item.items if isinstance(item, kind) else (item,)))
-    return next(iter(flat)) if len(flat) == 1 else kind(tuple(sorted(flat, key=str)))
+    return next(iter(flat)) if len(flat) == 1 else kind(sort_patterns(flat))
+
+
+_SORT_KEY: ContextVar[Callable[[Interned], str]] = ContextVar("sort_key", default=str)
+
+
+def sort_patterns(patterns: Iterable[T]) -> tuple[T, ...]:
+    """Return conditions or paths in their canonical order: that of their texts."""
+    return tuple(sorted(patterns, key=_SORT_KEY.get()))
+
+
+@contextmanager
+def use_sort_key(key: Callable[[Interned], str]) -> Iterator[None]:
+    """Sort patterns by another key inside the block, where their names stand for others."""
+    token = _SORT_KEY.set(key)
+    try:
+        yield
+    finally:
+        _SORT_KEY.reset(token)
 
 
 def negation(item: Condition) -> Condition:

@@ -11,7 +11,17 @@ from sapwood.errors import QueryError
 from sapwood.lang.languages import is_join, is_transformation
 from sapwood.lang.names import ASCII_NAME
 from sapwood.lang.namespaces import match_in_any
-from sapwood.lang.pattern import ANY_NAMESPACE, Axis, Condition, Has, Path, all_of, canonical_text, plain_step
+from sapwood.lang.pattern import (
+    ANY_NAMESPACE,
+    Axis,
+    Condition,
+    Has,
+    Path,
+    all_of,
+    canonical_text,
+    plain_step,
+    sort_patterns,
+)
 from sapwood.lang.xpath import error_hints
 from sapwood.lang.xpath.absolute_paths import make_absolute
 from sapwood.lang.xpath.ast import ExprType, static_type
@@ -54,12 +64,21 @@ class Query:
             return self.text
         if not self.exact:
             return f"xpath {sorted(self.namespaces.items())} {self.rooted or self.text}"
+        return pattern_key(*self.canonical)
+
+    @property
+    def canonical(self) -> tuple[str, bool]:
+        """The canonical text of the pattern, and whether the pattern is one path."""
         if len(self.paths) == 1 and self.condition is Has(self.paths[0]):
-            return canonical_text(self.paths[0])
-        return (
-            "pattern "
-            + blake2b(canonical_text((self.condition, self.paths)).encode(), digest_size=16).hexdigest()
-        )
+            return canonical_text(self.paths[0]), True
+        return canonical_text((self.condition, self.paths)), False
+
+
+def pattern_key(canonical: str, is_path: bool) -> str:
+    """Return the key of an exact query, given the canonical text of its pattern."""
+    if is_path:
+        return canonical
+    return "pattern " + blake2b(canonical.encode(), digest_size=16).hexdigest()
 
 
 def compile_query(text: str, namespaces: Mapping[str, str] | None = None) -> Query:
@@ -80,7 +99,7 @@ def compile_query(text: str, namespaces: Mapping[str, str] | None = None) -> Que
         nodes = translator.nodes(expr)
         condition = translator.existence(nodes)
         distinct = {Path(route.steps) for route in nodes.routes if not route.context}
-        paths = tuple(sorted(distinct, key=str))
+        paths = sort_patterns(distinct)
     else:
         condition = translator.boolean(expr)
         if kind != "boolean" and not translator.reasons:

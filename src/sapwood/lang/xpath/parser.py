@@ -69,6 +69,17 @@ def parse_inside(
     return Parser(text, tokens_from(text, start), namespaces, variables).parse_first()
 
 
+def resolve_name(name: str, namespaces: Mapping[str, str]) -> str | None:
+    """Return the name test that a name stands for; None if its prefix is not declared."""
+    prefix, colon, local = name.rpartition(":")
+    if prefix == ANY_PREFIX or (not colon and match_in_any(namespaces)):
+        return f"{ANY_NAMESPACE}}}{local}"
+    if not colon:
+        return local
+    uri = namespaces.get(prefix) or (XML_NAMESPACE if prefix == "xml" else None)
+    return f"{uri}}}{local}" if uri is not None else None
+
+
 # Plain paths, by far the most frequent expressions, skip the parser: $v/a//b/@c
 _PLAIN_ENDS = rf"{NAME_ENDS}(?![:(])"
 _PLAIN = re.compile(
@@ -381,16 +392,12 @@ class Parser:
         return f"{name.text}({target})"
 
     def _resolved(self, token: Token) -> str:
-        prefix, colon, local = token.text.rpartition(":")
-        if prefix == ANY_PREFIX or (not colon and match_in_any(self._namespaces)):
-            return f"{ANY_NAMESPACE}}}{local}"
-        if not colon:
-            return local
-        uri = self._namespaces.get(prefix) or (XML_NAMESPACE if prefix == "xml" else None)
-        if uri is None:
+        test = resolve_name(token.text, self._namespaces)
+        if test is None:
+            prefix = token.text.rpartition(":")[0]
             hint = error_hints.hint_undeclared(prefix, exact_prefixes(self._namespaces))
             raise self._error(f"the prefix {prefix!r} is not declared", token.start, hint)
-        return f"{uri}}}{local}"
+        return test
 
     def _predicates(self) -> tuple[Expr, ...]:
         predicates: list[Expr] = []

@@ -401,7 +401,7 @@ def _constant(expr: ast.Expr) -> str | float | None:
         case ast.Number(value=number):
             return number
         case ast.Negate(operand=ast.Number(value=number)):
-            return -number
+            return 0.0 - number  # so that -0, which compares as 0 does, is written as 0, too
     return None
 
 
