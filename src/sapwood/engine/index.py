@@ -25,7 +25,8 @@ from sapwood.engine.automaton.automaton import Automaton, ListedSlots
 from sapwood.engine.automaton.path_trie import DESCENDANT
 from sapwood.engine.automaton.predicate_index import Ints
 from sapwood.engine.automaton.protocol import AutomatonMatches, MatchedSlots, QueryAutomaton
-from sapwood.engine.automaton.query_paths import IndexPlan, Leaf, plan_binding, plan_index
+from sapwood.engine.automaton.query_paths import ELEMENT, IndexPlan, Leaf, plan_binding, plan_index
+from sapwood.engine.automaton.query_planner import PlannedQuery, QueryPlanner
 from sapwood.engine.automaton.ragged_array import grow_array
 from sapwood.engine.automaton.registered_parts import RegisteredParts
 from sapwood.engine.automaton.relative_paths import ReachedElements
@@ -116,12 +117,13 @@ class Index:
         self._limits = limits
         self._tuning = tuning
         self._namespaces = namespaces
+        self.planner = QueryPlanner(namespaces)
         self._automaton: QueryAutomaton = make_automaton(limits, tuning)
         self.costs: Counter[int] = Counter()  # slot → nanoseconds, of those decided one by one
         self.problems: dict[int, Counter[FailureKind]] = {}  # slot → how often it was not decided
         self._fallback = XPathFallback(self.costs, limits)
         self._compilers: dict[Owner, QueryCompiler] = {Owner.FILTER: compile_query}
-        self._queries: list[Query | str | None] = []  # after unpickling as text, compiled on first use
+        self._queries: list[Query | str | None] = []  # most of them as text, compiled on first use
         self._owners: NDArray[np.int8] = np.zeros(16, np.int8)
         self._decided_by: NDArray[np.int8] = np.zeros(16, np.int8)
         self._free_slots: list[int] = []
@@ -191,12 +193,28 @@ class Index:
             self._decided_by[slot] = BY_LEAVES
             self._automaton.register_path(slot, path)
             return slot
-        plan = self.plan(query)
-        decided_by = BY_XPATH if not query.exact else BY_LEAVES if plan.exact else BY_PATTERN
+        self._post_plan(slot, self.plan(query), query.exact)
+        return slot
+
+    def register_planned(self, planned: PlannedQuery) -> int:
+        """Index a distinct filter that was planned, keep only its text, and return its slot."""
+        if planned.query is not None:
+            return self.register(planned.query)
+        slot = self._new_slot(planned.text, Owner.FILTER, Needs.NOTHING)
+        plan = planned.plan if self._tuning.prefilter else IndexPlan((Leaf(()),), False)
+        only = plan.parts[0] if plan.exact and len(plan.parts) == 1 else None
+        if isinstance(only, Leaf) and only.target == ELEMENT:
+            self._decided_by[slot] = BY_LEAVES
+            self._automaton.register_path(slot, only.path)
+        else:
+            self._post_plan(slot, plan, planned.exact)
+        return slot
+
+    def _post_plan(self, slot: int, plan: IndexPlan, exact: bool) -> None:
+        decided_by = BY_XPATH if not exact else BY_LEAVES if plan.exact else BY_PATTERN
         self._decided_by[slot] = decided_by
         self._residual_slots += decided_by != BY_LEAVES
         self._automaton.register(slot, plan.parts)
-        return slot
 
     def register_binding(
         self, query: Query, path: Path, owner: Owner, needs: Needs = Needs.NOTHING
@@ -269,7 +287,7 @@ class Index:
         owned: NDArray[np.bool_] = self._owners.take(slots) == owner
         return owned
 
-    def _new_slot(self, query: Query, owner: Owner, needs: Needs) -> int:
+    def _new_slot(self, query: Query | str, owner: Owner, needs: Needs) -> int:
         if self._free_slots:
             slot = self._free_slots.pop()
             self._queries[slot] = query
@@ -346,7 +364,7 @@ class Index:
         return holds
 
     def query(self, slot: int) -> Query:
-        """Return the query of a slot, compiled if it was unpickled as text."""
+        """Return the query of a slot, compiled if there is only its text."""
         query = self._queries[slot]
         assert query is not None
         if isinstance(query, str):

@@ -13,6 +13,7 @@ import numpy as np
 
 from sapwood.engine.automaton.predicate_index import Ints
 from sapwood.engine.automaton.protocol import MatchedSlots
+from sapwood.engine.automaton.query_planner import PlannedQuery
 from sapwood.engine.automaton.ragged_array import RaggedArray
 from sapwood.engine.bulk_load import OnError, add_all
 from sapwood.engine.closeable import Closeable
@@ -30,7 +31,6 @@ from sapwood.engine.thread_lock import synchronized
 from sapwood.errors import ArgumentError
 from sapwood.lang.namespaces import Namespaces, declare
 from sapwood.lang.pattern import use_prefixes
-from sapwood.lang.query import Query, compile_query
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -98,16 +98,16 @@ class Matcher(Closeable):
         """Subscribe `id` to a query; raise QueryError, with position and reason, if it is not XPath 1.0."""
         if id in self._subscriptions:
             raise ArgumentError(f"{id!r} is subscribed already; replace() changes its query")
-        compiled = compile_query(query, self._namespaces)
+        planned = self._index.planner.plan(query)
         self.freeze_unread()
-        self._subscribe(id, compiled, self.new_number())
+        self._subscribe(id, planned, self.new_number())
 
     @synchronized
     def add_numbered(self, id: Hashable, query: str, number: int) -> None:
         """Subscribe `id` with a number from `new_number`, which is its position in the order."""
-        compiled = compile_query(query, self._namespaces)
+        planned = self._index.planner.plan(query)
         self.freeze_unread()
-        self._subscribe(id, compiled, number)
+        self._subscribe(id, planned, number)
 
     def add_many(
         self,
@@ -137,12 +137,12 @@ class Matcher(Closeable):
         """Change the query of a subscription, which keeps its position in the order; resume it if it was
         suspended."""
         subscription = self._subscriptions[id]
-        compiled = compile_query(query, self._namespaces)
-        if not compiled.exact and compiled.key not in self._slot_of:
-            self._index.fallback.check(compiled)  # before anything is changed, since it may fail
+        planned = self._index.planner.plan(query)
+        if planned.query is not None and not planned.exact and planned.key not in self._slot_of:
+            self._index.fallback.check(planned.query)  # before anything is changed, since it may fail
         self.freeze_unread()
         self._unsubscribe(subscription)
-        self._subscribe(id, compiled, subscription.number)
+        self._subscribe(id, planned, subscription.number)
         self.resume(id)
 
     @synchronized
@@ -187,11 +187,11 @@ class Matcher(Closeable):
         """Iterate over the ids, in the order added."""
         return iter(sorted(self._subscriptions, key=self.number))
 
-    def _subscribe(self, id: Hashable, query: Query, number: int) -> None:
+    def _subscribe(self, id: Hashable, query: PlannedQuery, number: int) -> None:
         key = query.key
         slot = self._slot_of.get(key)
         if slot is None:
-            slot = self._slot_of[key] = self._index.register(query)
+            slot = self._slot_of[key] = self._index.register_planned(query)
             self._key_of[slot] = key
         text = self._index.text(slot)
         self._index.set_weight(slot, self._numbers_of.append(slot, number))
