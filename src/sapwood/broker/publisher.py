@@ -18,7 +18,6 @@ from sapwood.broker.delivery import Deliveries, Delivery, Published, PublishResu
 from sapwood.broker.registry import SubscriptionRegistry
 from sapwood.engine.failures import Failure, FailureKind, QueryProblem, report_defect
 from sapwood.engine.index import IndexMatches
-from sapwood.engine.matches import Matches
 from sapwood.engine.message.message_reader import Message
 from sapwood.engine.registration import Owner
 from sapwood.errors import LateMessage, MessageError
@@ -116,8 +115,6 @@ class Publisher:
         if len(slots):
             slots = slots[matcher.index.owned_by(Owner.FILTER, slots)]
         matched = matcher.index.listed(slots)
-        if not len(slots) and not found.problems:
-            return PublishResult(Matches(matcher, matched), made, joined, problems)
         return PublishResult(matcher.matches(matched, found.problems), made, joined, problems)
 
     # -- deliveries ------------------------------------------------------------------------------------

@@ -22,11 +22,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sapwood.engine.automaton.automaton import Automaton, ListedSlots
-from sapwood.engine.automaton.path_trie import DESCENDANT
 from sapwood.engine.automaton.predicate_index import Ints
 from sapwood.engine.automaton.protocol import AutomatonMatches, MatchedSlots, QueryAutomaton
-from sapwood.engine.automaton.query_paths import ELEMENT, IndexPlan, Leaf, plan_binding, plan_index
-from sapwood.engine.automaton.query_planner import PlannedQuery, QueryPlanner
+from sapwood.engine.automaton.query_paths import IndexPlan, Leaf, plan_binding, plan_index
+from sapwood.engine.automaton.query_planner import QueryPlanner
 from sapwood.engine.automaton.ragged_array import grow_array
 from sapwood.engine.automaton.registered_parts import RegisteredParts
 from sapwood.engine.automaton.relative_paths import ReachedElements
@@ -38,13 +37,17 @@ from sapwood.engine.message.document import Document
 from sapwood.engine.message.message_reader import Message
 from sapwood.engine.pattern_evaluator import PatternEvaluator
 from sapwood.engine.registration import Binding, Needs, Owner
-from sapwood.lang.pattern import TEXT, Axis, Has, Path
+from sapwood.lang.namespaces import match_in_any
+from sapwood.lang.pattern import Path
 from sapwood.lang.query import Query, compile_query
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 BY_LEAVES, BY_PATTERN, BY_XPATH = 0, 1, 2
+
+_ALWAYS = IndexPlan((Leaf(()),), False)
+"""A plan that every message passes."""
 
 QueryCompiler = Callable[[str, Mapping[str, str]], Query]
 """Compiles the text of an owner's query again, with the namespaces of the index."""
@@ -126,6 +129,8 @@ class Index:
         self._queries: list[Query | str | None] = []  # most of them as text, compiled on first use
         self._owners: NDArray[np.int8] = np.zeros(16, np.int8)
         self._decided_by: NDArray[np.int8] = np.zeros(16, np.int8)
+        self._slot_of: dict[str, int] = {}  # of filters that are no plain paths, by their keys
+        self._key_of: dict[int, str] = {}
         self._free_slots: list[int] = []
         self._needs_of: dict[int, Needs] = {}  # slot → what its owner needs, unless nothing
         self._residual_slots = 0  # slots not decided by their leaves
@@ -180,37 +185,43 @@ class Index:
     def plan(self, query: Query) -> IndexPlan:
         """Return the leaves and twigs under which a query is posted."""
         if not self._tuning.prefilter:
-            return IndexPlan((Leaf(()),), False)
+            return _ALWAYS
         return plan_index(query.condition)
 
-    def register(self, query: Query, owner: Owner = Owner.FILTER, needs: Needs = Needs.NOTHING) -> int:
-        """Index a distinct query and return its slot, the handle for `unregister`."""
+    def register_filter(self, text: str) -> int:
+        """Return the slot of a filter, which is indexed unless an equal one is; raise QueryError if the text
+        is none. Its owner keeps count of the subscriptions, and unregisters it with the last."""
+        slot = self._free_slots[-1] if self._free_slots else len(self._queries)
+        shares_paths = self._tuning.prefilter
+        if shares_paths and not match_in_any(self._namespaces):
+            found = self._automaton.register_text(slot, text)
+            if found is not None:
+                return self._claim(slot, text) if found == slot else found
+        planned = self.planner.plan(text)
+        if shares_paths and planned.path is not None:
+            found = self._automaton.register_path(slot, planned.path)
+            return self._claim(slot, text) if found == slot else found
+        known = self._slot_of.get(planned.key)
+        if known is not None:
+            return known
+        if planned.query is not None and not planned.exact:
+            self._fallback.check(planned.query)
+        slot = self._new_slot(planned.query or text, Owner.FILTER, Needs.NOTHING)
+        plan = planned.plan if self._tuning.prefilter else _ALWAYS
+        self._register_plan(slot, plan, planned.exact)
+        self._slot_of[planned.key] = slot
+        self._key_of[slot] = planned.key
+        return slot
+
+    def register(self, query: Query, owner: Owner, needs: Needs = Needs.NOTHING) -> int:
+        """Index a query of its owner's own, and return its slot, the handle for `unregister`."""
         if not query.exact:
             self._fallback.check(query)
         slot = self._new_slot(query, owner, needs)
-        path = _plain_path(query) if self._tuning.prefilter else None
-        if path is not None:
-            self._decided_by[slot] = BY_LEAVES
-            self._automaton.register_path(slot, path)
-            return slot
-        self._post_plan(slot, self.plan(query), query.exact)
+        self._register_plan(slot, self.plan(query), query.exact)
         return slot
 
-    def register_planned(self, planned: PlannedQuery) -> int:
-        """Index a distinct filter that was planned, keep only its text, and return its slot."""
-        if planned.query is not None:
-            return self.register(planned.query)
-        slot = self._new_slot(planned.text, Owner.FILTER, Needs.NOTHING)
-        plan = planned.plan if self._tuning.prefilter else IndexPlan((Leaf(()),), False)
-        only = plan.parts[0] if plan.exact and len(plan.parts) == 1 else None
-        if isinstance(only, Leaf) and only.target == ELEMENT:
-            self._decided_by[slot] = BY_LEAVES
-            self._automaton.register_path(slot, only.path)
-        else:
-            self._post_plan(slot, plan, planned.exact)
-        return slot
-
-    def _post_plan(self, slot: int, plan: IndexPlan, exact: bool) -> None:
+    def _register_plan(self, slot: int, plan: IndexPlan, exact: bool) -> None:
         decided_by = BY_XPATH if not exact else BY_LEAVES if plan.exact else BY_PATTERN
         self._decided_by[slot] = decided_by
         self._residual_slots += decided_by != BY_LEAVES
@@ -228,7 +239,6 @@ class Index:
         if plan is None:
             return None
         slot = self._new_slot(query, owner, needs if plan.exact else needs | Needs.TEXT)
-        self._decided_by[slot] = BY_LEAVES
         self._automaton.register(slot, plan.parts, binds=True)
         return Binding(slot, plan.exact)
 
@@ -236,6 +246,9 @@ class Index:
         """Remove a query and free all that only it used."""
         self._automaton.unregister(slot)
         self._residual_slots -= int(self._decided_by[slot] != BY_LEAVES)
+        self._decided_by[slot] = BY_LEAVES
+        if slot in self._key_of:
+            del self._slot_of[self._key_of.pop(slot)]
         self._fallback.forget(slot)
         self.costs.pop(slot, None)
         self.problems.pop(slot, None)
@@ -288,20 +301,24 @@ class Index:
         return owned
 
     def _new_slot(self, query: Query | str, owner: Owner, needs: Needs) -> int:
-        if self._free_slots:
-            slot = self._free_slots.pop()
-            self._queries[slot] = query
-        else:
-            slot = len(self._queries)
-            self._queries.append(query)
-            if slot == len(self._decided_by):
-                self._decided_by = grow_array(self._decided_by, 2 * slot)
-                self._owners = grow_array(self._owners, 2 * slot)
+        slot = self._claim(self._free_slots[-1] if self._free_slots else len(self._queries), query)
         if owner is not Owner.FILTER:
             self._owners[slot] = owner
         if needs is not Needs.NOTHING:
             self._needs_of[slot] = needs
             self.require(needs)
+        return slot
+
+    def _claim(self, slot: int, query: Query | str) -> int:
+        """Take the slot that is next, for a filter that its leaves decide unless more is said."""
+        if self._free_slots:
+            self._free_slots.pop()
+            self._queries[slot] = query
+        else:
+            self._queries.append(query)
+            if slot == len(self._decided_by):
+                self._decided_by = grow_array(self._decided_by, 2 * slot)
+                self._owners = grow_array(self._owners, 2 * slot)
         return slot
 
     # -- matching --------------------------------------------------------------------------------------
@@ -380,20 +397,6 @@ class Index:
 
     def close(self) -> None:
         self._fallback.close()
-
-
-def _plain_path(query: Query) -> tuple[str, ...] | None:
-    """Return the symbols of a query that is one path without conditions, the frequent case."""
-    if not isinstance(query.condition, Has) or len(query.paths) != 1 or query.condition.test is not None:
-        return None
-    symbols: list[str] = []
-    for step in query.condition.path.steps:
-        if step.conditions or step.axis is Axis.ATTRIBUTE or step.test == TEXT:
-            return None
-        if step.axis is Axis.DESCENDANT:
-            symbols.append(DESCENDANT)
-        symbols.append(step.test)
-    return tuple(symbols)
 
 
 __all__ = ["BY_LEAVES", "BY_PATTERN", "BY_XPATH", "Index", "IndexMatches"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from threading import RLock
@@ -11,10 +11,7 @@ from weakref import WeakSet
 
 import numpy as np
 
-from sapwood.engine.automaton.predicate_index import Ints
 from sapwood.engine.automaton.protocol import MatchedSlots
-from sapwood.engine.automaton.query_planner import PlannedQuery
-from sapwood.engine.automaton.ragged_array import RaggedArray
 from sapwood.engine.bulk_load import OnError, add_all
 from sapwood.engine.closeable import Closeable
 from sapwood.engine.diagnostics.explain import Explanation, explain
@@ -27,6 +24,7 @@ from sapwood.engine.message.message_reader import Message
 from sapwood.engine.message.message_source import Source as Source
 from sapwood.engine.node_selection import Selection
 from sapwood.engine.serialization import pack, unpack
+from sapwood.engine.subscriptions import load_subscriptions, make_subscriptions
 from sapwood.engine.thread_lock import synchronized
 from sapwood.errors import ArgumentError
 from sapwood.lang.namespaces import Namespaces, declare
@@ -34,16 +32,6 @@ from sapwood.lang.pattern import use_prefixes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-
-class _Subscription:
-    __slots__ = ("id", "number", "slot", "text")
-
-    def __init__(self, id: Hashable, number: int, slot: int, text: str) -> None:
-        self.id = id
-        self.number = number
-        self.slot = slot
-        self.text = text
 
 
 class Matcher(Closeable):
@@ -65,12 +53,8 @@ class Matcher(Closeable):
         self._limits = limits or Limits()
         self._tuning = tuning or Tuning()
         self._index = Index(self._limits, self._tuning, self._namespaces)
-        self._subscriptions: dict[Hashable, _Subscription] = {}
-        self._by_number: dict[int, Hashable] = {}
+        self._subscriptions = make_subscriptions(self._tuning)
         self._next_number = 0
-        self._slot_of: dict[str, int] = {}  # by the query's key
-        self._key_of: dict[int, str] = {}
-        self._numbers_of = RaggedArray(np.int64)  # slot → numbers of its subscriptions
         self._unread: WeakSet[Matches] = WeakSet()
 
     @property
@@ -98,16 +82,13 @@ class Matcher(Closeable):
         """Subscribe `id` to a query; raise QueryError, with position and reason, if it is not XPath 1.0."""
         if id in self._subscriptions:
             raise ArgumentError(f"{id!r} is subscribed already; replace() changes its query")
-        planned = self._index.planner.plan(query)
-        self.freeze_unread()
-        self._subscribe(id, planned, self.new_number())
+        self._subscribe(id, query, self._next_number)
+        self._next_number += 1
 
     @synchronized
     def add_numbered(self, id: Hashable, query: str, number: int) -> None:
         """Subscribe `id` with a number from `new_number`, which is its position in the order."""
-        planned = self._index.planner.plan(query)
-        self.freeze_unread()
-        self._subscribe(id, planned, number)
+        self._subscribe(id, query, number)
 
     def add_many(
         self,
@@ -128,21 +109,23 @@ class Matcher(Closeable):
     @synchronized
     def remove(self, id: Hashable) -> None:
         """End a subscription; raise KeyError if there is none."""
-        subscription = self._subscriptions[id]
+        if id not in self._subscriptions:
+            raise KeyError(id)
         self.freeze_unread()
-        self._unsubscribe(subscription)
+        self._release(*self._subscriptions.remove(id))
 
     @synchronized
     def replace(self, id: Hashable, query: str) -> None:
         """Change the query of a subscription, which keeps its position in the order; resume it if it was
         suspended."""
-        subscription = self._subscriptions[id]
-        planned = self._index.planner.plan(query)
-        if planned.query is not None and not planned.exact and planned.key not in self._slot_of:
-            self._index.fallback.check(planned.query)  # before anything is changed, since it may fail
+        if id not in self._subscriptions:
+            raise KeyError(id)
         self.freeze_unread()
-        self._unsubscribe(subscription)
-        self._subscribe(id, planned, subscription.number)
+        slot = self._index.register_filter(query)
+        before, left = self._subscriptions.move(id, slot, self._own_text(slot, query))
+        self._index.set_weight(slot, self._subscriptions.count(slot))
+        if before != slot:
+            self._release(before, left)
         self.resume(id)
 
     @synchronized
@@ -151,17 +134,18 @@ class Matcher(Closeable):
 
         This holds for all subscriptions to the same query.
         """
-        self._index.fallback.resume(self._subscriptions[id].slot)
+        self._index.fallback.resume(self._slot(id))
 
     @synchronized
     def query(self, id: Hashable) -> str:
         """Return the query that `id` is subscribed to."""
-        return self._subscriptions[id].text
+        _, slot, text = self._subscriptions.get(id)
+        return text if text is not None else self._index.text(slot)
 
     @synchronized
     def number(self, id: Hashable) -> int:
         """Return the number of a subscription in `Matches.numbers`; numbers ascend in the order added."""
-        return self._subscriptions[id].number
+        return self._subscriptions.get(id)[0]
 
     @synchronized
     def new_number(self) -> int:
@@ -171,9 +155,9 @@ class Matcher(Closeable):
 
     @synchronized
     def numbered(self) -> tuple[list[Hashable], NDArray[np.int64]]:
-        """Return all ids, in any order, and their numbers."""
-        numbers = np.fromiter(self._by_number, np.int64, len(self._by_number))
-        return list(self._by_number.values()), numbers
+        """Return all ids, in the order added, and their numbers."""
+        columns = self._subscriptions.columns()
+        return list(columns.ids), columns.numbers
 
     @synchronized
     def __contains__(self, id: Hashable) -> bool:
@@ -185,29 +169,28 @@ class Matcher(Closeable):
     @synchronized
     def __iter__(self) -> Iterator[Hashable]:
         """Iterate over the ids, in the order added."""
-        return iter(sorted(self._subscriptions, key=self.number))
+        return iter(self._subscriptions.columns().ids)
 
-    def _subscribe(self, id: Hashable, query: PlannedQuery, number: int) -> None:
-        key = query.key
-        slot = self._slot_of.get(key)
-        if slot is None:
-            slot = self._slot_of[key] = self._index.register_planned(query)
-            self._key_of[slot] = key
-        text = self._index.text(slot)
-        self._index.set_weight(slot, self._numbers_of.append(slot, number))
-        # equal texts are stored once
-        self._subscriptions[id] = _Subscription(id, number, slot, text if text == query.text else query.text)
-        self._by_number[number] = id
+    def _subscribe(self, id: Hashable, query: str, number: int) -> None:
+        if self._unread:
+            self.freeze_unread()
+        slot = self._index.register_filter(query)
+        count = self._subscriptions.add(id, number, slot, self._own_text(slot, query))
+        self._index.set_weight(slot, count)
 
-    def _unsubscribe(self, subscription: _Subscription) -> None:
-        slot = subscription.slot
-        del self._subscriptions[subscription.id]
-        del self._by_number[subscription.number]
-        left = self._numbers_of.remove(slot, subscription.number)
-        self._index.set_weight(slot, left)
-        if not left:
-            del self._slot_of[self._key_of.pop(slot)]
+    def _own_text(self, slot: int, query: str) -> str | None:
+        """Return a query if it is written otherwise than that of its slot: equal texts are stored once."""
+        return query if query != self._index.text(slot) else None
+
+    def _release(self, slot: int, left: int) -> None:
+        """Drop one of the subscriptions of a slot."""
+        if left:
+            self._index.set_weight(slot, left)
+        else:
             self._index.unregister(slot)
+
+    def _slot(self, id: Hashable) -> int:
+        return self._subscriptions.get(id)[1]
 
     @synchronized
     def freeze_unread(self) -> None:
@@ -228,7 +211,7 @@ class Matcher(Closeable):
     @synchronized
     def matches(self, matched: MatchedSlots, problems: Mapping[int, QueryProblem] | None = None) -> Matches:
         """Return the subscriptions of matched slots; later changes of subscriptions do not affect them."""
-        matches = Matches(self, matched, problems)
+        matches = Matches(self._subscriptions, self.lock, matched, problems)
         self._unread.add(matches)
         return matches
 
@@ -255,9 +238,9 @@ class Matcher(Closeable):
         for slot, query in queries.items():
             if query.exact:
                 nodes[slot] = selection.select_by_pattern(query)
-        ids = self.ids(self.numbers(np.array(list(nodes), np.int32)))
-        selected = Selected((id, nodes[self._subscriptions[id].slot]) for id in ids)
-        selected.undecided = failures(self, problems)
+        ids = self._subscriptions.ids(np.array(list(nodes), np.int32))
+        selected = Selected((id, nodes[self._slot(id)]) for id in ids)
+        selected.undecided = failures(self._subscriptions, problems)
         return selected
 
     def _match_slots(self, source: Message) -> tuple[list[int], dict[int, QueryProblem]]:
@@ -269,17 +252,17 @@ class Matcher(Closeable):
     @synchronized
     def explain(self, id: Hashable) -> Explanation:
         """Explain how a subscription is evaluated: pattern, paths, sharing, what lxml decides and why."""
-        slot = self._subscriptions[id].slot
+        slot = self._slot(id)
         query = self._index.query(slot)
         plan = self._index.plan(query)
         suspended = self._index.fallback.is_suspended(slot)
         with use_prefixes(self._namespaces):
-            return explain(query, plan, int(self._numbers_of.lengths[slot]), suspended)
+            return explain(query, plan, self._subscriptions.count(slot), suspended)
 
     @synchronized
     def why(self, id: Hashable, message: Source) -> Why:
         """Explain why a message matches a subscription, step by step and node by node, or how far it gets."""
-        slot = self._subscriptions[id].slot
+        slot = self._slot(id)
         source = Message(message)
         slots, problems = self._match_slots(source)
         matched = slot in slots
@@ -301,34 +284,15 @@ class Matcher(Closeable):
         """
         costs = {slot: spent for slot, spent in self._index.costs.items() if spent}
         self._index.costs.clear()
-        first = {slot: int(self._numbers_of.gather(np.array([slot], np.int32))[0].min()) for slot in costs}
-        return {self._by_number[first[slot]]: spent / 1e9 for slot, spent in costs.items()}
+        return {self._ids(slot)[0]: spent / 1e9 for slot, spent in costs.items()}
 
     @synchronized
     def failure_counts(self) -> dict[Hashable, dict[FailureKind, int]]:
         """Return, for each subscription that failed on messages, on how many, by kind of failure."""
-        return {
-            id: dict(counts)
-            for slot, counts in self._index.problems.items()
-            for id in self.ids(self.numbers(np.array([slot], np.int32)))
-        }
+        return {id: dict(counts) for slot, counts in self._index.problems.items() for id in self._ids(slot)}
 
-    # -- queries of `Matches` --------------------------------------------------------------------------
-
-    def numbers(self, slots: Ints) -> NDArray[np.int64]:
-        numbers = self.unordered(slots).copy()
-        numbers.sort()
-        return numbers
-
-    def unordered(self, slots: Ints) -> NDArray[np.int64]:
-        return self._numbers_of.numbers(slots).astype(np.int64, copy=False)
-
-    def ids(self, numbers: NDArray[np.int64]) -> Sequence[Hashable]:
-        return [self._by_number[number] for number in numbers.tolist()]
-
-    def slot(self, id: Hashable) -> int | None:
-        subscription = self._subscriptions.get(id)
-        return subscription.slot if subscription is not None else None
+    def _ids(self, slot: int) -> list[Hashable]:
+        return self._subscriptions.ids(np.array([slot], np.int32))
 
     # -- serialization ---------------------------------------------------------------------------------
 
@@ -361,26 +325,13 @@ class Matcher(Closeable):
     @synchronized
     def __getstate__(self) -> dict[str, Any]:
         self.freeze_unread()
-        subscriptions = list(self._subscriptions.values())
-        texts = {s.number: s.text for s in subscriptions if s.text != self._index.text(s.slot)}
-        columns = (
-            [s.id for s in subscriptions],
-            [s.number for s in subscriptions],
-            [s.slot for s in subscriptions],
-        )
-        changed = {"_subscriptions": (*columns, texts), "_by_number": None, "_unread": None, "lock": None}
+        changed = {"_subscriptions": self._subscriptions.columns(), "_unread": None, "lock": None}
         return self.__dict__ | changed
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self.lock = RLock()
-        ids, numbers, slots, texts = state["_subscriptions"]
-        text = self._index.text
-        self._subscriptions = {
-            id: _Subscription(id, number, slot, texts.get(number) or text(slot))
-            for id, number, slot in zip(ids, numbers, slots, strict=True)
-        }
-        self._by_number = dict(zip(numbers, ids, strict=True))
+        self._subscriptions = load_subscriptions(state["_subscriptions"], self._tuning)
         self._unread = WeakSet()
 
     # -- closing ---------------------------------------------------------------------------------------

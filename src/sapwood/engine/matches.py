@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sapwood.engine.automaton.predicate_index import Ints
 from sapwood.engine.automaton.protocol import MatchedSlots
 from sapwood.engine.diagnostics import notebook_html
 from sapwood.engine.failures import Failure, QueryProblem
+from sapwood.engine.subscriptions import Subscriptions
 from sapwood.engine.thread_lock import synchronized
 
 if TYPE_CHECKING:
@@ -21,17 +21,6 @@ if TYPE_CHECKING:
 
 _MAX_SHOWN = 20
 """ids in the HTML representation"""
-
-
-class Subscribers(Protocol):
-    """The subscriptions behind the slots, as `Matches` looks them up."""
-
-    @property
-    def lock(self) -> AbstractContextManager[Any]: ...
-    def numbers(self, slots: Ints) -> NDArray[np.int64]: ...
-    def unordered(self, slots: Ints) -> NDArray[np.int64]: ...
-    def ids(self, numbers: NDArray[np.int64]) -> Sequence[Hashable]: ...
-    def slot(self, id: Hashable) -> int | None: ...
 
 
 class Matches:
@@ -43,35 +32,34 @@ class Matches:
 
     __slots__ = (
         "__weakref__",
+        "_frozen",
         "_matched",
-        "_numbers",
         "_problems",
-        "_subscribers",
+        "_subscriptions",
         "_undecided",
+        "lock",
     )
 
     def __init__(
         self,
-        subscribers: Subscribers,
+        subscriptions: Subscriptions,
+        lock: AbstractContextManager[Any],
         matched: MatchedSlots,
         problems: Mapping[int, QueryProblem] | None = None,
     ) -> None:
-        self._subscribers = subscribers
+        self.lock = lock
+        self._subscriptions = subscriptions
         self._problems = problems
         self._undecided: tuple[Failure, ...] | None = None if problems else ()
         self._matched = matched
-        self._numbers: tuple[NDArray[np.int64], Sequence[Hashable]] | None = None
-
-    @property
-    def lock(self) -> AbstractContextManager[Any]:
-        return self._subscribers.lock
+        self._frozen: tuple[NDArray[np.int64], list[Hashable]] | None = None
 
     @synchronized
     def freeze(self) -> None:
         """List everything now, because the subscriptions are about to change."""
-        if self._numbers is None:
-            numbers = self._subscribers.numbers(self._matched.read())
-            self._numbers = numbers, self._subscribers.ids(numbers)
+        if self._frozen is None:
+            subscriptions = self._subscriptions
+            self._frozen = subscriptions.numbers(self._matched), subscriptions.ids(self._matched)
         self._undecided = self.undecided
 
     @property
@@ -80,42 +68,31 @@ class Matches:
         """The subscriptions that could not be decided, in the order added, and why; usually none."""
         if self._undecided is None:
             assert self._problems is not None
-            self._undecided = failures(self._subscribers, self._problems)
+            self._undecided = failures(self._subscriptions, self._problems)
         return self._undecided
 
     @property
     @synchronized
     def numbers(self) -> NDArray[np.int64]:
         """The subscriptions' numbers (see `Matcher.number`), ascending."""
-        if self._numbers is not None:
-            return self._numbers[0]
-        return self._subscribers.numbers(self._matched.read())
-
-    @property
-    @synchronized
-    def unordered(self) -> NDArray[np.int64]:
-        """The same numbers in any order, which is faster."""
-        if self._numbers is not None:
-            return self._numbers[0]
-        return self._subscribers.unordered(self._matched.read())
+        return self._frozen[0] if self._frozen is not None else self._subscriptions.numbers(self._matched)
 
     @synchronized
     def __len__(self) -> int:
-        return len(self._numbers[0]) if self._numbers is not None else self._matched.count()
+        return len(self._frozen[1]) if self._frozen is not None else self._matched.count()
 
     def __bool__(self) -> bool:
         return len(self) > 0
 
     @synchronized
     def __iter__(self) -> Iterator[Hashable]:
-        return iter(self._numbers[1] if self._numbers is not None else self._subscribers.ids(self.numbers))
+        return iter(self._frozen[1] if self._frozen is not None else self._subscriptions.ids(self._matched))
 
     @synchronized
     def __contains__(self, id: Hashable) -> bool:
-        if self._numbers is not None:
-            return id in self._numbers[1]
-        slot = self._subscribers.slot(id)
-        return slot is not None and bool(np.isin(slot, self._matched.read()))
+        if self._frozen is not None:
+            return id in self._frozen[1]
+        return id in self._subscriptions and self._subscriptions.get(id)[1] in self._matched.read()
 
     def __repr__(self) -> str:
         undecided = f", {len(self.undecided)} undecided" if self.undecided else ""
@@ -128,16 +105,15 @@ class Matches:
         return notebook_html.sections([(count, ids + more or ["none"])])
 
 
-def failures(subscribers: Subscribers, problems: Mapping[int, QueryProblem]) -> tuple[Failure, ...]:
+def failures(subscriptions: Subscriptions, problems: Mapping[int, QueryProblem]) -> tuple[Failure, ...]:
     """Return the problems of slots as failures of their subscriptions, in the order added."""
-    found: list[tuple[int, QueryProblem]] = []
+    found: list[tuple[int, Failure]] = []
     for slot, problem in problems.items():
-        found += [(number, problem) for number in subscribers.numbers(np.array([slot], np.int32)).tolist()]
+        slots = np.array([slot], np.int32)
+        numbered = zip(subscriptions.numbers(slots).tolist(), subscriptions.ids(slots), strict=True)
+        found += [(number, Failure(id, problem.kind, problem.reason)) for number, id in numbered]
     found.sort(key=lambda pair: pair[0])
-    ids = subscribers.ids(np.array([number for number, _ in found], np.int64))
-    return tuple(
-        [Failure(id, problem.kind, problem.reason) for id, (_, problem) in zip(ids, found, strict=True)]
-    )
+    return tuple([failure for _, failure in found])
 
 
 class Selected(dict[Hashable, list["Node"]]):

@@ -60,6 +60,7 @@ class Automaton:
         self.twig_join = TwigJoin()
         self.relative_paths = RelativePaths()
         self._parts: list[_Handle | list[_Handle]] = []  # by slot; nearly always one
+        self._shared_slots: dict[int, int] = {}  # trie state → slot: see `register_path`
         self._slot_limit = 0  # one more than the highest slot
         self._weights: NDArray[np.int32] = np.zeros(16, np.int32)  # by slot
         self._binds: NDArray[np.bool_] = np.zeros(16, np.bool_)  # by slot
@@ -79,15 +80,25 @@ class Automaton:
         handles = [self._add(part, slot) for part in parts]
         self._parts[slot] = handles[0] if len(handles) == 1 else handles
 
-    def register_path(self, slot: int, path: tuple[str, ...]) -> None:
+    def register_path(self, slot: int, path: tuple[str, ...]) -> int:
+        known = self.path_trie.find(path)
+        if known in self._shared_slots:
+            return self._shared_slots[known]
         if slot >= self._slot_limit:
             self._reserve(slot)
         state = self._insert_path(path)
         self.dataguide.post(state, PostingKind.SLOT, slot)
         self._parts[slot] = state
+        self._shared_slots[state] = slot
+        return slot
+
+    def register_text(self, slot: int, text: str) -> int | None:
+        return None  # the planner reads all texts
 
     def unregister(self, slot: int) -> None:
         parts = self._parts[slot]
+        if isinstance(parts, int) and self._shared_slots.get(parts) == slot:
+            del self._shared_slots[parts]
         for part in parts if isinstance(parts, list) else (parts,):
             self._remove(part, slot)
         self._parts[slot] = _NO_PARTS
@@ -156,13 +167,14 @@ class Automaton:
                 listed = handles if isinstance(handles, list) else [handles]
                 parts = tuple([dump_part(self._part(handle)) for handle in listed])
             if parts or weights[slot]:
-                queries.append((slot, parts, binds[slot], weights[slot]))
+                shared = isinstance(handles, int) and self._shared_slots.get(handles) == slot
+                queries.append((slot, parts, binds[slot], shared, weights[slot]))
         return RegisteredParts(queries, self.relative_paths)
 
     def load(self, registered: RegisteredParts) -> None:
-        for slot, parts, binds, weight in registered.queries:
-            if len(parts) == 1 and not binds and parts[0][1] == ELEMENT:
-                self.register_path(slot, parts[0][0])
+        for slot, parts, binds, shared, weight in registered.queries:
+            if shared:
+                self.register_path(slot, restore_part(parts[0]).path)
             else:
                 self.register(slot, tuple(map(restore_part, parts)), binds)
             self.set_weight(slot, weight)

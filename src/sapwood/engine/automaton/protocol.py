@@ -89,8 +89,14 @@ class QueryAutomaton(Protocol):
         which twigs match."""
         ...
 
-    def register_path(self, slot: int, path: tuple[str, ...]) -> None:
-        """Register a query that is one path, in symbols: the same as a leaf without a test, but quicker."""
+    def register_path(self, slot: int, path: tuple[str, ...]) -> int:
+        """Register a query that is one path, in symbols, unless one was registered so: return the slot
+        that has it, which all such queries share."""
+        ...
+
+    def register_text(self, slot: int, text: str) -> int | None:
+        """Register a query in the same way, given as text; None, with nothing registered, if the automaton
+        cannot read it."""
         ...
 
     def unregister(self, slot: int) -> None:

@@ -16,9 +16,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from sapwood.engine.automaton.path_trie import DESCENDANT
 from sapwood.engine.automaton.query_paths import IndexPlan, Leaf, Twig, plan_index, sort_parts
 from sapwood.lang.namespaces import match_in_any
-from sapwood.lang.pattern import Condition, Test
+from sapwood.lang.pattern import TEXT, Axis, Condition, Has, Test
 from sapwood.lang.query import Query, compile_query
 from sapwood.lang.xpath.query_shape import (
     PATH,
@@ -48,6 +49,8 @@ class PlannedQuery(NamedTuple):
     plan: IndexPlan
     exact: bool
     """whether the pattern decides; if not, lxml does"""
+    path: tuple[str, ...] | None
+    """the symbols of a query that is seen to be one path without conditions; equal for equal queries"""
     query: Query | None
     """compiled already, if the text had to be; always so if the query is not exact"""
 
@@ -62,6 +65,11 @@ class QueryPlanner:
 
     def __reduce__(self) -> tuple[type[QueryPlanner], tuple[Mapping[str, str]]]:
         return type(self), (self._namespaces,)
+
+    def clear(self) -> None:
+        """Forget all shapes and names, of which so many are kept at most: see `MOST_SHAPES`."""
+        self._shapes.clear()
+        self._names.clear()
 
     def plan(self, text: str) -> PlannedQuery:
         """Return the key and the plan of a filter; raise QueryError if the text is none."""
@@ -94,7 +102,8 @@ class QueryPlanner:
             blanks = read_blanks((PATH,), (path,), self._names)
         except KeyError:
             return self._compile(text)
-        return PlannedQuery(text, blanks.texts[0], IndexPlan((Leaf(blanks.values[0]),), True), True, None)
+        symbols: tuple[str, ...] = blanks.values[0]
+        return PlannedQuery(text, blanks.texts[0], IndexPlan((Leaf(symbols),), True), True, symbols, None)
 
     def _meet(self, shape: tuple[str, ...]) -> _Shape | None:
         """Note a shape; the second time, return it with a place for templates."""
@@ -108,7 +117,22 @@ class QueryPlanner:
 
     def _compile(self, text: str) -> PlannedQuery:
         query = compile_query(text, self._namespaces)
-        return PlannedQuery(text, query.key, plan_index(query.condition), query.exact, query)
+        plan = plan_index(query.condition)
+        return PlannedQuery(text, query.key, plan, query.exact, _plain_path(query), query)
+
+
+def _plain_path(query: Query) -> tuple[str, ...] | None:
+    """Return the symbols of a query that is one path without conditions."""
+    if len(query.paths) != 1 or query.condition != Has(query.paths[0]):
+        return None
+    symbols: list[str] = []
+    for step in query.paths[0].steps:
+        if step.conditions or step.axis is Axis.ATTRIBUTE or step.test == TEXT:
+            return None
+        if step.axis is Axis.DESCENDANT:
+            symbols.append(DESCENDANT)
+        symbols.append(step.test)
+    return tuple(symbols)
 
 
 class _Shape:
@@ -156,7 +180,7 @@ class _Template:
         parts = tuple([part.fill(values) for part in self._parts])
         if len(parts) > 1:
             parts = tuple(dict.fromkeys(parts))
-        return PlannedQuery(text, self.pattern.key(blanks), IndexPlan(parts, self._exact), True, None)
+        return PlannedQuery(text, self.pattern.key(blanks), IndexPlan(parts, self._exact), True, None, None)
 
 
 class _LeafTemplate:

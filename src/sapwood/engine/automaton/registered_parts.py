@@ -15,8 +15,8 @@ from sapwood.lang.pattern import Test
 DumpedLeaf: TypeAlias = tuple[tuple[str, ...], str, str, str | float | None]
 DumpedTwig: TypeAlias = tuple[int, tuple["DumpedPart", ...]]
 DumpedPart: TypeAlias = DumpedLeaf | DumpedTwig
-DumpedQuery: TypeAlias = tuple[int, tuple[DumpedPart, ...], bool, int]
-"""slot, parts, whether it binds elements, weight"""
+DumpedQuery: TypeAlias = tuple[int, tuple[DumpedPart, ...], bool, bool, int]
+"""slot, parts, whether it binds elements, whether it is a path that queries share, weight"""
 
 
 @dataclass(frozen=True, slots=True)

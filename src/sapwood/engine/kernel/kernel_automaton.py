@@ -88,8 +88,13 @@ class KernelAutomaton:
     def register(self, slot: int, parts: tuple[Leaf | Twig, ...], binds: bool = False) -> None:
         self._compiled.register(slot, parts, binds)
 
-    def register_path(self, slot: int, path: tuple[str, ...]) -> None:
-        self._compiled.register(slot, (Leaf(path),), False)
+    def register_path(self, slot: int, path: tuple[str, ...]) -> int:
+        found = self._compiled.register_path(slot, path)
+        assert found is not None
+        return found
+
+    def register_text(self, slot: int, text: str) -> int | None:
+        return self._compiled.register_path(slot, text)
 
     def unregister(self, slot: int) -> None:
         self._compiled.unregister(slot)
@@ -119,8 +124,11 @@ class KernelAutomaton:
         return RegisteredParts(self._compiled.dump(), self._relative.relative_paths)
 
     def load(self, registered: RegisteredParts) -> None:
-        for slot, parts, binds, weight in registered.queries:
-            self._compiled.register(slot, tuple(map(restore_part, parts)), binds)
+        for slot, parts, binds, shared, weight in registered.queries:
+            if shared:
+                self._compiled.register_path(slot, restore_part(parts[0]).path)
+            else:
+                self._compiled.register(slot, tuple(map(restore_part, parts)), binds)
             self._compiled.set_weight(slot, weight)
         self._relative.load(RegisteredParts([], registered.relative_paths))
 
@@ -170,16 +178,16 @@ class KernelAutomaton:
 class ResultSlots:
     """The slots of a result, listed in C on demand."""
 
-    __slots__ = ("_result",)
+    __slots__ = ("result",)
 
     def __init__(self, result: _kernel.Result) -> None:
-        self._result = result
+        self.result = result
 
     def read(self) -> Ints:
-        return np.frombuffer(self._result.slots(), np.int32)
+        return np.frombuffer(self.result.slots(), np.int32)
 
     def count(self) -> int:
-        return self._result.count
+        return self.result.count
 
 
 class KernelMatches:

@@ -90,7 +90,7 @@ class LiveBroker:
         size = sum(len(body) for _, body in answer.made)
         if size > BYTES_PER_MESSAGE:
             raise MessageError(f"transformations make more than {BYTES_PER_MESSAGE:,} bytes of it")
-        result = MatchResult(answer.matches.unordered)
+        result = MatchResult(answer.matches.numbers)
         if answer.made:
             result.transformations = np.fromiter((n for n, _ in answer.made), np.int64, len(answer.made))
             result.bodies = [body for _, body in answer.made]

@@ -62,6 +62,14 @@ static inline uint32_t lowest_bit(uint64_t bits) {
 #endif
 }
 
+/* Return how many bits are set; by arithmetic, since not every processor that this may run on counts them. */
+static inline uint32_t count_bits(uint64_t bits) {
+    bits -= bits >> 1 & 0x5555555555555555u;
+    bits = (bits & 0x3333333333333333u) + (bits >> 2 & 0x3333333333333333u);
+    bits = (bits + (bits >> 4)) & 0x0F0F0F0F0F0F0F0Fu;
+    return (uint32_t)((bits * 0x0101010101010101u) >> 56);
+}
+
 /* Remove one occurrence of a number, by the last one in its place. */
 static inline void remove_number(struct numbers *numbers, uint32_t number) {
     for (uint32_t i = 0; i < numbers->count; i++) {

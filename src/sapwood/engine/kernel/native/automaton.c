@@ -418,9 +418,34 @@ int automaton_register(struct automaton *automaton, uint32_t number, const struc
     return 0;
 }
 
+/* Return the state of a query that is one plain path. */
+static uint32_t path_state(const struct automaton *automaton, const struct slot *slot) {
+    return slot->flags & CLASSED ? slot->part : automaton->parts.items[slot->part].source;
+}
+
+int automaton_register_path(struct automaton *automaton, uint32_t *slot, const struct span *path, uint32_t length) {
+    const struct trie_state *states = automaton->trie.states.items;
+    uint32_t state = ROOT;
+    for (uint32_t i = 0; i < length && state != NONE; i++) {
+        uint32_t symbol = strings_find(&automaton->names, path[i]);
+        state = symbol == NONE ? NONE : trie_edge(&automaton->trie, state, symbol);
+    }
+    if (state != NONE && states[state].query != NONE) {
+        *slot = states[state].query;
+        return 0;
+    }
+    struct part_spec part = {.kind = LEAF_SPEC, .leaf = {.path = path, .path_length = length, .target = {"", 0}}};
+    if (automaton_register(automaton, *slot, &part, 1, 0)) return -1;
+    struct slot *made = &automaton->slots.items[*slot];
+    made->flags |= SHARED;
+    automaton->trie.states.items[path_state(automaton, made)].query = *slot;
+    return 0;
+}
+
 int automaton_unregister(struct automaton *automaton, uint32_t number) {
     struct slot *slot = &automaton->slots.items[number];
     int failed = 0;
+    if (slot->flags & SHARED) automaton->trie.states.items[path_state(automaton, slot)].query = NONE;
     if (slot->flags & CLASSED) {
         unpost_at_state(automaton, slot->part, POST_SLOT, number);
     } else {

@@ -32,6 +32,7 @@ enum slot_flags {
     IN_USE = 1,
     CLASSED = 2,   /* one plain path: the query is in a class */
     BINDS = 4,     /* reported with the elements at which its twig matches */
+    SHARED = 8,    /* the query that its path has: see `path_trie.h` */
 };
 
 struct slot {
@@ -103,6 +104,9 @@ void automaton_free(struct automaton *automaton);
 int automaton_register(struct automaton *automaton, uint32_t slot, const struct part_spec *parts,
                        uint32_t count, int binds);
 int automaton_unregister(struct automaton *automaton, uint32_t slot);
+
+/* Register a query that is one plain path, unless an equal one is registered; `*slot` is the one that has it. */
+int automaton_register_path(struct automaton *automaton, uint32_t *slot, const struct span *path, uint32_t length);
 int automaton_set_weight(struct automaton *automaton, uint32_t slot, uint32_t weight);
 
 /* Relative paths, by number; NONE: memory is out. Equal ones are the caller's to share. */

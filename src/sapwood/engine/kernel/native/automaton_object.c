@@ -2,9 +2,11 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
+#include "automaton_object.h"
 #include "automaton_sizes.h"
 #include "hash_key.h"
 #include "module.h"
+#include "path_text.h"
 #include "query_dump.h"
 #include "query_spec.h"
 #include "result.h"
@@ -61,9 +63,11 @@ static int begin_edit(Automaton *self) {
         PyErr_SetString(PyExc_MemoryError, "memory ran out during an earlier change of the queries");
         return -1;
     }
-    Py_BEGIN_ALLOW_THREADS
-    lock_write(&self->automaton.lock);
-    Py_END_ALLOW_THREADS
+    if (!try_lock_write(&self->automaton.lock)) {
+        Py_BEGIN_ALLOW_THREADS
+        lock_write(&self->automaton.lock);
+        Py_END_ALLOW_THREADS
+    }
     if (automaton_begin_edit(&self->automaton) == 0) return 0;
     unlock_write(&self->automaton.lock);
     PyErr_NoMemory();
@@ -82,6 +86,33 @@ static PyObject *automaton_py_register(Automaton *self, PyObject *args) {
         done = edited(self, automaton_register(&self->automaton, slot, spec->parts, spec->count, binds));
     query_spec_free(spec);
     return done;
+}
+
+/* Register a plain path, given as symbols or as a query: return the slot that has it, or None if the query is no
+   plain path. */
+static PyObject *automaton_py_register_path(Automaton *self, PyObject *const *args, Py_ssize_t count) {
+    struct span symbols[MOST_SYMBOLS], *path = symbols;
+    uint32_t length;
+    PyObject *kept = NULL;
+    if (count != 2) return PyErr_Format(PyExc_TypeError, "register_path(slot: int, path: str | tuple[str, ...])");
+    uint32_t slot = (uint32_t)PyLong_AsUnsignedLong(args[0]);
+    if (PyErr_Occurred()) return NULL;
+    if (PyUnicode_Check(args[1])) {
+        if (!PyUnicode_IS_COMPACT_ASCII(args[1])) Py_RETURN_NONE;
+        struct span text = {(const char *)PyUnicode_1BYTE_DATA(args[1]), (size_t)PyUnicode_GET_LENGTH(args[1])};
+        length = split_path(text, symbols);
+        if (length == 0) Py_RETURN_NONE;
+    } else {
+        kept = path_spec_new(args[1], &path, &length);
+        if (kept == NULL) return NULL;
+    }
+    PyObject *done = NULL;
+    if (begin_edit(self) == 0) done = edited(self, automaton_register_path(&self->automaton, &slot, path, length));
+    if (kept != NULL) PyMem_Free(path);
+    Py_XDECREF(kept);
+    if (done == NULL) return NULL;
+    Py_DECREF(done);
+    return PyLong_FromUnsignedLong(slot);
 }
 
 static PyObject *automaton_py_unregister(Automaton *self, PyObject *arg) {
@@ -238,6 +269,16 @@ static void result_dealloc(Result *self) {
     PyObject_Free(self);
 }
 
+int is_result(PyObject *object) { return Py_IS_TYPE(object, &ResultType); }
+
+int result_object_slots(PyObject *object, struct numbers *slots) {
+    Result *self = (Result *)object;
+    lock_read(&self->owner->automaton.lock);
+    int failed = result_list(&self->result, slots);
+    unlock_read(&self->owner->automaton.lock);
+    return failed;
+}
+
 static PyMethodDef result_methods[] = {
     {"slots", (PyCFunction)result_py_slots, METH_NOARGS, "Return the slots found, ascending, as int32."},
     {"candidates", (PyCFunction)result_py_candidates, METH_NOARGS,
@@ -314,6 +355,9 @@ static PyObject *automaton_py_sizeof(Automaton *self, PyObject *unused) {
 static PyMethodDef automaton_methods[] = {
     {"register", (PyCFunction)automaton_py_register, METH_VARARGS,
      "Register a query, given by the parts of its index plan, under a slot."},
+    {"register_path", (PyCFunction)(void (*)(void))automaton_py_register_path, METH_FASTCALL,
+     "Register a plain path, given as symbols or as a query, unless an equal one is: return the slot that has "
+     "it, or None if the query is no plain path."},
     {"unregister", (PyCFunction)automaton_py_unregister, METH_O, "Remove the query of a slot."},
     {"set_weight", (PyCFunction)automaton_py_set_weight, METH_VARARGS,
      "Set the number of subscriptions to a slot."},

@@ -10,4 +10,7 @@ int add_event_list(PyObject *module);
 /* `Automaton` and `Result`. */
 int add_automaton(PyObject *module);
 
+/* `Subscriptions`. */
+int add_subscriptions(PyObject *module);
+
 #endif

@@ -9,7 +9,7 @@ TABLE_FUNCTIONS(edges, const struct path_trie, edge_hash)
 int trie_init(struct path_trie *trie) {
     memset(trie, 0, sizeof *trie);
     trie->postings.free = NONE;
-    return PUSH(&trie->states, ((struct trie_state){NONE, OTHER, 1, NONE, NONE}));
+    return PUSH(&trie->states, ((struct trie_state){NONE, OTHER, 1, NONE, NONE, NONE}));
 }
 
 void trie_free(struct path_trie *trie) {
@@ -23,7 +23,7 @@ uint32_t trie_grow(struct path_trie *trie, uint32_t state, uint32_t symbol, int 
     uint32_t target = trie_edge(trie, state, symbol);
     *is_new = target == NONE;
     if (target != NONE) return target;
-    struct trie_state row = {state, symbol, 0, NONE, NONE};
+    struct trie_state row = {state, symbol, 0, NONE, NONE, NONE};
     if (trie->free.count) {
         target = POP(&trie->free);
         trie->states.items[target] = row;

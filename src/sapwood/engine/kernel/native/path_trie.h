@@ -7,6 +7,7 @@
        parent, symbol    the state it hangs from, and the symbol that enters it
        uses              how many paths end here or edges leave; a state with none is pruned at once
        posted            what is posted for elements that enter it: see `postings`
+       query             the slot that all filters share which are this path and no more, or NONE
        tests             the first predicate index at it, or NONE: see `predicate_index.h`
 
    Edges are one hash table of target states for the whole trie, four bytes an entry: an edge's key, its source
@@ -64,7 +65,7 @@ void postings_remove(struct postings *postings, uint32_t *head, enum posting_kin
     } while (0)
 
 struct trie_state {
-    uint32_t parent, symbol, uses, posted, tests;
+    uint32_t parent, symbol, uses, posted, query, tests;
 };
 
 struct path_trie {

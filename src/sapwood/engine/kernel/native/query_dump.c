@@ -93,8 +93,9 @@ PyObject *dump_queries(const struct automaton *automaton) {
     for (uint32_t number = 0; list != NULL && number < automaton->slots.count; number++) {
         const struct slot *slot = &automaton->slots.items[number];
         if (!(slot->flags & IN_USE)) continue;
-        PyObject *item = Py_BuildValue("(INNI)", number, dump_parts(automaton, slot),
-                                       PyBool_FromLong(slot->flags & BINDS), slot->weight);
+        PyObject *item = Py_BuildValue("(INNNI)", number, dump_parts(automaton, slot),
+                                       PyBool_FromLong(slot->flags & BINDS), PyBool_FromLong(slot->flags & SHARED),
+                                       slot->weight);
         if (item == NULL || PyList_Append(list, item)) Py_CLEAR(list);
         Py_XDECREF(item);
     }

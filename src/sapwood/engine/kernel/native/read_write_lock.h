@@ -12,6 +12,7 @@ static inline void lock_destroy(read_write_lock *lock) { (void)lock; }
 static inline void lock_read(read_write_lock *lock) { AcquireSRWLockShared(lock); }
 static inline void unlock_read(read_write_lock *lock) { ReleaseSRWLockShared(lock); }
 static inline void lock_write(read_write_lock *lock) { AcquireSRWLockExclusive(lock); }
+static inline int try_lock_write(read_write_lock *lock) { return TryAcquireSRWLockExclusive(lock); }
 static inline void unlock_write(read_write_lock *lock) { ReleaseSRWLockExclusive(lock); }
 #else
 #include <pthread.h>
@@ -22,6 +23,7 @@ static inline void lock_destroy(read_write_lock *lock) { pthread_rwlock_destroy(
 static inline void lock_read(read_write_lock *lock) { pthread_rwlock_rdlock(lock); }
 static inline void unlock_read(read_write_lock *lock) { pthread_rwlock_unlock(lock); }
 static inline void lock_write(read_write_lock *lock) { pthread_rwlock_wrlock(lock); }
+static inline int try_lock_write(read_write_lock *lock) { return pthread_rwlock_trywrlock(lock) == 0; }
 static inline void unlock_write(read_write_lock *lock) { pthread_rwlock_unlock(lock); }
 #endif
 

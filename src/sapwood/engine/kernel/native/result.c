@@ -1,5 +1,7 @@
 #include "result.h"
 
+#include "ordered_numbers.h"
+
 void result_link(struct result *result) {
     struct automaton *automaton = result->automaton;
     lock_write(&automaton->results_lock);
@@ -27,62 +29,48 @@ void result_free(struct result *result) {
     free_matched(&result->matched);
 }
 
-/* Mark the slots of the classes in a bitmap, those split off since included. */
-static int mark_classes(const struct result *result, uint64_t *bits) {
+/* Return the classes that a result holds, those that were split off since included, in `all` if that is needed;
+   NULL: memory is out. */
+static const struct numbers *classes_of(const struct result *result, struct numbers *all) {
     const struct automaton *automaton = result->automaton;
-    struct numbers classes = {NULL, 0, 0};
     const struct numbers *held = &result->matched.classes;
-    if (result->splits_seen < automaton->splits.count && held->count) {
-        if (RESERVE(&classes, held->count)) return -1;
-        memcpy(classes.items, held->items, (size_t)held->count * 4);
-        classes.count = held->count;
-        uint32_t words = automaton->classes.items.count / 64 + 1;
-        uint64_t *is_held = calloc(words, 8);
-        if (is_held == NULL) return FREE_ARRAY(&classes), -1;
-        for (uint32_t i = 0; i < held->count; i++) is_held[held->items[i] / 64] |= (uint64_t)1 << held->items[i] % 64;
-        for (uint32_t i = result->splits_seen; i < automaton->splits.count; i++) {
-            struct split split = automaton->splits.items[i];
-            if (!(is_held[split.from / 64] >> split.from % 64 & 1)) continue;
-            is_held[split.to / 64] |= (uint64_t)1 << split.to % 64;
-            if (PUSH(&classes, split.to)) return free(is_held), FREE_ARRAY(&classes), -1;
-        }
-        free(is_held);
-        held = &classes;
+    if (result->splits_seen == automaton->splits.count || held->count == 0) return held;
+    uint64_t *is_held = calloc(automaton->classes.items.count / 64 + 1, sizeof *is_held);
+    if (is_held == NULL || RESERVE(all, held->count)) return free(is_held), NULL;
+    memcpy(all->items, held->items, (size_t)held->count * 4);
+    all->count = held->count;
+    for (uint32_t i = 0; i < held->count; i++) is_held[held->items[i] / 64] |= (uint64_t)1 << held->items[i] % 64;
+    for (uint32_t i = result->splits_seen; i < automaton->splits.count; i++) {
+        struct split split = automaton->splits.items[i];
+        if (!(is_held[split.from / 64] >> split.from % 64 & 1)) continue;
+        is_held[split.to / 64] |= (uint64_t)1 << split.to % 64;
+        if (PUSH(all, split.to)) return free(is_held), NULL;
     }
-    for (uint32_t i = 0; i < held->count; i++) {
-        const struct numbers *slots = &automaton->classes.items.items[held->items[i]].slots;
-        for (uint32_t j = 0; j < slots->count; j++) bits[slots->items[j] / 64] |= (uint64_t)1 << slots->items[j] % 64;
-    }
-    FREE_ARRAY(&classes);
-    return 0;
+    free(is_held);
+    return all;
 }
 
-static int by_number(const void *one, const void *other) {
-    uint32_t a = *(const uint32_t *)one, b = *(const uint32_t *)other;
-    return (a > b) - (a < b);
+int result_list(const struct result *result, struct numbers *slots) {
+    const struct numbers *listed = &result->matched.slots;
+    struct numbers all = {NULL, 0, 0};
+    const struct numbers *classes = classes_of(result, &all);
+    uint64_t total = listed->count;
+    for (uint32_t i = 0; classes != NULL && i < classes->count; i++)
+        total += result->automaton->classes.items.items[classes->items[i]].slots.count;
+    int failed = classes == NULL || total >= NONE || RESERVE(slots, (uint32_t)total);
+    if (!failed && listed->count) memcpy(slots->items, listed->items, (size_t)listed->count * 4);
+    if (!failed) slots->count = listed->count;
+    for (uint32_t i = 0; !failed && i < classes->count; i++) {
+        const struct numbers *of_class = &result->automaton->classes.items.items[classes->items[i]].slots;
+        if (of_class->count) memcpy(slots->items + slots->count, of_class->items, (size_t)of_class->count * 4);
+        slots->count += of_class->count;
+    }
+    FREE_ARRAY(&all);
+    return failed ? -1 : 0;
 }
 
 int result_slots(const struct result *result, struct numbers *slots) {
-    const struct matched *matched = &result->matched;
-    if (matched->classes.count == 0) { /* each is listed once */
-        if (RESERVE(slots, matched->slots.count)) return -1;
-        if (matched->slots.count) memcpy(slots->items, matched->slots.items, (size_t)matched->slots.count * 4);
-        slots->count = matched->slots.count;
-        qsort(slots->items, slots->count, sizeof *slots->items, by_number);
-        return 0;
-    }
-    uint32_t words = result->automaton->slots.count / 64 + 1;
-    uint64_t *bits = calloc(words, 8);
-    if (bits == NULL) return -1;
-    for (uint32_t i = 0; i < matched->slots.count; i++)
-        bits[matched->slots.items[i] / 64] |= (uint64_t)1 << matched->slots.items[i] % 64;
-    int failed = mark_classes(result, bits);
-    for (uint32_t word = 0; word < words && !failed; word++) {
-        for (uint64_t left = bits[word]; left && !failed; left &= left - 1)
-            failed = PUSH(slots, word * 64 + lowest_bit(left));
-    }
-    free(bits);
-    return failed;
+    return result_list(result, slots) || order_numbers(slots, result->automaton->slots.count) ? -1 : 0;
 }
 
 int freeze_results(struct automaton *automaton) {

@@ -21,6 +21,9 @@ void result_link(struct result *result);
 /* Free what a result holds. */
 void result_free(struct result *result);
 
+/* List all slots, each once, in any order; the caller holds a lock of the automaton. */
+int result_list(const struct result *result, struct numbers *slots);
+
 /* List all slots, ascending, each once; the caller holds a lock of the automaton. */
 int result_slots(const struct result *result, struct numbers *slots);
 

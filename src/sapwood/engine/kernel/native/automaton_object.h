@@ -1,0 +1,14 @@
+/* What other types of the module see of `Result`. */
+#ifndef SAPWOOD_AUTOMATON_OBJECT_H
+#define SAPWOOD_AUTOMATON_OBJECT_H
+
+#include <Python.h>
+
+#include "arrays.h"
+
+int is_result(PyObject *object);
+
+/* List the slots of a `Result`, each once, in any order; -1: memory is out. */
+int result_object_slots(PyObject *result, struct numbers *slots);
+
+#endif
