@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Callable, Iterator
-from threading import Barrier, Thread
+from collections.abc import Callable, Generator, Iterator
+from pathlib import Path
+from threading import Barrier, Event, Thread
 
 import pytest
 
 from sapwood import Broker, Matcher
+from sapwood.errors import ArgumentError, MessageError
 from sapwood.lang import pattern
 from sapwood.workload import MessageGenerator, QueryGenerator, load_dtd
 from tests.support.oracles import lxml_oracle
@@ -111,6 +113,72 @@ def test_edits_take_effect_between_messages() -> None:
     assert [set(shared.match(message)) for message in messages] == wanted
     shared.close()
     alone.close()
+
+
+@pytest.mark.parametrize("threads", [2, 3])
+def test_match_many_in_threads_is_in_order(threads: int) -> None:
+    queries, messages = news(300, 200)
+    with Matcher() as matcher:
+        matcher.add_many(queries.items())
+        wanted = [list(matches) for matches in matcher.match_many(messages)]
+        assert [list(matches) for matches in matcher.match_many(iter(messages), threads=threads)] == wanted
+        assert list(matcher.match_many([], threads=threads)) == []
+
+
+def test_match_many_in_threads_raises_where_a_message_is_refused() -> None:
+    with Matcher() as matcher:
+        matcher.add("a", "/a")
+        for broken, reason in [(b"<a>", "no element found"), (Path("nowhere.xml"), "no file")]:
+            found = matcher.match_many([*([b"<a/>"] * 100), broken, b"<a/>"], threads=2)
+            for _ in range(100):
+                assert list(next(found)) == ["a"]
+            with pytest.raises(MessageError, match=reason):
+                next(found)
+        with pytest.raises(ArgumentError, match="at least 1"):
+            matcher.match_many([], threads=0)
+
+
+def test_match_many_in_threads_can_be_left() -> None:
+    with Matcher() as matcher:
+        matcher.add("a", "/a")
+        read = []
+
+        def endless() -> Iterator[bytes]:
+            while True:
+                read.append(1)
+                yield b"<a/>"
+
+        found = matcher.match_many(endless(), threads=2)
+        assert len(next(found)) == 1
+        assert isinstance(found, Generator)
+        found.close()
+        assert len(read) < 1_000
+
+
+def test_edits_while_others_match_in_threads() -> None:
+    """Every answer belongs to one version: what stays is matched, and the two that are exchanged never both."""
+    queries, messages = news(300, 60)
+    with Matcher() as matcher:
+        matcher.add_many(queries.items())
+        wanted = [set(matches) for matches in matcher.match_many(messages)]
+        matcher.add("exchanged", "//*")
+        done = Event()
+
+        def work(number: int) -> None:
+            if number == 0:
+                for i in range(400):
+                    matcher.replace("exchanged", "/*" if i % 2 else "//*")
+                    matcher.add(("more", i), f"//none{i}")
+                    matcher.remove(("more", i))
+                done.set()
+            else:
+                while not done.is_set():
+                    for matches, right in zip(matcher.match_many(messages, threads=2), wanted, strict=True):
+                        ids = list(matches)
+                        assert len(matches) == len(ids)
+                        assert set(ids) == right | {"exchanged"}
+
+        in_threads(work, 3)
 
 
 def test_a_broker_of_all_kinds_under_threads() -> None:

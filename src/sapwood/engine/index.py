@@ -15,7 +15,7 @@ reader has to collect for them: see `registration`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,7 @@ import numpy as np
 
 from sapwood.engine.automaton.automaton import Automaton, ListedSlots
 from sapwood.engine.automaton.predicate_index import Ints
-from sapwood.engine.automaton.protocol import AutomatonMatches, MatchedSlots, QueryAutomaton
+from sapwood.engine.automaton.protocol import AutomatonMatches, MatchedAhead, MatchedSlots, QueryAutomaton
 from sapwood.engine.automaton.query_paths import IndexPlan, Leaf, plan_binding, plan_index
 from sapwood.engine.automaton.query_planner import QueryPlanner
 from sapwood.engine.automaton.ragged_array import grow_array
@@ -323,13 +323,19 @@ class Index:
 
     # -- matching --------------------------------------------------------------------------------------
 
-    def find(self, message: Message, with_text: bool = False) -> IndexMatches:
+    def match_ahead(self, messages: Sequence[Message]) -> Sequence[MatchedAhead | None]:
+        """Match messages as far as that goes without the lock of the owner; `find` completes it."""
+        return self._automaton.match_ahead(messages)
+
+    def find(
+        self, message: Message, with_text: bool = False, ahead: MatchedAhead | None = None
+    ) -> IndexMatches:
         """Match a message against all registered queries.
 
         `with_text` provides an evaluator that reads string-values even if no query needs them.
         """
         with_text = with_text or bool(self._residual_slots or self._text_required)
-        found = IndexMatches(self._automaton.find(message, with_text, self._source_required > 0))
+        found = IndexMatches(self._automaton.find(message, with_text, self._source_required > 0, ahead))
         if not found.joined:
             self._decide_twigs(found)
         if self._residual_slots:

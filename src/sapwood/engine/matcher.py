@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any
@@ -11,7 +10,7 @@ from weakref import WeakSet
 
 import numpy as np
 
-from sapwood.engine.automaton.protocol import MatchedSlots
+from sapwood.engine.automaton.protocol import MatchedAhead, MatchedSlots
 from sapwood.engine.bulk_load import OnError, add_all
 from sapwood.engine.closeable import Closeable
 from sapwood.engine.diagnostics.explain import Explanation, explain
@@ -23,10 +22,11 @@ from sapwood.engine.matches import Matches, Node, Selected, failures
 from sapwood.engine.message.message_reader import Message
 from sapwood.engine.message.message_source import Source as Source
 from sapwood.engine.node_selection import Selection
+from sapwood.engine.parallel_matching import match_in_threads
 from sapwood.engine.serialization import pack, unpack
 from sapwood.engine.subscriptions import load_subscriptions, make_subscriptions
 from sapwood.engine.thread_lock import synchronized
-from sapwood.errors import ArgumentError
+from sapwood.errors import ArgumentError, SapwoodError
 from sapwood.lang.namespaces import Namespaces, declare
 from sapwood.lang.pattern import use_prefixes
 
@@ -47,7 +47,7 @@ class Matcher(Closeable):
         limits: Limits | None = None,
         tuning: Tuning | None = None,
     ) -> None:
-        self.lock: AbstractContextManager[Any] = RLock()
+        self.lock = RLock()
         self._namespaces: dict[str, str] = {}
         declare(self._namespaces, namespaces or {})
         self._limits = limits or Limits()
@@ -202,11 +202,18 @@ class Matcher(Closeable):
 
     # -- messages --------------------------------------------------------------------------------------
 
-    @synchronized
     def match(self, message: Source) -> Matches:
         """Return the subscriptions that a message matches; raise MessageError if it is refused."""
-        found = self._index.find(Message(message))
-        return self.matches(found.matched, found.problems)
+        source = Message(message)
+        ahead = None
+        if not self.lock.acquire(blocking=False):  # rather than wait, do what can be done without it
+            ahead = self._index.match_ahead((source,))[0]
+            self.lock.acquire()
+        try:
+            found = self._index.find(source, ahead=ahead)
+            return self.matches(found.matched, found.problems)
+        finally:
+            self.lock.release()
 
     @synchronized
     def matches(self, matched: MatchedSlots, problems: Mapping[int, QueryProblem] | None = None) -> Matches:
@@ -215,10 +222,33 @@ class Matcher(Closeable):
         self._unread.add(matches)
         return matches
 
-    def match_many(self, messages: Iterable[Source]) -> Iterator[Matches]:
-        """Yield the matches of each message, read when the next is asked for."""
-        for message in messages:
-            yield self.match(message)
+    def match_many(self, messages: Iterable[Source], threads: int = 1) -> Iterator[Matches]:
+        """Return an iterator over the matches of each message, in order.
+
+        Each message is read when its matches are asked for. With more than one thread, up to a few hundred
+        are read ahead; that is worth while with the compiled kernel, which runs in parallel.
+        """
+        if threads < 1:
+            raise ArgumentError(f"threads must be at least 1, not {threads}")
+        return map(self.match, messages) if threads == 1 else match_in_threads(self, messages, threads)
+
+    def match_batch(self, messages: Sequence[Source]) -> list[Matches | SapwoodError]:
+        """Return the matches of each message, or why it was refused."""
+        sources = [_read(message) for message in messages]
+        read = [source for source in sources if isinstance(source, Message)]
+        ahead = iter(self._index.match_ahead(read))
+        with self.lock:
+            return [
+                source if isinstance(source, SapwoodError) else self._complete(source, next(ahead))
+                for source in sources
+            ]
+
+    def _complete(self, message: Message, ahead: MatchedAhead | None) -> Matches | SapwoodError:
+        try:
+            found = self._index.find(message, ahead=ahead)
+        except SapwoodError as error:
+            return error
+        return self.matches(found.matched, found.problems)
 
     @synchronized
     def select(self, message: Source) -> Selected:
@@ -340,3 +370,10 @@ class Matcher(Closeable):
     def close(self) -> None:
         """Release the processes that evaluate queries with lxml; they end with the last matcher."""
         self._index.close()
+
+
+def _read(message: Source) -> Message | SapwoodError:
+    try:
+        return Message(message)
+    except SapwoodError as error:
+        return error

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from sapwood import Matcher, Tuning
 from sapwood.engine import index
 from sapwood.engine.automaton.automaton import Automaton
+from sapwood.errors import MessageError
 from sapwood.lang.literals.numbers import to_number
 from tests.support.automata import is_empty
 from tests.support.compiled_kernel import compiled_kernel
@@ -73,6 +74,27 @@ def test_the_automata_agree_under_edits(tuning: Tuning, seed: int) -> None:
     for gone in ids:
         compiled.remove(gone)
     assert is_empty(compiled.index)
+
+
+@pytest.mark.parametrize("declaration", ["", "<?xml version='1.0' encoding='{}'?>"])
+@pytest.mark.parametrize("encoding", ["utf-8", "UTF-8", "latin-1", "utf-16", "nonsense"])
+@pytest.mark.parametrize("start", ["", "\ufeff"])
+@pytest.mark.parametrize("name", ["b", "\u00e9", "\ud800"])
+def test_text_is_read_whatever_it_declares(declaration: str, encoding: str, start: str, name: str) -> None:
+    compiled, python = pair_of_matchers(Tuning())
+    for i, query in enumerate(["/a/b", "/a/\u00e9", "//*[text() = '\u00e9']", "//*[. = 'x']"]):
+        compiled.add(i, query)
+        python.add(i, query)
+    message = f"{start}{declaration.format(encoding)}<a><{name}>\u00e9</{name}>x</a>"
+    try:
+        wanted: list[Hashable] | str = list(python.match(message))
+    except MessageError as error:
+        wanted = str(error)
+    try:
+        found: list[Hashable] | str = list(compiled.match(message))
+    except MessageError as error:
+        found = str(error)
+    assert found == wanted
 
 
 def deep_document(rng: random.Random, depth: int) -> str:

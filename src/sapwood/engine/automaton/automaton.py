@@ -10,6 +10,7 @@ Nearly all queries are one path, so the handle of a path is no object of its own
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -23,7 +24,7 @@ from sapwood.engine.automaton.predicate_index import (
     PredicateIndex,
     SequentialPredicates,
 )
-from sapwood.engine.automaton.protocol import AutomatonMatches, MatchedSlots, QueryAutomaton
+from sapwood.engine.automaton.protocol import AutomatonMatches, MatchedAhead, MatchedSlots, QueryAutomaton
 from sapwood.engine.automaton.query_paths import ELEMENT, VALUE, Leaf, Twig
 from sapwood.engine.automaton.ragged_array import grow_array
 from sapwood.engine.automaton.registered_parts import (
@@ -262,7 +263,16 @@ class Automaton:
 
     # -- matching --------------------------------------------------------------------------------------
 
-    def find(self, message: Message, with_text: bool = False, with_source: bool = False) -> AutomatonMatches:
+    def match_ahead(self, messages: Sequence[Message]) -> Sequence[MatchedAhead | None]:
+        return [None] * len(messages)  # one interpreter runs one thread at a time
+
+    def find(
+        self,
+        message: Message,
+        with_text: bool = False,
+        with_source: bool = False,
+        ahead: MatchedAhead | None = None,
+    ) -> AutomatonMatches:
         if not (with_text or with_source or self._probed_leaves):
             nodes = set(read_structure(message, self._limits, self.dataguide.start()))
             return StructureMatches(self, message, GuideNodeSlots(self, nodes))

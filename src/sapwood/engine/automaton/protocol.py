@@ -10,7 +10,8 @@ documents and relative paths are asked for where they are needed, and not before
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Sequence
+from typing import Protocol, TypeAlias
 
 from sapwood.engine.automaton.predicate_index import Ints
 from sapwood.engine.automaton.query_paths import Leaf, Twig
@@ -33,6 +34,10 @@ class MatchedSlots(Protocol):
     def count(self) -> int:
         """Return the sum of the slots' weights."""
         ...
+
+
+MatchedAhead: TypeAlias = object
+"""What an automaton found in a message before its owner took the lock; its own affair."""
 
 
 class AutomatonMatches(Protocol):
@@ -135,8 +140,20 @@ class QueryAutomaton(Protocol):
         """Register everything in an automaton that is empty."""
         ...
 
-    def find(self, message: Message, with_text: bool, with_source: bool) -> AutomatonMatches:
-        """Match a message; if its document is read, then with text and source where these are wanted."""
+    def match_ahead(self, messages: Sequence[Message]) -> Sequence[MatchedAhead | None]:
+        """Match messages while others may do the same, or change the queries: `find` completes it.
+
+        None for a message that has to be matched in `find`.
+        """
+        ...
+
+    def find(
+        self, message: Message, with_text: bool, with_source: bool, ahead: MatchedAhead | None = None
+    ) -> AutomatonMatches:
+        """Match a message; if its document is read, then with text and source where these are wanted.
+
+        What was matched ahead is used if the queries have not been changed since.
+        """
         ...
 
     def read(self, message: Message, with_text: bool, with_source: bool) -> Document:

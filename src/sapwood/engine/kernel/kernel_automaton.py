@@ -10,6 +10,7 @@ is checked in Python for what it expands to, rewritten without, and then matched
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NoReturn, Self, cast
 
@@ -18,6 +19,7 @@ import numpy as np
 from sapwood.engine.automaton.automaton import Automaton
 from sapwood.engine.automaton.dataguide import GuideNode
 from sapwood.engine.automaton.predicate_index import NO_INTS, Ints
+from sapwood.engine.automaton.protocol import MatchedAhead
 from sapwood.engine.automaton.query_paths import Leaf, Twig
 from sapwood.engine.automaton.registered_parts import RegisteredParts, restore_part
 from sapwood.engine.automaton.relative_paths import ReachedElements
@@ -134,9 +136,24 @@ class KernelAutomaton:
 
     # -- matching --------------------------------------------------------------------------------------
 
-    def find(self, message: Message, with_text: bool = False, with_source: bool = False) -> KernelMatches:
+    def match_ahead(self, messages: Sequence[Message]) -> Sequence[_kernel.Result | int]:
+        most = self._limits.bytes
+        data = tuple([message.data if len(message.data) <= most else b"" for message in messages])
+        encodings = tuple([message.encoding for message in messages])
+        return self._compiled.match_many(data, encodings, self._tuning.tokenizer)
+
+    def find(
+        self,
+        message: Message,
+        with_text: bool = False,
+        with_source: bool = False,
+        ahead: MatchedAhead | None = None,
+    ) -> KernelMatches:
         check_size(message, self._limits)
-        result = self._compiled.match(message.data, message.encoding, self._tuning.tokenizer)
+        if isinstance(ahead, _kernel.Result) and ahead.version == self._compiled.version:
+            result: _kernel.Result | int = ahead
+        else:
+            result = self._compiled.match(message.data, message.encoding, self._tuning.tokenizer)
         if isinstance(result, int):
             result = self._match_unusual(message, result)
         return KernelMatches(self, message, result, with_text, with_source)

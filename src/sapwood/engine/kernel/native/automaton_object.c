@@ -193,36 +193,94 @@ static PyObject *automaton_py_remove_relative_path(Automaton *self, PyObject *ar
 
 /* -- matching ----------------------------------------------------------------------------------------------- */
 
-static PyObject *automaton_py_match(Automaton *self, PyObject *const *args, Py_ssize_t count) {
-    if (count != 3 || !PyBytes_Check(args[0]) || !(args[1] == Py_None || PyUnicode_Check(args[1]))) {
-        PyErr_SetString(PyExc_TypeError, "match(message: bytes, encoding: str | None, tokenizer: bool)");
-        return NULL;
+/* A message that is about to be matched, and then what came of it. */
+struct job {
+    Result *result;
+    struct span message;
+    const char *encoding;
+    int status;
+};
+
+static int job_init(struct job *job, Automaton *self, PyObject *message, PyObject *encoding) {
+    if (!PyBytes_Check(message) || !(encoding == Py_None || PyUnicode_Check(encoding))) {
+        PyErr_SetString(PyExc_TypeError, "a message is bytes, and its encoding str or None");
+        return -1;
     }
-    const char *encoding = args[1] == Py_None ? NULL : PyUnicode_AsUTF8(args[1]);
-    int tokenizer = PyObject_IsTrue(args[2]);
-    if (PyErr_Occurred()) return NULL;
-    if (self->automaton.damaged) return PyErr_NoMemory();
-    Result *result = PyObject_New(Result, &ResultType);
-    if (result == NULL) return NULL;
-    memset(&result->result, 0, sizeof result->result);
-    result->owner = (Automaton *)Py_NewRef((PyObject *)self);
-    result->result.automaton = &self->automaton;
-    struct scratch *scratch = take_scratch(self);
-    if (scratch == NULL) {
-        Py_DECREF(result);
-        return PyErr_NoMemory();
-    }
+    job->message = (struct span){PyBytes_AS_STRING(message), (size_t)PyBytes_GET_SIZE(message)};
+    job->encoding = encoding == Py_None ? NULL : PyUnicode_AsUTF8(encoding);
+    job->result = PyErr_Occurred() ? NULL : PyObject_New(Result, &ResultType);
+    if (job->result == NULL) return -1;
+    memset(&job->result->result, 0, sizeof job->result->result);
+    job->result->owner = (Automaton *)Py_NewRef((PyObject *)self);
+    job->result->result.automaton = &self->automaton;
+    return 0;
+}
+
+/* Match messages, without the GIL; -1: memory is out. */
+static int run_jobs(Automaton *self, struct job *jobs, Py_ssize_t count, int tokenizer) {
     struct match_options options = self->options;
     options.tokenizer = tokenizer;
-    struct span message = {PyBytes_AS_STRING(args[0]), (size_t)PyBytes_GET_SIZE(args[0])};
-    int status;
+    struct scratch *scratch = self->automaton.damaged ? NULL : take_scratch(self);
+    if (scratch == NULL) return -1;
     Py_BEGIN_ALLOW_THREADS
-    status = match_message(&result->result, scratch, message, encoding, &options);
+    for (Py_ssize_t i = 0; i < count; i++)
+        jobs[i].status = match_message(&jobs[i].result->result, scratch, jobs[i].message, jobs[i].encoding, &options);
     give_scratch(self, scratch);
     Py_END_ALLOW_THREADS
-    if (status == READ) return (PyObject *)result;
-    Py_DECREF(result);
-    return status == OUT_OF_MEMORY ? PyErr_NoMemory() : PyLong_FromLong(status);
+    return 0;
+}
+
+/* Return the result of a job, or the status if the message could not be read. */
+static PyObject *job_finish(struct job *job) {
+    if (job->status == READ) return (PyObject *)job->result;
+    Py_DECREF(job->result);
+    return job->status == OUT_OF_MEMORY ? PyErr_NoMemory() : PyLong_FromLong(job->status);
+}
+
+static PyObject *automaton_py_match(Automaton *self, PyObject *const *args, Py_ssize_t count) {
+    struct job job;
+    if (count != 3) return PyErr_Format(PyExc_TypeError, "match(message, encoding, tokenizer)");
+    int tokenizer = PyObject_IsTrue(args[2]);
+    if (tokenizer < 0 || job_init(&job, self, args[0], args[1])) return NULL;
+    if (run_jobs(self, &job, 1, tokenizer) == 0) return job_finish(&job);
+    Py_DECREF(job.result);
+    return PyErr_NoMemory();
+}
+
+static PyObject *automaton_py_match_many(Automaton *self, PyObject *args) {
+    PyObject *messages, *encodings;
+    int tokenizer;
+    if (!PyArg_ParseTuple(args, "O!O!p:match_many", &PyTuple_Type, &messages, &PyTuple_Type, &encodings, &tokenizer))
+        return NULL;
+    Py_ssize_t count = PyTuple_GET_SIZE(messages), ready = 0;
+    if (PyTuple_GET_SIZE(encodings) != count)
+        return PyErr_Format(PyExc_ValueError, "there must be an encoding, or None, for each message");
+    struct job *jobs = PyMem_Calloc((size_t)count + 1, sizeof *jobs);
+    if (jobs == NULL) return PyErr_NoMemory();
+    while (ready < count && job_init(&jobs[ready], self, PyTuple_GET_ITEM(messages, ready),
+                                     PyTuple_GET_ITEM(encodings, ready)) == 0)
+        ready++;
+    PyObject *found = NULL;
+    if (ready == count) found = run_jobs(self, jobs, count, tokenizer) ? PyErr_NoMemory() : PyList_New(count);
+    for (Py_ssize_t i = 0; i < ready; i++) {
+        PyObject *item = found != NULL ? job_finish(&jobs[i]) : NULL;
+        if (item != NULL)
+            PyList_SET_ITEM(found, i, item);
+        else if (found != NULL)
+            Py_CLEAR(found);
+        else
+            Py_DECREF(jobs[i].result);
+    }
+    PyMem_Free(jobs);
+    return found;
+}
+
+static PyObject *automaton_py_version(Automaton *self, void *unused) {
+    (void)unused;
+    lock_read(&self->automaton.lock);
+    uint64_t version = self->automaton.version;
+    unlock_read(&self->automaton.lock);
+    return PyLong_FromUnsignedLongLong(version);
 }
 
 /* -- results ------------------------------------------------------------------------------------------------ */
@@ -258,6 +316,11 @@ static PyObject *result_py_count(Result *self, void *unused) {
     return PyLong_FromUnsignedLongLong(self->result.matched.count);
 }
 
+static PyObject *result_py_version(Result *self, void *unused) {
+    (void)unused;
+    return PyLong_FromUnsignedLongLong(self->result.version);
+}
+
 static PyObject *result_py_joined(Result *self, void *unused) {
     (void)unused;
     return PyBool_FromLong(!self->result.matched.loose);
@@ -291,6 +354,7 @@ static PyMethodDef result_methods[] = {
 static PyGetSetDef result_attributes[] = {
     {"count", (getter)result_py_count, NULL, "The number of subscriptions to the slots found.", NULL},
     {"joined", (getter)result_py_joined, NULL, "Whether twigs were joined.", NULL},
+    {"version", (getter)result_py_version, NULL, "The version of the queries that were matched.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
@@ -369,6 +433,8 @@ static PyMethodDef automaton_methods[] = {
     {"remove_relative_path", (PyCFunction)automaton_py_remove_relative_path, METH_O, "Remove a relative path."},
     {"match", (PyCFunction)(void (*)(void))automaton_py_match, METH_FASTCALL,
      "Match a message: return a Result, or the status of the reader if it cannot be read."},
+    {"match_many", (PyCFunction)automaton_py_match_many, METH_VARARGS,
+     "Match messages, each with its encoding or None, and return the same for each."},
     {"__sizeof__", (PyCFunction)automaton_py_sizeof, METH_NOARGS, "Return the memory in bytes."},
     {"sizes", (PyCFunction)automaton_py_sizes, METH_NOARGS, "Return how large the structures are."},
     {NULL, NULL, 0, NULL},
@@ -376,6 +442,7 @@ static PyMethodDef automaton_methods[] = {
 
 static PyGetSetDef automaton_attributes[] = {
     {"reads_text", (getter)automaton_py_reads_text, NULL, "Whether some query tests text.", NULL},
+    {"version", (getter)automaton_py_version, NULL, "How often the queries were changed.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
@@ -391,5 +458,5 @@ static PyTypeObject AutomatonType = {
 };
 
 int add_automaton(PyObject *module) {
-    return PyType_Ready(&ResultType) || PyModule_AddType(module, &AutomatonType) ? -1 : 0;
+    return PyModule_AddType(module, &ResultType) || PyModule_AddType(module, &AutomatonType) ? -1 : 0;
 }

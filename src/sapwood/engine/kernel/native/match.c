@@ -114,11 +114,11 @@ static int follow_splits(struct match *match) {
 
 int end_fill(struct match *match, int failed) {
     struct automaton *automaton = match->automaton;
-    if (!failed) failed = reserve_scratch(match) || follow_splits(match);
     unlock_write(&automaton->lock);
     lock_read(&automaton->lock);
     if (automaton->version != match->version) return RESTART;
-    return failed ? NO_MEMORY : 0;
+    /* Not before: others may have filled in more between the two locks. */
+    return failed || reserve_scratch(match) || follow_splits(match) ? NO_MEMORY : 0;
 }
 
 /* -- text ----------------------------------------------------------------------------------------------- */
@@ -370,6 +370,7 @@ static int prepare(struct match *match) {
 /* Complete a result, which may be read when the lock is gone. */
 static int complete(struct result *result) {
     struct matched *matched = &result->matched;
+    result->version = result->automaton->version;
     result->splits_seen = result->automaton->splits.count;
     for (uint32_t i = 0; i < matched->slots.count; i++) /* here, where nothing else waits for memory */
         matched->count += result->automaton->slots.items[matched->slots.items[i]].weight;
@@ -390,7 +391,7 @@ int match_message(struct result *result, struct scratch *scratch, struct span me
                   const struct match_options *options) {
     struct automaton *automaton = result->automaton;
     struct match match = {.automaton = automaton, .scratch = scratch, .found = &result->matched};
-    int tokenizer = options->tokenizer && encoding == NULL, status;
+    int tokenizer = options->tokenizer && (encoding == NULL || strcmp(encoding, "utf-8") == 0), status;
     lock_read(&automaton->lock);
     for (;;) {
         status = prepare(&match) ? NO_MEMORY : run(&match, message, encoding, options, tokenizer);

@@ -11,6 +11,7 @@
 struct result {
     struct matched matched;
     struct automaton *automaton;
+    uint64_t version; /* of the automaton, when it was made */
     uint32_t splits_seen;
     struct result *previous, *next; /* in the automaton's list, while it holds classes */
 };
