@@ -17,6 +17,7 @@ int automaton_init(struct automaton *automaton, struct hash_key key, uint64_t bu
 
 void automaton_free(struct automaton *automaton) {
     guide_free(&automaton->guide);
+    plan_free(&automaton->plan);
     classes_free(&automaton->classes);
     twigs_free(&automaton->twigs);
     predicates_free(&automaton->predicates);
@@ -446,6 +447,7 @@ int automaton_set_weight(struct automaton *automaton, uint32_t number, uint32_t 
     if (reserve_slot(automaton, number)) return -1;
     struct slot *slot = &automaton->slots.items[number];
     if (slot->flags & CLASSED) classes_weigh(&automaton->classes, number, (int64_t)weight - slot->weight);
+    plan_weigh(&automaton->plan, number, (int64_t)weight - slot->weight);
     slot->weight = weight;
     return 0;
 }

@@ -12,6 +12,7 @@
 #define SAPWOOD_AUTOMATON_H
 
 #include "dataguide.h"
+#include "join_plan.h"
 #include "path_trie.h"
 #include "predicate_index.h"
 #include "query_classes.h"
@@ -84,6 +85,7 @@ struct automaton {
     struct twigs twigs;
     struct dataguide guide;
     struct query_classes classes;
+    struct join_plan plan;
     struct ARRAY_OF(struct split) splits;
     struct ARRAY_OF(struct slot) slots;
     struct ARRAY_OF(struct part) parts;
@@ -93,7 +95,7 @@ struct automaton {
     struct ARRAY_OF(struct unsorted) unsorted;
     uint32_t text_indexes;    /* predicate indexes of text or string-values */
     read_write_lock results_lock;
-    struct result *results; /* those that hold classes */
+    struct result *results; /* those that hold classes or bundles */
 };
 
 int automaton_init(struct automaton *automaton, struct hash_key key, uint64_t budget);
@@ -119,7 +121,7 @@ int automaton_clear(struct automaton *automaton);
 /* Sort what waits to be sorted; -1: memory is out. */
 int automaton_prepare(struct automaton *automaton);
 
-/* List the slots of results that hold classes, because the classes are about to go. */
+/* List the slots of results that hold classes or bundles, because these are about to go. */
 int freeze_results(struct automaton *automaton);
 
 #endif

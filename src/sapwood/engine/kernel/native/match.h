@@ -8,6 +8,9 @@
    writer's, makes it, and goes on. If an edit got in between, the message is read again from its start: so
    what a message matches belongs to one version of the queries.
 
+   Twigs are joined by the join plan where it knows all that the message meets, else by masks: see twigs.h and
+   join_plan.h. What is new to the plan ends the match, and the message is read again without it.
+
    Stamps say what was reported already: a number per message instead of clearing tables.
 
    Where elements nest deeper than the 64 bits of the masks, the message is read again in *loose* mode: then all
@@ -38,9 +41,12 @@ struct open_element {
 struct scratch {
     struct reader *reader;
     uint32_t stamp; /* of the message */
-    struct numbers slot_stamps, class_stamps, node_stamps, twig_stamps, last_at_node;
+    struct numbers slot_stamps, class_stamps, node_stamps, twig_stamps, bundle_stamps, last_at_node;
     struct ARRAY_OF(uint64_t) masks;       /* by position */
-    struct numbers set_at[MOST_DEPTH + 1]; /* the positions with the bit of a depth */
+    struct ARRAY_OF(uint64_t) rows;        /* of the plan: by depth, so many words each: */
+    uint32_t row_words;                    /* 0: the last message was matched without a plan */
+    struct numbers set_at[MOST_DEPTH + 1]; /* the positions with the bit of a depth, or words of its row */
+    struct numbers found;                  /* by position: how often it was set without a plan */
     struct numbers group_stamps, group_values; /* by group: the first of its values */
     struct ARRAY_OF(struct comparison_values) values;
     uint32_t free_values;
@@ -53,12 +59,11 @@ struct scratch {
     struct ARRAY_OF(char) text;
     struct ARRAY_OF(char) name;
     uint64_t overflow; /* bytes of nodes that the guide had no room for */
-    uint64_t changes;  /* of twigs that the last message found, */
-    uint32_t calm;     /* and messages since */
+    uint32_t unplanned; /* messages matched without a plan since one was made */
 };
 
 struct matched {
-    struct numbers classes, slots;
+    struct numbers classes, bundles, slots;
     struct numbers candidates;             /* loose: slots that twigs may match */
     struct numbers bound_slots, bound_to;  /* slots that bind elements, and these */
     uint64_t count;                        /* subscriptions */
@@ -71,6 +76,7 @@ struct matched {
 enum match_status {
     RESTART = 1, /* an edit came in between */
     TOO_DEEP,    /* for masks */
+    UNKNOWN,     /* to the plan */
     NO_MEMORY,
 };
 
@@ -84,6 +90,9 @@ struct match {
     struct scratch *scratch;
     struct matched *found;
     uint64_t version;
+    const struct join_plan *plan; /* NULL: it is not used */
+    uint32_t plan_number;
+    int without_plan; /* because the message has something new */
     uint32_t splits_seen; /* of classes */
     uint32_t depth;   /* of the innermost open element */
     uint32_t element; /* the number of the last element that has started */
@@ -132,13 +141,34 @@ int test_value(struct match *match, uint32_t name, struct span text);
 
 /* -- twigs (twig_join.c) -- */
 
+/* Set classes of the plan in the row of a depth. */
+static inline int set_classes(struct match *match, uint32_t word, uint64_t bits, uint32_t depth) {
+    struct scratch *scratch = match->scratch;
+    uint64_t *at = &scratch->rows.items[(size_t)depth * scratch->row_words + word];
+    if (*at == 0 && PUSH(&scratch->set_at[depth], word)) return NO_MEMORY;
+    *at |= bits;
+    return 0;
+}
+
+static inline int set_words(struct match *match, const struct anchor_word *word, uint32_t count) {
+    for (; count > 0; word++, count--) TRY(set_classes(match, word->word, word->bits, word->depth));
+    return 0;
+}
+
 /* Note that an anchoring, given by the position of its cell, was found with an anchor at a depth. */
 static inline int set_anchor(struct match *match, uint32_t position, uint32_t depth) {
     struct scratch *scratch = match->scratch;
+    if (match->plan) {
+        if (position >= match->plan->positions || depth >= match->plan->depths) return UNKNOWN;
+        uint32_t class = match->plan->class_of.items[position];
+        if (class == NONE) return 0;
+        return class == UNKNOWN_CLASS ? UNKNOWN : set_classes(match, class / 64, (uint64_t)1 << class % 64, depth);
+    }
     if (match->loose) depth = 0;
     uint64_t bit = (uint64_t)1 << depth;
     if (scratch->masks.items[position] & bit) return 0;
     scratch->masks.items[position] |= bit;
+    scratch->found.items[position]++;
     return PUSH(&scratch->set_at[depth], position) ? NO_MEMORY : 0;
 }
 
@@ -164,6 +194,14 @@ static inline int report_slot(struct match *match, uint32_t slot) {
     if (scratch->slot_stamps.items[slot] == scratch->stamp) return 0;
     scratch->slot_stamps.items[slot] = scratch->stamp;
     return PUSH(&match->found->slots, slot) ? NO_MEMORY : 0;
+}
+
+static inline int report_bundle(struct match *match, uint32_t bundle) {
+    struct scratch *scratch = match->scratch;
+    if (scratch->bundle_stamps.items[bundle] == scratch->stamp) return 0;
+    scratch->bundle_stamps.items[bundle] = scratch->stamp;
+    match->found->count += match->plan->bundles.items[bundle].weight;
+    return PUSH(&match->found->bundles, bundle) ? NO_MEMORY : 0;
 }
 
 #endif

@@ -7,6 +7,7 @@
 static int find_position(struct match *match, uint32_t cell, uint32_t *position) {
     struct twigs *twigs = &match->automaton->twigs;
     *position = twigs->cells.items[cell].position;
+    if (*position == NONE && match->plan) return UNKNOWN;
     if (*position == NONE) MAKE(match, *position, twigs_require_position(twigs, cell));
     return 0;
 }
@@ -106,6 +107,13 @@ static int passes(const struct anchoring *part, const struct comparison_values *
 
 /* -- the join ------------------------------------------------------------------------------------------- */
 
+static int is_set(const struct match *match, uint32_t position, uint32_t depth) {
+    const struct scratch *scratch = match->scratch;
+    if (match->plan == NULL) return scratch->masks.items[position] >> depth & 1;
+    uint32_t class = match->plan->class_of.items[position];
+    return scratch->rows.items[(size_t)depth * scratch->row_words + class / 64] >> class % 64 & 1;
+}
+
 /* Return whether all parts of a twig are found with their anchor at a depth. */
 static int all_found(struct match *match, const struct twig *twig, uint32_t depth) {
     const struct twigs *twigs = &match->automaton->twigs;
@@ -113,7 +121,7 @@ static int all_found(struct match *match, const struct twig *twig, uint32_t dept
     for (uint32_t i = 0; i < twig->parts.count; i++) {
         const struct anchoring *part = &twigs->anchorings.items[twig->parts.items[i]];
         uint32_t position = twigs->cells.items[part->cell].position;
-        if (!(scratch->masks.items[position] >> depth & 1)) return 0;
+        if (!is_set(match, position, depth)) return 0;
         uint32_t group = twigs->positions.items[position].group;
         if (group != NONE && !passes(part, values_at(scratch, group, depth))) return 0;
     }
@@ -138,47 +146,77 @@ static int report_twig(struct match *match, const struct twig *twig, uint32_t de
     return 0;
 }
 
+/* Check a twig at a depth, unless it has reported all that it can. */
+static int check_twig(struct match *match, uint32_t number, uint32_t depth, int has_all) {
+    const struct twig *twig = &match->automaton->twigs.items.items[number];
+    uint32_t *stamp = &match->scratch->twig_stamps.items[number];
+    int decides = match->loose || !(twig->binding | twig->parents);
+    if (decides && *stamp == match->scratch->stamp) return 0;
+    if (!has_all && !all_found(match, twig, depth)) return 0;
+    *stamp = match->scratch->stamp;
+    return report_twig(match, twig, depth);
+}
+
 /* Check the live twigs of one access whose mask has the bit of a depth. */
 static int check_accesses(struct match *match, const struct access *access, const struct access *end,
                           uint32_t depth) {
     struct scratch *scratch = match->scratch;
-    const struct twigs *twigs = &match->automaton->twigs;
     uint64_t bit = (uint64_t)1 << depth;
-    for (; access < end; access++) { /* the hottest loop */
+    for (; access < end; access++) {
         if (access->other < SEVERAL && !(scratch->masks.items[access->other] & bit)) continue;
         if (access->slot != NONE && access->other != SEVERAL && !match->loose) {
             TRY(report_slot(match, access->slot));
             continue;
         }
-        const struct twig *twig = &twigs->items.items[access->twig];
-        int decides = match->loose || !(twig->binding | twig->parents);
-        if (decides && scratch->twig_stamps.items[access->twig] == scratch->stamp) continue;
-        if (access->other == SEVERAL && !all_found(match, twig, depth)) continue;
-        scratch->twig_stamps.items[access->twig] = scratch->stamp;
-        TRY(report_twig(match, twig, depth));
+        TRY(check_twig(match, access->twig, depth, access->other != SEVERAL));
     }
     return 0;
 }
 
+/* Check the entries of the classes set at a depth, whose row is cleared. */
+static int join_by_plan(struct match *match, uint32_t depth) {
+    struct scratch *scratch = match->scratch;
+    const struct join_plan *plan = match->plan;
+    struct numbers *words = &scratch->set_at[depth];
+    if (words->count == 0) return 0;
+    uint64_t *row = scratch->rows.items + (size_t)depth * plan->row_words;
+    for (uint32_t i = 0; i < words->count; i++) {
+        uint32_t word = words->items[i];
+        for (uint64_t left = row[word] & plan->accesses.items[word]; left; left &= left - 1) {
+            const uint32_t *first = &plan->first_entry.items[word * 64 + lowest_bit(left)];
+            const struct join_entry *entry = plan->entries.items + first[0], *end = plan->entries.items + first[1];
+            for (; entry < end; entry++) { /* the hottest loop */
+                if (!(row[entry->other / 64] >> entry->other % 64 & 1)) continue;
+                if (entry->target & SINGLE)
+                    TRY(check_twig(match, entry->target & ~SINGLE, depth, 0));
+                else
+                    TRY(report_bundle(match, entry->target));
+            }
+        }
+    }
+    for (uint32_t i = 0; i < words->count; i++) {
+        uint32_t word = words->items[i];
+        for (uint64_t left = row[word] & plan->groups.items[word]; left; left &= left - 1)
+            drop_values(scratch, plan->group_of.items[word * 64 + lowest_bit(left)], depth);
+        row[word] = 0;
+    }
+    words->count = 0;
+    return 0;
+}
+
 int join_twigs(struct match *match, uint32_t depth) {
+    if (match->plan) return join_by_plan(match, depth);
     struct scratch *scratch = match->scratch;
     const struct twigs *twigs = &match->automaton->twigs;
     struct numbers *positions = &scratch->set_at[depth];
     uint32_t known;
-    int dense = twigs_are_dense(twigs);
     do { /* in loose mode, twigs set bits of the same depth: again until none is new */
         known = positions->count;
         for (uint32_t i = 0; i < positions->count; i++) {
             uint32_t position = positions->items[i];
             if (!(twigs->position_flags.items[position] & HAS_ACCESSES)) continue;
-            if (dense) {
-                const struct access *entries = twigs->dense.entries.items;
-                const uint32_t *first = &twigs->dense.first.items[position];
-                TRY(check_accesses(match, entries + first[0], entries + first[1], depth));
-            } else {
-                const struct accesses *accesses = &twigs->positions.items[position].accesses;
-                TRY(check_accesses(match, accesses->items, accesses->items + accesses->count, depth));
-            }
+            const struct accesses *accesses = &twigs->positions.items[position].accesses;
+            TRY(check_accesses(match, accesses->items, accesses->items + accesses->count, depth));
         }
     } while (match->loose && positions->count > known);
     for (uint32_t i = 0; i < positions->count; i++) {

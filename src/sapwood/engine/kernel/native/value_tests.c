@@ -113,12 +113,27 @@ static int test_directly(struct match *match, const struct probe *probe, struct 
     return 0;
 }
 
+/* Report what follows from a hit by the plan. */
+static int report_planned(struct match *match, const struct planned_hit *hit) {
+    const struct join_plan *plan = match->plan;
+    for (uint32_t i = 0; i < hit->report_count; i++) {
+        uint32_t report = plan->reports.items[hit->reports + i];
+        TRY(report & SINGLE ? report_slot(match, report & ~SINGLE) : report_bundle(match, report));
+    }
+    return set_words(match, plan->words.items + hit->words, hit->word_count);
+}
+
 /* Report what follows from a constant at a probe; NONE is mere existence. */
 static int report_constant(struct match *match, uint32_t probe, uint32_t constant) {
     struct automaton *automaton = match->automaton;
+    if (match->plan) {
+        const struct planned_hit *planned = plan_hit(match->plan, probe, constant);
+        if (planned) return report_planned(match, planned);
+    }
     uint32_t hit = guide_hit(&automaton->guide, probe, constant);
     if (hit == NONE) {
         if (!guide_has_room(&automaton->guide)) {
+            if (match->plan) return UNKNOWN;
             const struct numbers *indexes = &automaton->guide.probes.items[probe].indexes;
             for (uint32_t i = 0; i < indexes->count; i++) {
                 uint32_t index = indexes->items[i];
@@ -131,6 +146,7 @@ static int report_constant(struct match *match, uint32_t probe, uint32_t constan
         MAKE(match, hit, guide_make_hit(automaton, probe, constant));
     }
     const struct hit *item = &automaton->guide.hits.items[hit];
+    if (match->plan && item->slots.count + item->reach.count) return UNKNOWN;
     for (uint32_t i = 0; i < item->slots.count; i++) TRY(report_slot(match, item->slots.items[i]));
     return set_anchors(match, &item->reach);
 }
@@ -166,6 +182,7 @@ int test_value(struct match *match, uint32_t name, struct span text) {
                                            : guide_probe(&automaton->guide, node, name);
     if (probe == NONE) { /* of an attribute */
         if (!guide_has_room(&automaton->guide)) {
+            if (match->plan) return UNKNOWN;
             TRY_MEMORY(collect_indexes(automaton, &at->members, name, &scratch->probe));
             return test_directly(match, &scratch->probe, &value);
         }
