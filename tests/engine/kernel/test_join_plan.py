@@ -3,59 +3,23 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Hashable
 
 import pytest
 
-from sapwood import Matcher, Tuning
-from sapwood.engine.matches import Matches
+from sapwood import Tuning
 from tests.support.automata import is_empty
 from tests.support.compiled_kernel import compiled_kernel
+from tests.support.matcher_pair import MatcherPair
 from tests.support.oracles import lxml_oracle
 
 compiled_kernel()  # skips all of it where there is none
-
-
-class Pair:
-    """A matcher with the kernel and one without, which have to agree."""
-
-    def __init__(self, tuning: Tuning | None = None) -> None:
-        self.compiled = Matcher(lxml_oracle.NAMESPACES, tuning=tuning or Tuning())
-        self.python = Matcher(lxml_oracle.NAMESPACES, tuning=Tuning(kernel=False))
-        self.queries: dict[Hashable, str] = {}
-        self.unread: list[tuple[Matches, int, list[Hashable]]] = []
-
-    def add(self, id: Hashable, query: str) -> None:
-        self.compiled.add(id, query)
-        self.python.add(id, query)
-        self.queries[id] = query
-
-    def remove(self, id: Hashable) -> None:
-        self.compiled.remove(id)
-        self.python.remove(id)
-        del self.queries[id]
-
-    def compare(self, message: str) -> None:
-        found, wanted = self.compiled.match(message), self.python.match(message)
-        assert len(found) == len(wanted), message
-        assert list(found) == list(wanted), message
-
-    def leave_unread(self, message: str) -> None:
-        wanted = self.python.match(message)
-        self.unread.append((self.compiled.match(message), len(wanted), list(wanted)))
-
-    def read(self) -> None:
-        for found, count, ids in self.unread:
-            assert len(found) == count
-            assert list(found) == ids
-        self.unread.clear()
 
 
 @pytest.mark.parametrize("cache", [100, 1000, 1_000_000])
 @pytest.mark.parametrize("seed", range(6))
 def test_messages_match_the_same_before_with_and_after_a_plan(cache: int, seed: int) -> None:
     rng = random.Random(seed)
-    pair = Pair(Tuning(cache=cache))
+    pair = MatcherPair(Tuning(cache=cache))
     for i in range(150):
         pair.add(i, lxml_oracle.random_query(rng))
     documents = [lxml_oracle.random_document(rng, budget=25) for _ in range(12)]
@@ -68,7 +32,7 @@ def test_messages_match_the_same_before_with_and_after_a_plan(cache: int, seed: 
 @pytest.mark.parametrize("seed", range(8))
 def test_edits_and_unread_results_between_plans(seed: int) -> None:
     rng = random.Random(seed)
-    pair = Pair()
+    pair = MatcherPair()
     for i in range(60):
         pair.add(i, lxml_oracle.random_query(rng))
     documents = [lxml_oracle.random_document(rng, budget=20) for _ in range(5)]
@@ -94,7 +58,7 @@ def test_edits_and_unread_results_between_plans(seed: int) -> None:
 
 
 def test_queries_found_together_are_counted_by_their_subscriptions() -> None:
-    pair = Pair()
+    pair = MatcherPair()
     message = "<r><a x='1'><b/><c/></a><a x='2'><b/></a></r>"
     shapes = ["//a[@x={}]", "/r/a[@x={}]", "/*/a[@x={}]", "//a[b][@x={}]", "/r/a[@x={}]/b", "/r/*[@x={}]/c"]
     for value in (1, 2, 3):
@@ -114,7 +78,7 @@ def test_queries_found_together_are_counted_by_their_subscriptions() -> None:
 
 
 def test_a_query_found_in_several_ways_is_counted_once() -> None:
-    pair = Pair()
+    pair = MatcherPair()
     for number, query in enumerate(
         ["//a[@x=1] | //b[@y=1]", "//a[@x=1][c] | //b[@y=1][c]", "//a[@x=1 or @y=1]", "//a[c] | //a[@x=1]"]
         * 2

@@ -118,6 +118,13 @@ int automaton_end_edit(struct automaton *automaton);
 /* Drop all guide nodes; coming messages make them anew. */
 int automaton_clear(struct automaton *automaton);
 
+/* Return whether a slot is found in one way only, so that it can be counted with others. */
+static inline int is_single_part(const struct automaton *automaton, uint32_t slot) {
+    const struct slot *item = &automaton->slots.items[slot];
+    return !(item->flags & (CLASSED | BINDS)) && item->part != NONE &&
+           automaton->parts.items[item->part].next == NONE;
+}
+
 /* Sort what waits to be sorted; -1: memory is out. */
 int automaton_prepare(struct automaton *automaton);
 

@@ -20,7 +20,9 @@ static uint64_t predicate_bytes(const struct predicate_indexes *indexes) {
         if (rare == NULL) continue;
         bytes += sizeof *rare + BYTES(rare->unequal) + BYTES(rare->prefixes) + BYTES(rare->substrings) +
                  BYTES(rare->groups);
-        for (int operator = 0; operator <= AT_LEAST; operator++) bytes += BYTES(rare->ordered[operator].tests);
+        for (int operator = 0; operator <= AT_LEAST; operator++)
+            bytes += BYTES(rare->ordered[operator].tests) + BYTES(rare->ordered[operator].sums) +
+                     BYTES(rare->ordered[operator].shared);
     }
     return bytes;
 }

@@ -107,13 +107,6 @@ struct planner {
 
 static int is_live(const struct twig *twig) { return twig->parts.count && twig->missing == 0; }
 
-/* Return whether a slot is found in one way only, so that it can be counted with others. */
-static int is_single_part(const struct automaton *automaton, uint32_t slot) {
-    const struct slot *item = &automaton->slots.items[slot];
-    return !(item->flags & (CLASSED | BINDS)) && item->part != NONE &&
-           automaton->parts.items[item->part].next == NONE;
-}
-
 /* Return whether only nodes and hits set an anchoring, which they do by their lists. */
 static int is_set_by_lists(const struct anchoring *anchoring) {
     if (anchoring->kind == ELEMENT_PART) return 1;

@@ -29,6 +29,8 @@ void scratch_free(struct scratch *scratch) {
     FREE_ARRAY(&scratch->last_at_node);
     FREE_ARRAY(&scratch->masks);
     for (uint32_t i = 0; i <= MOST_DEPTH; i++) FREE_ARRAY(&scratch->set_at[i]);
+    FREE_ARRAY(&scratch->run_stamps);
+    FREE_ARRAY(&scratch->runs);
     FREE_ARRAY(&scratch->group_stamps);
     FREE_ARRAY(&scratch->group_values);
     FREE_ARRAY(&scratch->values);
@@ -46,19 +48,11 @@ void scratch_free(struct scratch *scratch) {
 void free_matched(struct matched *matched) {
     FREE_ARRAY(&matched->classes);
     FREE_ARRAY(&matched->bundles);
+    FREE_ARRAY(&matched->runs);
     FREE_ARRAY(&matched->slots);
     FREE_ARRAY(&matched->candidates);
     FREE_ARRAY(&matched->bound_slots);
     FREE_ARRAY(&matched->bound_to);
-}
-
-/* Have room for stamps of so many things; new ones are 0, which no message has. */
-static int reserve_stamps(struct numbers *stamps, uint32_t count) {
-    if (stamps->count >= count) return 0;
-    if (RESERVE(stamps, count)) return -1;
-    memset(stamps->items + stamps->count, 0, (size_t)(stamps->room - stamps->count) * 4);
-    stamps->count = stamps->room;
-    return 0;
 }
 
 static int reserve_scratch(struct match *match) {
@@ -86,7 +80,8 @@ static int reserve_scratch(struct match *match) {
 
 static void clear_stamps(struct scratch *scratch) {
     struct numbers *all[] = {&scratch->slot_stamps, &scratch->class_stamps, &scratch->node_stamps,
-                             &scratch->twig_stamps, &scratch->group_stamps, &scratch->bundle_stamps};
+                             &scratch->twig_stamps, &scratch->group_stamps, &scratch->bundle_stamps,
+                             &scratch->run_stamps};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         if (all[i]->items) memset(all[i]->items, 0, (size_t)all[i]->count * 4);
     }
@@ -348,7 +343,7 @@ static int begin(struct match *match) {
     struct scratch *scratch = match->scratch;
     struct matched *found = match->found;
     found->classes.count = found->slots.count = found->candidates.count = found->bundles.count = 0;
-    found->bound_slots.count = found->bound_to.count = 0;
+    found->runs.count = found->bound_slots.count = found->bound_to.count = 0;
     found->count = 0;
     found->mixed = 0;
     clear_anchors(scratch);
@@ -416,7 +411,7 @@ static int prepare(struct match *match) {
     }
     unlock_write(&automaton->lock);
     lock_read(&automaton->lock);
-    return failed;
+    return failed ? NO_MEMORY : automaton->unsorted.count ? RESTART : 0; /* an edit may have come in between */
 }
 
 /* Complete a result, which may be read when the lock is gone. */
@@ -432,9 +427,9 @@ static int complete(struct result *result) {
         for (uint32_t i = 0; i < slots.count; i++) matched->count += result->automaton->slots.items[slots.items[i]].weight;
         FREE_ARRAY(&matched->slots);
         matched->slots = slots;
-        matched->classes.count = 0;
+        matched->classes.count = matched->runs.count = 0;
     }
-    if (matched->classes.count || matched->bundles.count) result_link(result);
+    if (matched->classes.count || matched->bundles.count || matched->runs.count) result_link(result);
     return READ;
 }
 
@@ -445,7 +440,8 @@ int match_message(struct result *result, struct scratch *scratch, struct span me
     int tokenizer = options->tokenizer && encoding == NULL, status;
     lock_read(&automaton->lock);
     for (;;) {
-        status = prepare(&match) ? NO_MEMORY : run(&match, message, encoding, options, tokenizer);
+        status = prepare(&match);
+        if (status == 0) status = run(&match, message, encoding, options, tokenizer);
         if (status == GAVE_UP && tokenizer)
             tokenizer = 0;
         else if (status == TOO_DEEP)

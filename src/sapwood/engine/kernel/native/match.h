@@ -47,6 +47,7 @@ struct scratch {
     uint32_t row_words;                    /* 0: the last message was matched without a plan */
     struct numbers set_at[MOST_DEPTH + 1]; /* the positions with the bit of a depth, or words of its row */
     struct numbers found;                  /* by position: how often it was set without a plan */
+    struct numbers run_stamps, runs;           /* by predicate index and operator: the run that passed */
     struct numbers group_stamps, group_values; /* by group: the first of its values */
     struct ARRAY_OF(struct comparison_values) values;
     uint32_t free_values;
@@ -62,8 +63,14 @@ struct scratch {
     uint32_t unplanned; /* messages matched without a plan since one was made */
 };
 
+/* A run of the tests by one operator that a message has passed. */
+struct passed_run {
+    uint32_t index, operator, first, end;
+};
+
 struct matched {
     struct numbers classes, bundles, slots;
+    struct ARRAY_OF(struct passed_run) runs;
     struct numbers candidates;             /* loose: slots that twigs may match */
     struct numbers bound_slots, bound_to;  /* slots that bind elements, and these */
     uint64_t count;                        /* subscriptions */
@@ -110,6 +117,15 @@ void free_matched(struct matched *matched);
    holds no lock; the GIL is not needed. */
 int match_message(struct result *result, struct scratch *scratch, struct span message, const char *encoding,
                   const struct match_options *options);
+
+/* Have room for stamps of so many things; new ones are 0, which no message has. */
+static inline int reserve_stamps(struct numbers *stamps, uint32_t count) {
+    if (stamps->count >= count) return 0;
+    if (RESERVE(stamps, count)) return -1;
+    memset(stamps->items + stamps->count, 0, (size_t)(stamps->room - stamps->count) * 4);
+    stamps->count = stamps->room;
+    return 0;
+}
 
 /* Return a status that is not 0 at once; or NO_MEMORY, if an allocation fails. */
 #define TRY(expression) \

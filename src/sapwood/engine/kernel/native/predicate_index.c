@@ -80,7 +80,11 @@ void predicates_init(struct predicate_indexes *indexes, struct path_trie *trie, 
 
 static void free_rare(struct rare_tests *rare) {
     if (rare == NULL) return;
-    for (int operator = 0; operator <= AT_LEAST; operator++) FREE_ARRAY(&rare->ordered[operator].tests);
+    for (int operator = 0; operator <= AT_LEAST; operator++) {
+        FREE_ARRAY(&rare->ordered[operator].tests);
+        FREE_ARRAY(&rare->ordered[operator].sums);
+        FREE_ARRAY(&rare->ordered[operator].shared);
+    }
     FREE_ARRAY(&rare->unequal);
     FREE_ARRAY(&rare->prefixes);
     FREE_ARRAY(&rare->substrings);
@@ -302,7 +306,7 @@ void predicates_unpost(struct predicate_indexes *indexes, uint32_t index, enum t
 
 /* -- sorted tests --------------------------------------------------------------------------------------- */
 
-int sorted_tests_prepare(struct sorted_tests *sorted) {
+int sorted_tests_sort(struct sorted_tests *sorted) {
     struct sorted_test *tests = sorted->tests.items;
     uint32_t old = sorted->sorted, new = sorted->tests.count - old;
     if (new == 0) return 0;

@@ -63,9 +63,16 @@ struct sorted_test {
     uint32_t slot;
 };
 
+/* A value passes a run of tests from one end. Queries that are this one test are counted by the difference of
+   two sums, however many they are, and a result holds the run, not its slots. Those that can be found in other
+   ways as well, too, have to be reported one by one. */
 struct sorted_tests {
     struct ARRAY_OF(struct sorted_test) tests;
-    uint32_t sorted; /* the first so many are in order */
+    uint32_t sorted;                 /* the first so many are in order */
+    uint32_t numbers;                /* so many of them are not NaN, and come first */
+    struct ARRAY_OF(uint64_t) sums;  /* the weight of the first i tests, as far as they are whole queries */
+    struct numbers shared;           /* places of tests that are not */
+    int waits;                       /* for `sorted_tests_prepare` */
 };
 
 struct unequal_test {
@@ -155,6 +162,6 @@ static inline uint32_t equal_find(const struct predicate_indexes *indexes, uint3
 }
 
 /* Sort tests that were added; call before a message is matched. Return -1 if memory is out. */
-int sorted_tests_prepare(struct sorted_tests *sorted);
+int sorted_tests_sort(struct sorted_tests *sorted);
 
 #endif

@@ -68,6 +68,17 @@ static void mark_bundles(const struct result *result, uint64_t *bits) {
     }
 }
 
+static void mark_runs(const struct result *result, uint64_t *bits) {
+    for (uint32_t i = 0; i < result->matched.runs.count; i++) {
+        const struct passed_run *run = &result->matched.runs.items[i];
+        const struct rare_tests *rare = result->automaton->predicates.items.items[run->index].rare;
+        for (uint32_t j = run->first; j < run->end; j++) {
+            uint32_t slot = rare->ordered[run->operator].tests.items[j].slot;
+            bits[slot / 64] |= (uint64_t)1 << slot % 64;
+        }
+    }
+}
+
 static int by_number(const void *one, const void *other) {
     uint32_t a = *(const uint32_t *)one, b = *(const uint32_t *)other;
     return (a > b) - (a < b);
@@ -75,7 +86,7 @@ static int by_number(const void *one, const void *other) {
 
 int result_slots(const struct result *result, struct numbers *slots) {
     const struct matched *matched = &result->matched;
-    if (matched->classes.count == 0 && matched->bundles.count == 0) { /* each is listed once */
+    if (matched->classes.count + matched->bundles.count + matched->runs.count == 0) { /* each is listed once */
         if (RESERVE(slots, matched->slots.count)) return -1;
         if (matched->slots.count) memcpy(slots->items, matched->slots.items, (size_t)matched->slots.count * 4);
         slots->count = matched->slots.count;
@@ -89,6 +100,7 @@ int result_slots(const struct result *result, struct numbers *slots) {
         bits[matched->slots.items[i] / 64] |= (uint64_t)1 << matched->slots.items[i] % 64;
     int failed = mark_classes(result, bits);
     mark_bundles(result, bits);
+    mark_runs(result, bits);
     for (uint32_t word = 0; word < words && !failed; word++) {
         for (uint64_t left = bits[word]; left && !failed; left &= left - 1)
             failed = PUSH(slots, word * 64 + lowest_bit(left));
@@ -107,7 +119,7 @@ int freeze_results(struct automaton *automaton) {
         if (!failed) {
             FREE_ARRAY(&result->matched.slots);
             result->matched.slots = slots;
-            result->matched.classes.count = result->matched.bundles.count = 0;
+            result->matched.classes.count = result->matched.bundles.count = result->matched.runs.count = 0;
             unlink_result(result);
         }
     }

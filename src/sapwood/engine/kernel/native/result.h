@@ -1,6 +1,6 @@
 /* What a message matched, for as long as somebody holds it.
 
-   A result holds classes and bundles, and lists their slots only when it is asked to. Classes may be split meanwhile, by
+   A result holds classes, bundles and runs of tests, and lists their slots only when it is asked to. Classes may be split meanwhile, by
    other messages: a split is in the automaton's list of splits, and a result knows how long that list was when
    it was made. Before classes go altogether, results are *frozen*: their slots are listed. */
 #ifndef SAPWOOD_RESULT_H
@@ -12,7 +12,7 @@ struct result {
     struct matched matched;
     struct automaton *automaton;
     uint32_t splits_seen;
-    struct result *previous, *next; /* in the automaton's list, while it holds classes or bundles */
+    struct result *previous, *next; /* in the automaton's list, while it holds such */
 };
 
 /* Put a result into the automaton's list; the caller holds the reader's lock. */

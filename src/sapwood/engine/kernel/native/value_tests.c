@@ -36,19 +36,60 @@ static int report_postings(struct match *match, uint32_t posted) {
     return 0;
 }
 
+/* Return the first of an array of ascending numbers that is not less than another. */
+static uint32_t first_not_less(const struct numbers *numbers, uint32_t than) {
+    uint32_t low = 0, high = numbers->count;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (numbers->items[middle] < than)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* Report the queries of a run of sorted tests, whose one end is fixed: another value has got a part of it. */
+static int report_run(struct match *match, uint32_t index, enum test_operator operator, uint32_t first,
+                      uint32_t end) {
+    struct scratch *scratch = match->scratch;
+    const struct sorted_tests *sorted = &match->automaton->predicates.items.items[index].rare->ordered[operator];
+    uint32_t number = index * 4 + (uint32_t)(operator - LESS);
+    TRY_MEMORY(index > UINT32_MAX / 4 - 1 || reserve_stamps(&scratch->run_stamps, number + 1) ||
+               reserve_stamps(&scratch->runs, number + 1));
+    if (scratch->run_stamps.items[number] != scratch->stamp) {
+        scratch->run_stamps.items[number] = scratch->stamp;
+        scratch->runs.items[number] = match->found->runs.count;
+        TRY_MEMORY(PUSH(&match->found->runs, ((struct passed_run){index, operator, first, first})));
+        if (operator == LESS || operator == AT_MOST) /* which are passed from the upper end */
+            match->found->runs.items[match->found->runs.count - 1] = (struct passed_run){index, operator, end, end};
+    }
+    struct passed_run *run = &match->found->runs.items[scratch->runs.items[number]];
+    uint32_t low = first < run->first ? first : run->first, high = end > run->end ? end : run->end;
+    const uint64_t *sums = sorted->sums.items;
+    match->found->count += (sums[run->first] - sums[low]) + (sums[high] - sums[run->end]);
+    run->first = low;
+    run->end = high;
+    for (uint32_t i = first_not_less(&sorted->shared, first); i < sorted->shared.count; i++) {
+        if (sorted->shared.items[i] >= end) break;
+        TRY(report_slot(match, sorted->tests.items[sorted->shared.items[i]].slot));
+    }
+    return 0;
+}
+
 /* Report the queries that one comparison decides. */
-static int report_sorted(struct match *match, const struct sorted_tests *sorted, enum test_operator operator,
-                         double number) {
+static int report_sorted(struct match *match, uint32_t index, enum test_operator operator, double number) {
+    const struct sorted_tests *sorted = &match->automaton->predicates.items.items[index].rare->ordered[operator];
     const struct sorted_test *tests = sorted->tests.items;
-    uint32_t count = sorted->tests.count, low = 0, high = count;
+    uint32_t low = 0, high = sorted->numbers;
     if (operator == NUMBER_UNEQUAL) {
-        for (uint32_t i = 0; i < count; i++) {
+        for (uint32_t i = 0; i < sorted->tests.count; i++) {
             if (number != tests[i].constant) TRY(report_slot(match, tests[i].slot));
         }
         return 0;
     }
     if (isnan(number)) return 0;
-    /* the first test whose constant is greater (or, for >= and <, not less) than the number */
+    /* the first test whose constant is greater (or, for > and <=, not less) than the number */
     int or_equal = operator == MORE || operator == AT_MOST;
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
@@ -58,10 +99,9 @@ static int report_sorted(struct match *match, const struct sorted_tests *sorted,
         else
             high = middle;
     }
-    uint32_t first = operator == MORE || operator == AT_LEAST ? 0 : low;
-    uint32_t last = operator == MORE || operator == AT_LEAST ? low : count;
-    for (uint32_t i = first; i < last && !isnan(tests[i].constant); i++) TRY(report_slot(match, tests[i].slot));
-    return 0;
+    int from_below = operator == MORE || operator == AT_LEAST;
+    return from_below ? report_run(match, index, operator, 0, low)
+                      : report_run(match, index, operator, low, sorted->numbers);
 }
 
 /* Report what follows from the tests of one index that are no mere equality. */
@@ -71,7 +111,7 @@ static int test_rare(struct match *match, uint32_t index, struct tested_value *v
     if (rare == NULL) return 0;
     for (int operator = NUMBER_UNEQUAL; operator <= AT_LEAST; operator++) {
         if (rare->ordered[operator].tests.count)
-            TRY(report_sorted(match, &rare->ordered[operator], operator, number_of(value)));
+            TRY(report_sorted(match, index, operator, number_of(value)));
     }
     for (uint32_t i = 0; i < rare->unequal.count; i++) {
         if (rare->unequal.items[i].constant != constant_of(match, value))
