@@ -60,7 +60,7 @@ static uint64_t class_bytes(const struct query_classes *classes) {
 
 static uint64_t plan_bytes(const struct join_plan *plan) {
     return BYTES(plan->class_of) + BYTES(plan->group_of) + BYTES(plan->words) + BYTES(plan->node_words) +
-           BYTES(plan->hits) + BYTES(plan->reports) + BYTES(plan->entries) + BYTES(plan->first_entry) +
+           BYTES(plan->hits) + BYTES(plan->reports) + BYTES(plan->entries) + BYTES(plan->first_entry) + BYTES(plan->runs) + BYTES(plan->first_run) + BYTES(plan->checks) + BYTES(plan->conditions) +
            BYTES(plan->accesses) + BYTES(plan->groups) + BYTES(plan->bundles) + BYTES(plan->bundle_slots) +
            BYTES(plan->bundle_of);
 }

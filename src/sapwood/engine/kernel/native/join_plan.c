@@ -1,6 +1,4 @@
-#include "join_plan.h"
-
-#include "automaton.h"
+#include "planner.h"
 
 void plan_free(struct join_plan *plan) {
     FREE_ARRAY(&plan->class_of);
@@ -11,6 +9,10 @@ void plan_free(struct join_plan *plan) {
     FREE_ARRAY(&plan->reports);
     FREE_ARRAY(&plan->entries);
     FREE_ARRAY(&plan->first_entry);
+    FREE_ARRAY(&plan->runs);
+    FREE_ARRAY(&plan->first_run);
+    FREE_ARRAY(&plan->checks);
+    FREE_ARRAY(&plan->conditions);
     FREE_ARRAY(&plan->accesses);
     FREE_ARRAY(&plan->groups);
     FREE_ARRAY(&plan->bundles);
@@ -24,10 +26,10 @@ int plan_is_valid(const struct automaton *automaton) {
            plan->guide_changes == automaton->guide.changes;
 }
 
-uint32_t plan_cost(const struct automaton *automaton) {
-    uint64_t items = (uint64_t)automaton->twigs.count + automaton->twigs.positions.count + automaton->guide.hits.count;
-    if (items < automaton->plan.cost) items = automaton->plan.cost;
-    return (uint32_t)(items / 4096) + 1;
+uint64_t plan_cost(const struct automaton *automaton) {
+    if (automaton->plan.number) return automaton->plan.cost * 2;
+    const struct twigs *twigs = &automaton->twigs;
+    return 16 * ((uint64_t)twigs->count + twigs->positions.count) + 8 * (uint64_t)automaton->guide.hits.count;
 }
 
 void plan_weigh(struct join_plan *plan, uint32_t slot, int64_t change) {
@@ -36,13 +38,6 @@ void plan_weigh(struct join_plan *plan, uint32_t slot, int64_t change) {
 }
 
 /* -- classes -------------------------------------------------------------------------------------------- */
-
-/* Things divided into classes: those in the same lists so far are in the same class. */
-struct partition {
-    struct numbers class_of; /* NONE: in none, because it is in no list */
-    struct numbers stamps, moved_to; /* by class: the last list that had it, and where its members went */
-    uint32_t list;
-};
 
 static void free_partition(struct partition *partition) {
     FREE_ARRAY(&partition->class_of);
@@ -85,27 +80,6 @@ static int refine(struct partition *partition, uint32_t thing) {
 }
 
 /* -- making a plan -------------------------------------------------------------------------------------- */
-
-/* A live twig, or a slot that follows from it, on its way to an entry. */
-struct pending {
-    uint32_t access, other;
-    uint32_t target; /* a slot of a bundle, or a twig, marked */
-};
-
-struct planner {
-    struct automaton *automaton;
-    const struct numbers *found;
-    struct join_plan *plan;
-    struct partition positions, slots;
-    struct numbers numbers;     /* of classes, by those of the partition */
-    struct numbers class_found; /* by class: how often messages have set it */
-    struct ARRAY_OF(uint64_t) row;
-    struct numbers row_touched;
-    struct ARRAY_OF(struct pending) pending;
-    struct ARRAY_OF(uint8_t) is_free; /* by hit */
-};
-
-static int is_live(const struct twig *twig) { return twig->parts.count && twig->missing == 0; }
 
 /* Return whether only nodes and hits set an anchoring, which they do by their lists. */
 static int is_set_by_lists(const struct anchoring *anchoring) {
@@ -225,12 +199,11 @@ static int add_words(struct planner *planner, const struct reaches *reach) {
 
 /* -- slots ---------------------------------------------------------------------------------------------- */
 
-static uint32_t new_bundle(struct join_plan *plan) {
+uint32_t new_bundle(struct join_plan *plan) {
     return PUSH(&plan->bundles, ((struct bundle){0, plan->bundle_slots.count})) ? NONE : plan->bundles.count - 1;
 }
 
-/* Add a slot to the last bundle. */
-static int add_to_bundle(struct planner *planner, uint32_t slot) {
+int add_to_bundle(struct planner *planner, uint32_t slot) {
     struct join_plan *plan = planner->plan;
     plan->bundles.items[plan->bundles.count - 1].weight += planner->automaton->slots.items[slot].weight;
     plan->bundle_of.items[slot] = plan->bundles.count - 1;
@@ -309,90 +282,6 @@ static int add_hits(struct planner *planner) {
     return failed ? -1 : 0;
 }
 
-/* -- entries -------------------------------------------------------------------------------------------- */
-
-/* Return whether all that follows from a twig are slots that can be counted with others. */
-static int is_plain(const struct automaton *automaton, const struct twig *twig) {
-    if (twig->binding || twig->parents) return 0;
-    FOR_POSTINGS(&automaton->trie.postings, twig->posted, kind, slot, {
-        if (!is_single_part(automaton, slot)) return 0;
-    });
-    return 1;
-}
-
-static int add_pending(struct planner *planner, uint32_t number) {
-    const struct automaton *automaton = planner->automaton;
-    const struct twigs *twigs = &automaton->twigs;
-    const struct twig *twig = &twigs->items.items[number];
-    const struct join_plan *plan = planner->plan;
-    struct pending pending = {NONE, NONE, number | SINGLE};
-    uint64_t least = UINT64_MAX, second = UINT64_MAX;
-    int compares = 0;
-    for (uint32_t i = 0; i < twig->parts.count; i++) {
-        uint32_t cell = twigs->anchorings.items[twig->parts.items[i]].cell;
-        uint32_t class = plan->class_of.items[twigs->cells.items[cell].position];
-        if (class == NONE) return 0; /* a part that no message can find yet */
-        int is_group = plan->group_of.items[class] != NONE;
-        uint64_t rank = (uint64_t)is_group << 32 | planner->class_found.items[class];
-        compares |= is_group;
-        if (rank < least) {
-            pending.other = pending.access;
-            second = least;
-            pending.access = class;
-            least = rank;
-        } else if (rank < second) {
-            pending.other = class;
-            second = rank;
-        }
-    }
-    if (pending.other == NONE) pending.other = pending.access;
-    if (compares || twig->parts.count > 2 || !is_plain(automaton, twig)) return PUSH(&planner->pending, pending);
-    FOR_POSTINGS(&automaton->trie.postings, twig->posted, kind, slot, {
-        pending.target = slot;
-        if (PUSH(&planner->pending, pending)) return -1;
-    });
-    return 0;
-}
-
-static int in_order(const void *one, const void *other) {
-    const struct pending *a = one, *b = other;
-    if (a->access != b->access) return a->access < b->access ? -1 : 1;
-    if (a->other != b->other) return a->other < b->other ? -1 : 1;
-    return (a->target > b->target) - (a->target < b->target);
-}
-
-static int add_entries(struct planner *planner) {
-    struct join_plan *plan = planner->plan;
-    const struct twigs *twigs = &planner->automaton->twigs;
-    for (uint32_t i = 0; i < twigs->items.count; i++) {
-        if (is_live(&twigs->items.items[i]) && add_pending(planner, i)) return -1;
-    }
-    plan->cost += 8 * (uint64_t)planner->pending.count;
-    if (planner->pending.count)
-        qsort(planner->pending.items, planner->pending.count, sizeof *planner->pending.items, in_order);
-    const struct pending *last = NULL;
-    for (uint32_t i = 0; i < planner->pending.count; i++) {
-        const struct pending *next = &planner->pending.items[i];
-        while (plan->first_entry.count <= next->access) {
-            if (PUSH(&plan->first_entry, plan->entries.count)) return -1;
-        }
-        plan->accesses.items[next->access / 64] |= (uint64_t)1 << next->access % 64;
-        int same = last != NULL && last->access == next->access && last->other == next->other &&
-                   !(last->target & SINGLE) && !(next->target & SINGLE);
-        uint32_t target = next->target;
-        if (!(target & SINGLE)) {
-            if (!same) target = new_bundle(plan);
-            if (target == NONE || add_to_bundle(planner, next->target)) return -1;
-        }
-        if (!same && PUSH(&plan->entries, ((struct join_entry){next->other, target}))) return -1;
-        last = next;
-    }
-    while (plan->first_entry.count <= plan->classes) {
-        if (PUSH(&plan->first_entry, plan->entries.count)) return -1;
-    }
-    return PUSH(&plan->bundles, ((struct bundle){0, plan->bundle_slots.count})); /* where the last one ends */
-}
-
 /* Bring nodes up to date, and note which hits there are. */
 static int collect(struct planner *planner) {
     struct automaton *automaton = planner->automaton;
@@ -430,7 +319,7 @@ static int make(struct planner *planner) {
     }
     plan->nodes = automaton->guide.nodes.count;
     if (PUSH(&plan->node_words, plan->words.count)) return -1;
-    return add_hit_bundles(planner) || add_hits(planner) || add_entries(planner) ? -1 : 0;
+    return add_hit_bundles(planner) || add_hits(planner) || plan_twigs(planner) ? -1 : 0;
 }
 
 int plan_make(struct automaton *automaton, const struct numbers *found) {
@@ -445,7 +334,7 @@ int plan_make(struct automaton *automaton, const struct numbers *found) {
     FREE_ARRAY(&planner.class_found);
     FREE_ARRAY(&planner.row);
     FREE_ARRAY(&planner.row_touched);
-    FREE_ARRAY(&planner.pending);
+    free_pending(&planner);
     FREE_ARRAY(&planner.is_free);
     if (failed) {
         plan_free(&plan);

@@ -10,6 +10,8 @@
                   the order in which nodes set them, so a node sets a few words of a row, not single bits
        entry      at a class, the *access* of twigs, the other class that has to be set at the same depth, and
                   what follows: all twigs with these two classes are one entry
+       run        the twigs with more parts, or that compare: sorted by the bound of their most selective
+                  comparison, so that only those are looked at further that pass it
        bundle     slots that are found together, always: those of one entry, or those at the same hits. It is
                   counted by its weight; a result holds bundles, and lists their slots when asked to
 
@@ -46,8 +48,27 @@ struct planned_hit {
 };
 
 struct join_entry {
-    uint32_t other;  /* class; the access again, if there is no other part */
-    uint32_t target; /* a bundle, or a twig that has more to check or to report, marked by SINGLE */
+    uint32_t other; /* class; the access again, if there is no other part */
+    uint32_t bundle;
+};
+
+/* One more part of a twig: its class is set, and if it is a comparison, a value passes it. */
+struct condition {
+    double number;
+    uint32_t class, constant;
+    uint32_t operator; /* EXISTS: no comparison */
+};
+
+/* A twig that has more to check than two classes, or more to report than slots. */
+struct check {
+    double bound;
+    uint32_t twig, conditions; /* the first one, up to those of the next check */
+};
+
+/* Checks at a class that start with the same condition; if that is a comparison, they are sorted by its bound,
+   so that a value passes a part of the run from one end. */
+struct check_run {
+    uint32_t other, operator, first, end;
 };
 
 struct bundle {
@@ -58,7 +79,7 @@ struct bundle {
 /* The class of a position that was not in use when the plan was made. */
 #define UNKNOWN_CLASS (NONE - 1)
 
-/* Marks a slot among bundles that a hit reports, or a twig. */
+/* Marks a slot among the bundles that a hit reports. */
 #define SINGLE 0x80000000u
 
 struct join_plan {
@@ -76,7 +97,11 @@ struct join_plan {
     struct numbers reports;
     struct ARRAY_OF(struct join_entry) entries;
     struct numbers first_entry;                  /* by class */
-    struct ARRAY_OF(uint64_t) accesses, groups; /* classes that have entries, and of comparisons, as bits */
+    struct ARRAY_OF(struct check_run) runs;
+    struct numbers first_run; /* by class */
+    struct ARRAY_OF(struct check) checks;
+    struct ARRAY_OF(struct condition) conditions;
+    struct ARRAY_OF(uint64_t) accesses, groups; /* classes that are accesses, and of comparisons, as bits */
     struct ARRAY_OF(struct bundle) bundles;
     struct numbers bundle_slots, bundle_of; /* by slot: or NONE */
 };
@@ -91,8 +116,8 @@ int plan_make(struct automaton *automaton, const struct numbers *found);
 /* Return whether the plan is right for what it knows. */
 int plan_is_valid(const struct automaton *automaton);
 
-/* Estimate what it takes to make the plan, in messages that are matched without one. */
-uint32_t plan_cost(const struct automaton *automaton);
+/* Estimate what it takes to make the plan, in anchors set and twigs checked without one. */
+uint64_t plan_cost(const struct automaton *automaton);
 
 /* Have a slot weigh more or less. */
 void plan_weigh(struct join_plan *plan, uint32_t slot, int64_t change);

@@ -323,10 +323,7 @@ static int begin_plan(struct match *match) {
     match->plan_number = plan->number;
     match->plan = NULL;
     scratch->row_words = 0;
-    if (match->loose || match->without_plan || !plan_is_valid(match->automaton)) {
-        scratch->unplanned++;
-        return 0;
-    }
+    if (match->loose || match->without_plan || !plan_is_valid(match->automaton)) return 0;
     uint64_t words = (uint64_t)plan->depths * plan->row_words;
     if (scratch->rows.count < words) { /* all words are 0 between messages */
         if (words > UINT32_MAX / 2 || RESERVE(&scratch->rows, (uint32_t)words)) return -1;
@@ -391,7 +388,7 @@ static int run(struct match *match, struct span message, const char *encoding, c
 
 /* Return whether messages without a plan have cost as much as one. */
 static int needs_plan(const struct scratch *scratch, const struct automaton *automaton) {
-    return scratch->unplanned > plan_cost(automaton) && (automaton->twigs.count || automaton->guide.hits.count);
+    return scratch->unplanned > plan_cost(automaton);
 }
 
 /* Do what has to be done between messages: sort new tests, plan the join, and drop a guide that has long been

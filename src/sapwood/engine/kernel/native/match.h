@@ -60,7 +60,7 @@ struct scratch {
     struct ARRAY_OF(char) text;
     struct ARRAY_OF(char) name;
     uint64_t overflow; /* bytes of nodes that the guide had no room for */
-    uint32_t unplanned; /* messages matched without a plan since one was made */
+    uint64_t unplanned; /* anchors set and twigs checked without a plan, since one was made */
 };
 
 /* A run of the tests by one operator that a message has passed. */
@@ -185,6 +185,7 @@ static inline int set_anchor(struct match *match, uint32_t position, uint32_t de
     if (scratch->masks.items[position] & bit) return 0;
     scratch->masks.items[position] |= bit;
     scratch->found.items[position]++;
+    scratch->unplanned++;
     return PUSH(&scratch->set_at[depth], position) ? NO_MEMORY : 0;
 }
 

@@ -90,7 +90,7 @@ int result_slots(const struct result *result, struct numbers *slots) {
         if (RESERVE(slots, matched->slots.count)) return -1;
         if (matched->slots.count) memcpy(slots->items, matched->slots.items, (size_t)matched->slots.count * 4);
         slots->count = matched->slots.count;
-        qsort(slots->items, slots->count, sizeof *slots->items, by_number);
+        if (slots->count) qsort(slots->items, slots->count, sizeof *slots->items, by_number);
         return 0;
     }
     uint32_t words = result->automaton->slots.count / 64 + 1;

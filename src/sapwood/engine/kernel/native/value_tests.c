@@ -187,6 +187,7 @@ static int report_constant(struct match *match, uint32_t probe, uint32_t constan
     }
     const struct hit *item = &automaton->guide.hits.items[hit];
     if (match->plan && item->slots.count + item->reach.count) return UNKNOWN;
+    match->scratch->unplanned += item->slots.count;
     for (uint32_t i = 0; i < item->slots.count; i++) TRY(report_slot(match, item->slots.items[i]));
     return set_anchors(match, &item->reach);
 }
