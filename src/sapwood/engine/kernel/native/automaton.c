@@ -76,6 +76,7 @@ static int prepare_sorted(const struct automaton *automaton, struct sorted_tests
 }
 
 int automaton_prepare(struct automaton *automaton) {
+    if (predicates_build(&automaton->predicates)) return -1;
     while (automaton->unsorted.count) {
         struct unsorted next = POP(&automaton->unsorted);
         struct rare_tests *rare = automaton->predicates.items.items[next.index].rare;

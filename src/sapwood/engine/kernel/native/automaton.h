@@ -125,8 +125,12 @@ static inline int is_single_part(const struct automaton *automaton, uint32_t slo
            automaton->parts.items[item->part].next == NONE;
 }
 
-/* Sort what waits to be sorted; -1: memory is out. */
+/* Sort and build what waits for it; -1: memory is out. */
 int automaton_prepare(struct automaton *automaton);
+
+static inline int automaton_is_prepared(const struct automaton *automaton) {
+    return automaton->unsorted.count == 0 && automaton->predicates.unbuilt.count == 0;
+}
 
 /* List the slots of results that hold classes or bundles, because these are about to go. */
 int freeze_results(struct automaton *automaton);

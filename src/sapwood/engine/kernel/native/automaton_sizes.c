@@ -18,7 +18,7 @@ static uint64_t predicate_bytes(const struct predicate_indexes *indexes) {
     for (uint32_t i = 0; i < indexes->items.count; i++) {
         const struct rare_tests *rare = indexes->items.items[i].rare;
         if (rare == NULL) continue;
-        bytes += sizeof *rare + BYTES(rare->unequal) + BYTES(rare->prefixes) + BYTES(rare->substrings) +
+        bytes += sizeof *rare + BYTES(rare->unequal) + BYTES(rare->prefixes) + BYTES(rare->substrings.patterns) + BYTES(rare->substrings.added) + BYTES(rare->substrings.nodes) + table_bytes(&rare->substrings.by_constant) + table_bytes(&rare->substrings.edges) +
                  BYTES(rare->groups);
         for (int operator = 0; operator <= AT_LEAST; operator++)
             bytes += BYTES(rare->ordered[operator].tests) + BYTES(rare->ordered[operator].sums) +

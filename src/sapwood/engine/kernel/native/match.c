@@ -40,6 +40,8 @@ void scratch_free(struct scratch *scratch) {
     FREE_ARRAY(&scratch->transients);
     FREE_ARRAY(&scratch->state_stamps);
     FREE_ARRAY(&scratch->probe.indexes);
+    for (uint32_t i = 0; i < scratch->searches.count; i++) FREE_ARRAY(&scratch->searches.items[i].found);
+    FREE_ARRAY(&scratch->searches);
     FREE_ARRAY(&scratch->text);
     FREE_ARRAY(&scratch->name);
     free(scratch);
@@ -277,7 +279,7 @@ static int on_start(void *consumer, struct name *name, const struct attribute *a
     TRY_MEMORY(PUSH(&scratch->open, ((struct open_element){node, match->element, scratch->text.count})));
     TRY_MEMORY(PUSH(&scratch->names, name->symbol));
     TRY(visit(match, node));
-    if (node_at(match, match->depth)->value_probe != NONE) match->values_open++;
+    if (node_at(match, match->depth)->value_probe != NONE && match->values_open++ == 0) scratch->text_number++;
     for (size_t i = 0; i < count && node_at(match, match->depth)->flags & HAS_ATTRIBUTES; i++) {
         TRY(resolve(match, attributes[i].name));
         TRY(test_value(match, attributes[i].name->symbol, attributes[i].value));
@@ -356,6 +358,7 @@ static int begin(struct match *match) {
     match->splits_seen = match->automaton->splits.count;
     scratch->open.count = scratch->names.count = 0;
     TRY_MEMORY(reserve_scratch(match) || PUSH(&scratch->open, ((struct open_element){ROOT_NODE, 0, 0})));
+    scratch->text_number++;
     if (match->automaton->guide.nodes.items[ROOT_NODE].value_probe != NONE) match->values_open++;
     return visit(match, ROOT_NODE);
 }
@@ -397,7 +400,7 @@ static int prepare(struct match *match) {
     struct automaton *automaton = match->automaton;
     int is_full = match->scratch->overflow > automaton->guide.budget && automaton->guide.budget;
     int plans = needs_plan(match->scratch, automaton);
-    if (automaton->unsorted.count == 0 && !is_full && !plans) return 0;
+    if (automaton_is_prepared(automaton) && !is_full && !plans) return 0;
     unlock_read(&automaton->lock);
     lock_write(&automaton->lock);
     int failed = automaton_prepare(automaton) || (is_full && automaton_clear(automaton));
@@ -408,7 +411,8 @@ static int prepare(struct match *match) {
     }
     unlock_write(&automaton->lock);
     lock_read(&automaton->lock);
-    return failed ? NO_MEMORY : automaton->unsorted.count ? RESTART : 0; /* an edit may have come in between */
+    if (failed) return NO_MEMORY;
+    return automaton_is_prepared(automaton) ? 0 : RESTART; /* an edit may have come in between */
 }
 
 /* Complete a result, which may be read when the lock is gone. */

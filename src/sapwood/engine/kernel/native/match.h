@@ -58,6 +58,8 @@ struct scratch {
     uint32_t state_stamp;
     struct probe probe; /* of a transient node */
     struct ARRAY_OF(char) text;
+    uint64_t text_number; /* counts texts: runs of messages in which string-values are wanted */
+    struct ARRAY_OF(struct text_search) searches; /* by predicate index */
     struct ARRAY_OF(char) name;
     uint64_t overflow; /* bytes of nodes that the guide had no room for */
     uint64_t unplanned; /* anchors set and twigs checked without a plan, since one was made */

@@ -20,6 +20,7 @@
 #define SAPWOOD_PREDICATE_INDEX_H
 
 #include "path_trie.h"
+#include "pattern_set.h"
 #include "string_table.h"
 
 enum test_operator {
@@ -79,10 +80,6 @@ struct unequal_test {
     uint32_t constant, slot;
 };
 
-struct substring_test {
-    uint32_t constant, posted;
-};
-
 struct prefix_length {
     uint32_t length, uses;
 };
@@ -92,7 +89,7 @@ struct rare_tests {
     struct sorted_tests ordered[AT_LEAST + 1];       /* by operator: comparisons with numbers */
     struct ARRAY_OF(struct unequal_test) unequal;
     struct ARRAY_OF(struct prefix_length) prefixes;
-    struct ARRAY_OF(struct substring_test) substrings;
+    struct pattern_set substrings;
     struct numbers groups; /* of comparisons of twigs */
 };
 
@@ -114,6 +111,7 @@ struct predicate_indexes {
     struct path_trie *trie;
     struct ARRAY_OF(struct predicate_index) items;
     struct numbers free;
+    struct numbers unbuilt; /* indexes whose substrings should be built */
     struct string_table constants;
     struct ARRAY_OF(struct number_entry) number_entries;
     struct numbers free_numbers, retired_numbers;
@@ -160,6 +158,9 @@ static inline uint32_t equal_find(const struct predicate_indexes *indexes, uint3
             entries[at].index == index && entries[at].constant == constant, found);
     return found == NONE ? NONE : entries[found].posted;
 }
+
+/* Build the sets of substrings that have changed. */
+int predicates_build(struct predicate_indexes *indexes);
 
 /* Sort tests that were added; call before a message is matched. Return -1 if memory is out. */
 int sorted_tests_sort(struct sorted_tests *sorted);

@@ -104,6 +104,37 @@ static int report_sorted(struct match *match, uint32_t index, enum test_operator
                       : report_run(match, index, operator, low, sorted->numbers);
 }
 
+/* Report the substrings of an index that a value has. */
+static int test_substrings(struct match *match, uint32_t index, struct span text) {
+    struct scratch *scratch = match->scratch;
+    const struct predicate_indexes *predicates = &match->automaton->predicates;
+    const struct pattern_set *set = &predicates->items.items[index].rare->substrings;
+    for (uint32_t i = 0; i < set->added.count; i++) {
+        struct pattern pattern = set->patterns.items[set->added.items[i]];
+        if (contains(text, strings_text(&predicates->constants, pattern.constant)))
+            TRY(report_postings(match, pattern.posted));
+    }
+    while (scratch->searches.count <= index)
+        TRY_MEMORY(PUSH(&scratch->searches, ((struct text_search){0, 0, 0, NONE, {NULL, 0, 0}})));
+    struct text_search *search = &scratch->searches.items[index];
+    uint32_t start = 0;
+    if (predicates->items.items[index].target == TARGET_VALUE) { /* a suffix of the text so far */
+        start = (uint32_t)(text.bytes - scratch->text.items);
+        text = (struct span){scratch->text.items, start + text.length};
+        if (search->text != scratch->text_number) TRY_MEMORY(search_begin(search, set, scratch->text_number));
+    } else {
+        TRY_MEMORY(search_begin(search, set, 0));
+    }
+    search_on(search, set, text);
+    for (uint32_t next = search->last; next != NONE; next = search->found.items[next].next) {
+        uint32_t end = search->found.items[next].end;
+        if (end <= start) break;
+        if (end - set->patterns.items[next].length >= start)
+            TRY(report_postings(match, set->patterns.items[next].posted));
+    }
+    return 0;
+}
+
 /* Report what follows from the tests of one index that are no mere equality. */
 static int test_rare(struct match *match, uint32_t index, struct tested_value *value) {
     const struct predicate_indexes *predicates = &match->automaton->predicates;
@@ -128,11 +159,7 @@ static int test_rare(struct match *match, uint32_t index, struct tested_value *v
         uint32_t prefix = strings_find(&predicates->constants, (struct span){value->text.bytes, length});
         if (prefix != NONE) TRY(report_postings(match, equal_find(predicates, index, prefix | PREFIX_CONSTANT)));
     }
-    for (uint32_t i = 0; i < rare->substrings.count; i++) {
-        struct span wanted = strings_text(&predicates->constants, rare->substrings.items[i].constant);
-        if (contains(value->text, wanted)) TRY(report_postings(match, rare->substrings.items[i].posted));
-    }
-    return 0;
+    return rare->substrings.patterns.count ? test_substrings(match, index, value->text) : 0;
 }
 
 /* Test a value by all indexes of a probe, one by one. */
