@@ -17,6 +17,7 @@ int automaton_init(struct automaton *automaton, struct hash_key key, uint64_t bu
 
 void automaton_free(struct automaton *automaton) {
     guide_free(&automaton->guide);
+    plan_free(&automaton->plan);
     classes_free(&automaton->classes);
     twigs_free(&automaton->twigs);
     predicates_free(&automaton->predicates);
@@ -52,14 +53,46 @@ int automaton_end_edit(struct automaton *automaton) {
     return retired > 64 && retired > automaton->names.table.count / 4 ? automaton_clear(automaton) : 0;
 }
 
+/* Sort tests, and sum up the weights of those that are whole queries. */
+static int prepare_sorted(const struct automaton *automaton, struct sorted_tests *sorted) {
+    if (sorted_tests_sort(sorted)) return -1;
+    uint32_t count = sorted->tests.count;
+    sorted->numbers = sorted->sums.count = sorted->shared.count = 0;
+    if (RESERVE(&sorted->sums, count + 1)) return -1;
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct sorted_test *test = &sorted->tests.items[i];
+        sorted->sums.items[i] = sum;
+        sorted->numbers += test->constant == test->constant;
+        if (is_single_part(automaton, test->slot))
+            sum += automaton->slots.items[test->slot].weight;
+        else if (PUSH(&sorted->shared, i))
+            return -1;
+    }
+    sorted->sums.items[count] = sum;
+    sorted->sums.count = count + 1;
+    sorted->waits = 0;
+    return 0;
+}
+
 int automaton_prepare(struct automaton *automaton) {
+    if (predicates_build(&automaton->predicates)) return -1;
     while (automaton->unsorted.count) {
         struct unsorted next = POP(&automaton->unsorted);
         struct rare_tests *rare = automaton->predicates.items.items[next.index].rare;
-        /* unless it has gone since */
-        if (rare != NULL && sorted_tests_prepare(&rare->ordered[next.operator])) return -1;
+        if (rare == NULL) continue; /* it has gone since */
+        struct sorted_tests *sorted = &rare->ordered[next.operator];
+        if (sorted->waits && prepare_sorted(automaton, sorted)) return -1;
     }
     return 0;
+}
+
+/* Have the comparisons by one operator sorted and summed up anew before the next message. */
+static int queue_sorting(struct automaton *automaton, uint32_t index, uint32_t operator) {
+    struct rare_tests *rare = automaton->predicates.items.items[index].rare;
+    if (rare == NULL || rare->ordered[operator].waits) return 0;
+    rare->ordered[operator].waits = 1;
+    return PUSH(&automaton->unsorted, ((struct unsorted){index, operator}));
 }
 
 /* -- symbols and paths ---------------------------------------------------------------------------------- */
@@ -186,7 +219,7 @@ static int post_leaf(struct automaton *automaton, const struct leaf_spec *leaf, 
     if (index == NONE) return -1;
     if (predicates_post(&automaton->predicates, index, &leaf->test, kind, number, &constant)) return -1;
     enum test_operator operator = leaf->test.operator;
-    if (operator >= NUMBER_UNEQUAL && PUSH(&automaton->unsorted, ((struct unsorted){index, operator}))) return -1;
+    if (operator >= NUMBER_UNEQUAL && queue_sorting(automaton, index, operator)) return -1;
     *part = (struct part){TEST_PART, (uint8_t)operator, index, constant, leaf->test.number, NONE};
     uint32_t target = automaton->predicates.items.items[index].target;
     return guide_update_tests(automaton, state, target, constant, is_new);
@@ -199,6 +232,7 @@ static int unpost_leaf(struct automaton *automaton, const struct part *part, uin
     }
     predicates_unpost(&automaton->predicates, part->source, part->operator, part->constant, part->number, kind,
                       number);
+    if (part->operator >= NUMBER_UNEQUAL && queue_sorting(automaton, part->source, part->operator)) return -1;
     return release_index(automaton, part->source, part->constant);
 }
 
@@ -471,8 +505,12 @@ int automaton_set_weight(struct automaton *automaton, uint32_t number, uint32_t 
     if (reserve_slot(automaton, number)) return -1;
     struct slot *slot = &automaton->slots.items[number];
     if (slot->flags & CLASSED) classes_weigh(&automaton->classes, number, (int64_t)weight - slot->weight);
+    plan_weigh(&automaton->plan, number, (int64_t)weight - slot->weight);
     slot->weight = weight;
-    return 0;
+    if (!(slot->flags & IN_USE) || slot->flags & CLASSED || slot->part == NONE) return 0;
+    const struct part *part = &automaton->parts.items[slot->part];
+    if (part->kind != TEST_PART || part->operator < NUMBER_UNEQUAL) return 0;
+    return queue_sorting(automaton, part->source, part->operator);
 }
 
 uint32_t automaton_add_relative_path(struct automaton *automaton, const struct span *path, uint32_t length) {

@@ -12,6 +12,7 @@
 #define SAPWOOD_AUTOMATON_H
 
 #include "dataguide.h"
+#include "join_plan.h"
 #include "path_trie.h"
 #include "predicate_index.h"
 #include "query_classes.h"
@@ -85,6 +86,7 @@ struct automaton {
     struct twigs twigs;
     struct dataguide guide;
     struct query_classes classes;
+    struct join_plan plan;
     struct ARRAY_OF(struct split) splits;
     struct ARRAY_OF(struct slot) slots;
     struct ARRAY_OF(struct part) parts;
@@ -94,7 +96,7 @@ struct automaton {
     struct ARRAY_OF(struct unsorted) unsorted;
     uint32_t text_indexes;    /* predicate indexes of text or string-values */
     read_write_lock results_lock;
-    struct result *results; /* those that hold classes */
+    struct result *results; /* those that hold classes or bundles */
 };
 
 int automaton_init(struct automaton *automaton, struct hash_key key, uint64_t budget);
@@ -120,10 +122,21 @@ int automaton_end_edit(struct automaton *automaton);
 /* Drop all guide nodes; coming messages make them anew. */
 int automaton_clear(struct automaton *automaton);
 
-/* Sort what waits to be sorted; -1: memory is out. */
+/* Return whether a slot is found in one way only, so that it can be counted with others. */
+static inline int is_single_part(const struct automaton *automaton, uint32_t slot) {
+    const struct slot *item = &automaton->slots.items[slot];
+    return !(item->flags & (CLASSED | BINDS)) && item->part != NONE &&
+           automaton->parts.items[item->part].next == NONE;
+}
+
+/* Sort and build what waits for it; -1: memory is out. */
 int automaton_prepare(struct automaton *automaton);
 
-/* List the slots of results that hold classes, because the classes are about to go. */
+static inline int automaton_is_prepared(const struct automaton *automaton) {
+    return automaton->unsorted.count == 0 && automaton->predicates.unbuilt.count == 0;
+}
+
+/* List the slots of results that hold classes or bundles, because these are about to go. */
 int freeze_results(struct automaton *automaton);
 
 #endif

@@ -8,7 +8,7 @@
 
 int is_result(PyObject *object);
 
-/* List the slots of a `Result`, each once, in any order; -1: memory is out. */
+/* List the slots of a `Result`, in any order, perhaps some of them twice; -1: memory is out. */
 int result_object_slots(PyObject *result, struct numbers *slots);
 
 #endif

@@ -18,17 +18,18 @@ static uint64_t predicate_bytes(const struct predicate_indexes *indexes) {
     for (uint32_t i = 0; i < indexes->items.count; i++) {
         const struct rare_tests *rare = indexes->items.items[i].rare;
         if (rare == NULL) continue;
-        bytes += sizeof *rare + BYTES(rare->unequal) + BYTES(rare->prefixes) + BYTES(rare->substrings) +
+        bytes += sizeof *rare + BYTES(rare->unequal) + BYTES(rare->prefixes) + BYTES(rare->substrings.patterns) + BYTES(rare->substrings.added) + BYTES(rare->substrings.nodes) + table_bytes(&rare->substrings.by_constant) + table_bytes(&rare->substrings.edges) +
                  BYTES(rare->groups);
-        for (int operator = 0; operator <= AT_LEAST; operator++) bytes += BYTES(rare->ordered[operator].tests);
+        for (int operator = 0; operator <= AT_LEAST; operator++)
+            bytes += BYTES(rare->ordered[operator].tests) + BYTES(rare->ordered[operator].sums) +
+                     BYTES(rare->ordered[operator].shared);
     }
     return bytes;
 }
 
 static uint64_t twig_bytes(const struct twigs *twigs) {
     uint64_t bytes = BYTES(twigs->anchorings) + BYTES(twigs->cells) + BYTES(twigs->positions) + BYTES(twigs->position_flags) +
-                     BYTES(twigs->dense.entries) + BYTES(twigs->dense.first) + BYTES(twigs->groups) +
-                     BYTES(twigs->items) + table_bytes(&twigs->anchoring_table) + table_bytes(&twigs->table);
+                     BYTES(twigs->groups) + BYTES(twigs->items) + table_bytes(&twigs->anchoring_table) + table_bytes(&twigs->table);
     for (uint32_t i = 0; i < twigs->items.count; i++) bytes += BYTES(twigs->items.items[i].parts);
     for (uint32_t i = 0; i < twigs->cells.count; i++) bytes += BYTES(twigs->cells.items[i].twigs);
     for (uint32_t i = 0; i < twigs->positions.count; i++) bytes += BYTES(twigs->positions.items[i].accesses);
@@ -57,6 +58,13 @@ static uint64_t class_bytes(const struct query_classes *classes) {
     return bytes;
 }
 
+static uint64_t plan_bytes(const struct join_plan *plan) {
+    return BYTES(plan->class_of) + BYTES(plan->group_of) + BYTES(plan->words) + BYTES(plan->node_words) +
+           BYTES(plan->hits) + BYTES(plan->reports) + BYTES(plan->entries) + BYTES(plan->first_entry) + BYTES(plan->runs) + BYTES(plan->first_run) + BYTES(plan->checks) + BYTES(plan->conditions) +
+           BYTES(plan->accesses) + BYTES(plan->groups) + BYTES(plan->bundles) + BYTES(plan->bundle_slots) +
+           BYTES(plan->bundle_of);
+}
+
 void automaton_measure(const struct automaton *automaton, struct automaton_sizes *sizes) {
     const struct path_trie *trie = &automaton->trie;
     const struct predicate_indexes *predicates = &automaton->predicates;
@@ -75,6 +83,6 @@ void automaton_measure(const struct automaton *automaton, struct automaton_sizes
     sizes->hits = automaton->guide.hits.count - automaton->guide.free_hits.count;
     sizes->bytes = string_bytes(&automaton->names) + BYTES(trie->states) + table_bytes(&trie->edges) +
                    BYTES(trie->postings.cells) + predicate_bytes(predicates) + twig_bytes(twigs) +
-                   guide_bytes(&automaton->guide) + class_bytes(&automaton->classes) + BYTES(automaton->splits) +
+                   guide_bytes(&automaton->guide) + plan_bytes(&automaton->plan) + class_bytes(&automaton->classes) + BYTES(automaton->splits) +
                    BYTES(automaton->slots) + BYTES(automaton->parts);
 }

@@ -92,6 +92,7 @@ struct dataguide {
     struct ARRAY_OF(struct composite) composites;
     struct table composite_table;
     uint64_t spent, budget; /* in bytes */
+    uint64_t changes;       /* of hits, by edits */
     struct numbers state_stamps, slots; /* scratch of `guide_make_child` */
     uint32_t state_stamp;
 };

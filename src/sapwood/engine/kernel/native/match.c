@@ -23,9 +23,14 @@ void scratch_free(struct scratch *scratch) {
     FREE_ARRAY(&scratch->class_stamps);
     FREE_ARRAY(&scratch->node_stamps);
     FREE_ARRAY(&scratch->twig_stamps);
+    FREE_ARRAY(&scratch->bundle_stamps);
+    FREE_ARRAY(&scratch->rows);
+    FREE_ARRAY(&scratch->found);
     FREE_ARRAY(&scratch->last_at_node);
     FREE_ARRAY(&scratch->masks);
     for (uint32_t i = 0; i <= MOST_DEPTH; i++) FREE_ARRAY(&scratch->set_at[i]);
+    FREE_ARRAY(&scratch->run_stamps);
+    FREE_ARRAY(&scratch->runs);
     FREE_ARRAY(&scratch->group_stamps);
     FREE_ARRAY(&scratch->group_values);
     FREE_ARRAY(&scratch->values);
@@ -35,6 +40,8 @@ void scratch_free(struct scratch *scratch) {
     FREE_ARRAY(&scratch->transients);
     FREE_ARRAY(&scratch->state_stamps);
     FREE_ARRAY(&scratch->probe.indexes);
+    for (uint32_t i = 0; i < scratch->searches.count; i++) FREE_ARRAY(&scratch->searches.items[i].found);
+    FREE_ARRAY(&scratch->searches);
     FREE_ARRAY(&scratch->text);
     FREE_ARRAY(&scratch->name);
     free(scratch);
@@ -42,19 +49,12 @@ void scratch_free(struct scratch *scratch) {
 
 void free_matched(struct matched *matched) {
     FREE_ARRAY(&matched->classes);
+    FREE_ARRAY(&matched->bundles);
+    FREE_ARRAY(&matched->runs);
     FREE_ARRAY(&matched->slots);
     FREE_ARRAY(&matched->candidates);
     FREE_ARRAY(&matched->bound_slots);
     FREE_ARRAY(&matched->bound_to);
-}
-
-/* Have room for stamps of so many things; new ones are 0, which no message has. */
-static int reserve_stamps(struct numbers *stamps, uint32_t count) {
-    if (stamps->count >= count) return 0;
-    if (RESERVE(stamps, count)) return -1;
-    memset(stamps->items + stamps->count, 0, (size_t)(stamps->room - stamps->count) * 4);
-    stamps->count = stamps->room;
-    return 0;
 }
 
 static int reserve_scratch(struct match *match) {
@@ -72,6 +72,8 @@ static int reserve_scratch(struct match *match) {
                    reserve_stamps(&scratch->node_stamps, automaton->guide.nodes.count) ||
                    reserve_stamps(&scratch->last_at_node, automaton->guide.nodes.count) ||
                    reserve_stamps(&scratch->twig_stamps, automaton->twigs.items.count) ||
+                   reserve_stamps(&scratch->bundle_stamps, automaton->plan.bundles.count) ||
+                   reserve_stamps(&scratch->found, positions) ||
                    reserve_stamps(&scratch->group_stamps, automaton->twigs.groups.count) ||
                    reserve_stamps(&scratch->group_values, automaton->twigs.groups.count)
                ? -1
@@ -80,7 +82,8 @@ static int reserve_scratch(struct match *match) {
 
 static void clear_stamps(struct scratch *scratch) {
     struct numbers *all[] = {&scratch->slot_stamps, &scratch->class_stamps, &scratch->node_stamps,
-                             &scratch->twig_stamps, &scratch->group_stamps};
+                             &scratch->twig_stamps, &scratch->group_stamps, &scratch->bundle_stamps,
+                             &scratch->run_stamps};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         if (all[i]->items) memset(all[i]->items, 0, (size_t)all[i]->count * 4);
     }
@@ -94,7 +97,7 @@ int begin_fill(struct match *match) {
     struct automaton *automaton = match->automaton;
     unlock_read(&automaton->lock);
     lock_write(&automaton->lock);
-    if (automaton->version == match->version) return 0;
+    if (automaton->version == match->version && automaton->plan.number == match->plan_number) return 0;
     unlock_write(&automaton->lock);
     lock_read(&automaton->lock);
     return RESTART;
@@ -116,7 +119,7 @@ int end_fill(struct match *match, int failed) {
     struct automaton *automaton = match->automaton;
     unlock_write(&automaton->lock);
     lock_read(&automaton->lock);
-    if (automaton->version != match->version) return RESTART;
+    if (automaton->version != match->version || automaton->plan.number != match->plan_number) return RESTART;
     /* Not before: others may have filled in more between the two locks. */
     return failed || reserve_scratch(match) || follow_splits(match) ? NO_MEMORY : 0;
 }
@@ -157,6 +160,19 @@ static int on_boundary(void *consumer) { return end_text_node(consumer); }
 
 /* -- elements ------------------------------------------------------------------------------------------- */
 
+/* Set the anchorings of a node by the plan: see `visit`. */
+static int visit_planned(struct match *match, uint32_t number, uint32_t reach, uint32_t last) {
+    const struct join_plan *plan = match->plan;
+    if (number >= plan->nodes) return reach ? UNKNOWN : 0;
+    const uint32_t *first = &plan->node_words.items[number];
+    const struct anchor_word *word = plan->words.items + first[0], *end = plan->words.items + first[1];
+    for (; word < end; word++) {
+        if (match->scratch->open.items[word->depth].number <= last && last != 0) break;
+        TRY(set_classes(match, word->word, word->bits, word->depth));
+    }
+    return 0;
+}
+
 /* Report the queries whose paths end at a node, and the anchorings. */
 static int visit(struct match *match, uint32_t number) {
     struct scratch *scratch = match->scratch;
@@ -195,6 +211,7 @@ static int visit(struct match *match, uint32_t number) {
     scratch->last_at_node.items[number] = match->element;
     /* An anchor that was open when the last element of this node started has got all of this already; the
        deepest, which are the youngest, come first. */
+    if (match->plan) return visit_planned(match, number, node->reach.count, last);
     const struct reach *reach = node->reach.items, *end = reach + node->reach.count;
     for (; reach < end; reach++) {
         if (scratch->open.items[reach->depth].number <= last && last != 0 && !match->loose) break;
@@ -230,6 +247,7 @@ static int find_node(struct match *match, uint32_t name, uint32_t *found) {
             return 0;
         }
     }
+    if (match->plan) return UNKNOWN;
     *found = TRANSIENT;
     match->found->mixed = 1;
     uint32_t depth = match->depth + 1;
@@ -261,7 +279,7 @@ static int on_start(void *consumer, struct name *name, const struct attribute *a
     TRY_MEMORY(PUSH(&scratch->open, ((struct open_element){node, match->element, scratch->text.count})));
     TRY_MEMORY(PUSH(&scratch->names, name->symbol));
     TRY(visit(match, node));
-    if (node_at(match, match->depth)->value_probe != NONE) match->values_open++;
+    if (node_at(match, match->depth)->value_probe != NONE && match->values_open++ == 0) scratch->text_number++;
     for (size_t i = 0; i < count && node_at(match, match->depth)->flags & HAS_ATTRIBUTES; i++) {
         TRY(resolve(match, attributes[i].name));
         TRY(test_value(match, attributes[i].name->symbol, attributes[i].value));
@@ -286,18 +304,49 @@ static int on_end(void *consumer) {
 
 /* -- messages ------------------------------------------------------------------------------------------- */
 
+/* Clear what a message left that was not read to its end. */
+static void clear_anchors(struct scratch *scratch) {
+    for (uint32_t depth = 0; depth <= MOST_DEPTH; depth++) {
+        struct numbers *set = &scratch->set_at[depth];
+        for (uint32_t i = 0; i < set->count; i++) {
+            if (scratch->row_words)
+                scratch->rows.items[(size_t)depth * scratch->row_words + set->items[i]] = 0;
+            else
+                scratch->masks.items[set->items[i]] = 0;
+        }
+        set->count = 0;
+    }
+}
+
+/* Decide whether the plan is used. */
+static int begin_plan(struct match *match) {
+    struct scratch *scratch = match->scratch;
+    const struct join_plan *plan = &match->automaton->plan;
+    match->plan_number = plan->number;
+    match->plan = NULL;
+    scratch->row_words = 0;
+    if (match->loose || match->without_plan || !plan_is_valid(match->automaton)) return 0;
+    uint64_t words = (uint64_t)plan->depths * plan->row_words;
+    if (scratch->rows.count < words) { /* all words are 0 between messages */
+        if (words > UINT32_MAX / 2 || RESERVE(&scratch->rows, (uint32_t)words)) return -1;
+        memset(scratch->rows.items + scratch->rows.count, 0,
+               (size_t)(scratch->rows.room - scratch->rows.count) * sizeof *scratch->rows.items);
+        scratch->rows.count = scratch->rows.room;
+    }
+    scratch->row_words = plan->row_words;
+    match->plan = plan;
+    return 0;
+}
+
 static int begin(struct match *match) {
     struct scratch *scratch = match->scratch;
     struct matched *found = match->found;
-    found->classes.count = found->slots.count = found->candidates.count = 0;
-    found->bound_slots.count = found->bound_to.count = 0;
+    found->classes.count = found->slots.count = found->candidates.count = found->bundles.count = 0;
+    found->runs.count = found->bound_slots.count = found->bound_to.count = 0;
     found->count = 0;
     found->mixed = 0;
-    for (uint32_t depth = 0; depth <= MOST_DEPTH; depth++) { /* what a message left that was not read to its end */
-        struct numbers *cells = &scratch->set_at[depth];
-        for (uint32_t i = 0; i < cells->count; i++) scratch->masks.items[cells->items[i]] = 0;
-        cells->count = 0;
-    }
+    clear_anchors(scratch);
+    TRY_MEMORY(begin_plan(match));
     scratch->values.count = 0;
     scratch->free_values = NONE;
     scratch->text.count = 0;
@@ -309,6 +358,7 @@ static int begin(struct match *match) {
     match->splits_seen = match->automaton->splits.count;
     scratch->open.count = scratch->names.count = 0;
     TRY_MEMORY(reserve_scratch(match) || PUSH(&scratch->open, ((struct open_element){ROOT_NODE, 0, 0})));
+    scratch->text_number++;
     if (match->automaton->guide.nodes.items[ROOT_NODE].value_probe != NONE) match->values_open++;
     return visit(match, ROOT_NODE);
 }
@@ -339,32 +389,30 @@ static int run(struct match *match, struct span message, const char *encoding, c
     return status ? status : finish(match);
 }
 
-/* Messages without a change of twigs after which their accesses are worth copying. */
-enum { CALM = 8 };
-
-/* Return whether the accesses of twigs should be made dense. */
-static int is_calm(struct scratch *scratch, const struct twigs *twigs) {
-    if (twigs->count == 0 || twigs_are_dense(twigs)) return 0;
-    scratch->calm = scratch->changes == twigs->changes ? scratch->calm + 1 : 0;
-    scratch->changes = twigs->changes;
-    return scratch->calm >= CALM;
+/* Return whether messages without a plan have cost as much as one. */
+static int needs_plan(const struct scratch *scratch, const struct automaton *automaton) {
+    return scratch->unplanned > plan_cost(automaton);
 }
 
-/* Do what has to be done between messages: sort new tests, arrange twigs, and drop a guide that has long been
+/* Do what has to be done between messages: sort new tests, plan the join, and drop a guide that has long been
    too small. */
 static int prepare(struct match *match) {
     struct automaton *automaton = match->automaton;
     int is_full = match->scratch->overflow > automaton->guide.budget && automaton->guide.budget;
-    int arrange = is_calm(match->scratch, &automaton->twigs);
-    if (automaton->unsorted.count == 0 && !is_full && !arrange) return 0;
+    int plans = needs_plan(match->scratch, automaton);
+    if (automaton_is_prepared(automaton) && !is_full && !plans) return 0;
     unlock_read(&automaton->lock);
     lock_write(&automaton->lock);
     int failed = automaton_prepare(automaton) || (is_full && automaton_clear(automaton));
     if (is_full) match->scratch->overflow = 0;
-    if (arrange && !twigs_are_dense(&automaton->twigs)) failed = failed || twigs_make_dense(&automaton->twigs);
+    if (plans) {
+        failed = failed || plan_make(automaton, &match->scratch->found);
+        match->scratch->unplanned = 0;
+    }
     unlock_write(&automaton->lock);
     lock_read(&automaton->lock);
-    return failed;
+    if (failed) return NO_MEMORY;
+    return automaton_is_prepared(automaton) ? 0 : RESTART; /* an edit may have come in between */
 }
 
 /* Complete a result, which may be read when the lock is gone. */
@@ -381,9 +429,9 @@ static int complete(struct result *result) {
         for (uint32_t i = 0; i < slots.count; i++) matched->count += result->automaton->slots.items[slots.items[i]].weight;
         FREE_ARRAY(&matched->slots);
         matched->slots = slots;
-        matched->classes.count = 0;
+        matched->classes.count = matched->runs.count = 0;
     }
-    if (matched->classes.count) result_link(result);
+    if (matched->classes.count || matched->bundles.count || matched->runs.count) result_link(result);
     return READ;
 }
 
@@ -394,11 +442,14 @@ int match_message(struct result *result, struct scratch *scratch, struct span me
     int tokenizer = options->tokenizer && (encoding == NULL || strcmp(encoding, "utf-8") == 0), status;
     lock_read(&automaton->lock);
     for (;;) {
-        status = prepare(&match) ? NO_MEMORY : run(&match, message, encoding, options, tokenizer);
+        status = prepare(&match);
+        if (status == 0) status = run(&match, message, encoding, options, tokenizer);
         if (status == GAVE_UP && tokenizer)
             tokenizer = 0;
         else if (status == TOO_DEEP)
             match.loose = 1;
+        else if (status == UNKNOWN)
+            match.without_plan = 1;
         else if (status != RESTART)
             break;
     }

@@ -8,6 +8,9 @@
    writer's, makes it, and goes on. If an edit got in between, the message is read again from its start: so
    what a message matches belongs to one version of the queries.
 
+   Twigs are joined by the join plan where it knows all that the message meets, else by masks: see twigs.h and
+   join_plan.h. What is new to the plan ends the match, and the message is read again without it.
+
    Stamps say what was reported already: a number per message instead of clearing tables.
 
    Where elements nest deeper than the 64 bits of the masks, the message is read again in *loose* mode: then all
@@ -38,9 +41,13 @@ struct open_element {
 struct scratch {
     struct reader *reader;
     uint32_t stamp; /* of the message */
-    struct numbers slot_stamps, class_stamps, node_stamps, twig_stamps, last_at_node;
+    struct numbers slot_stamps, class_stamps, node_stamps, twig_stamps, bundle_stamps, last_at_node;
     struct ARRAY_OF(uint64_t) masks;       /* by position */
-    struct numbers set_at[MOST_DEPTH + 1]; /* the positions with the bit of a depth */
+    struct ARRAY_OF(uint64_t) rows;        /* of the plan: by depth, so many words each: */
+    uint32_t row_words;                    /* 0: the last message was matched without a plan */
+    struct numbers set_at[MOST_DEPTH + 1]; /* the positions with the bit of a depth, or words of its row */
+    struct numbers found;                  /* by position: how often it was set without a plan */
+    struct numbers run_stamps, runs;           /* by predicate index and operator: the run that passed */
     struct numbers group_stamps, group_values; /* by group: the first of its values */
     struct ARRAY_OF(struct comparison_values) values;
     uint32_t free_values;
@@ -51,14 +58,21 @@ struct scratch {
     uint32_t state_stamp;
     struct probe probe; /* of a transient node */
     struct ARRAY_OF(char) text;
+    uint64_t text_number; /* counts texts: runs of messages in which string-values are wanted */
+    struct ARRAY_OF(struct text_search) searches; /* by predicate index */
     struct ARRAY_OF(char) name;
     uint64_t overflow; /* bytes of nodes that the guide had no room for */
-    uint64_t changes;  /* of twigs that the last message found, */
-    uint32_t calm;     /* and messages since */
+    uint64_t unplanned; /* anchors set and twigs checked without a plan, since one was made */
+};
+
+/* A run of the tests by one operator that a message has passed. */
+struct passed_run {
+    uint32_t index, operator, first, end;
 };
 
 struct matched {
-    struct numbers classes, slots;
+    struct numbers classes, bundles, slots;
+    struct ARRAY_OF(struct passed_run) runs;
     struct numbers candidates;             /* loose: slots that twigs may match */
     struct numbers bound_slots, bound_to;  /* slots that bind elements, and these */
     uint64_t count;                        /* subscriptions */
@@ -71,6 +85,7 @@ struct matched {
 enum match_status {
     RESTART = 1, /* an edit came in between */
     TOO_DEEP,    /* for masks */
+    UNKNOWN,     /* to the plan */
     NO_MEMORY,
 };
 
@@ -84,6 +99,9 @@ struct match {
     struct scratch *scratch;
     struct matched *found;
     uint64_t version;
+    const struct join_plan *plan; /* NULL: it is not used */
+    uint32_t plan_number;
+    int without_plan; /* because the message has something new */
     uint32_t splits_seen; /* of classes */
     uint32_t depth;   /* of the innermost open element */
     uint32_t element; /* the number of the last element that has started */
@@ -101,6 +119,15 @@ void free_matched(struct matched *matched);
    holds no lock; the GIL is not needed. */
 int match_message(struct result *result, struct scratch *scratch, struct span message, const char *encoding,
                   const struct match_options *options);
+
+/* Have room for stamps of so many things; new ones are 0, which no message has. */
+static inline int reserve_stamps(struct numbers *stamps, uint32_t count) {
+    if (stamps->count >= count) return 0;
+    if (RESERVE(stamps, count)) return -1;
+    memset(stamps->items + stamps->count, 0, (size_t)(stamps->room - stamps->count) * 4);
+    stamps->count = stamps->room;
+    return 0;
+}
 
 /* Return a status that is not 0 at once; or NO_MEMORY, if an allocation fails. */
 #define TRY(expression) \
@@ -132,13 +159,35 @@ int test_value(struct match *match, uint32_t name, struct span text);
 
 /* -- twigs (twig_join.c) -- */
 
+/* Set classes of the plan in the row of a depth. */
+static inline int set_classes(struct match *match, uint32_t word, uint64_t bits, uint32_t depth) {
+    struct scratch *scratch = match->scratch;
+    uint64_t *at = &scratch->rows.items[(size_t)depth * scratch->row_words + word];
+    if (*at == 0 && PUSH(&scratch->set_at[depth], word)) return NO_MEMORY;
+    *at |= bits;
+    return 0;
+}
+
+static inline int set_words(struct match *match, const struct anchor_word *word, uint32_t count) {
+    for (; count > 0; word++, count--) TRY(set_classes(match, word->word, word->bits, word->depth));
+    return 0;
+}
+
 /* Note that an anchoring, given by the position of its cell, was found with an anchor at a depth. */
 static inline int set_anchor(struct match *match, uint32_t position, uint32_t depth) {
     struct scratch *scratch = match->scratch;
+    if (match->plan) {
+        if (position >= match->plan->positions || depth >= match->plan->depths) return UNKNOWN;
+        uint32_t class = match->plan->class_of.items[position];
+        if (class == NONE) return 0;
+        return class == UNKNOWN_CLASS ? UNKNOWN : set_classes(match, class / 64, (uint64_t)1 << class % 64, depth);
+    }
     if (match->loose) depth = 0;
     uint64_t bit = (uint64_t)1 << depth;
     if (scratch->masks.items[position] & bit) return 0;
     scratch->masks.items[position] |= bit;
+    scratch->found.items[position]++;
+    scratch->unplanned++;
     return PUSH(&scratch->set_at[depth], position) ? NO_MEMORY : 0;
 }
 
@@ -164,6 +213,14 @@ static inline int report_slot(struct match *match, uint32_t slot) {
     if (scratch->slot_stamps.items[slot] == scratch->stamp) return 0;
     scratch->slot_stamps.items[slot] = scratch->stamp;
     return PUSH(&match->found->slots, slot) ? NO_MEMORY : 0;
+}
+
+static inline int report_bundle(struct match *match, uint32_t bundle) {
+    struct scratch *scratch = match->scratch;
+    if (scratch->bundle_stamps.items[bundle] == scratch->stamp) return 0;
+    scratch->bundle_stamps.items[bundle] = scratch->stamp;
+    match->found->count += match->plan->bundles.items[bundle].weight;
+    return PUSH(&match->found->bundles, bundle) ? NO_MEMORY : 0;
 }
 
 #endif

@@ -80,10 +80,14 @@ void predicates_init(struct predicate_indexes *indexes, struct path_trie *trie, 
 
 static void free_rare(struct rare_tests *rare) {
     if (rare == NULL) return;
-    for (int operator = 0; operator <= AT_LEAST; operator++) FREE_ARRAY(&rare->ordered[operator].tests);
+    for (int operator = 0; operator <= AT_LEAST; operator++) {
+        FREE_ARRAY(&rare->ordered[operator].tests);
+        FREE_ARRAY(&rare->ordered[operator].sums);
+        FREE_ARRAY(&rare->ordered[operator].shared);
+    }
     FREE_ARRAY(&rare->unequal);
     FREE_ARRAY(&rare->prefixes);
-    FREE_ARRAY(&rare->substrings);
+    pattern_set_free(&rare->substrings);
     FREE_ARRAY(&rare->groups);
     free(rare);
 }
@@ -92,6 +96,7 @@ void predicates_free(struct predicate_indexes *indexes) {
     for (uint32_t i = 0; i < indexes->items.count; i++) free_rare(indexes->items.items[i].rare);
     FREE_ARRAY(&indexes->items);
     FREE_ARRAY(&indexes->free);
+    FREE_ARRAY(&indexes->unbuilt);
     FREE_ARRAY(&indexes->number_entries);
     FREE_ARRAY(&indexes->free_numbers);
     FREE_ARRAY(&indexes->retired_numbers);
@@ -166,6 +171,22 @@ static uint32_t require_equal_entry(struct predicate_indexes *indexes, uint32_t 
     return equal_insert(indexes, &indexes->equal_table, at) ? NONE : at;
 }
 
+/* Have the substrings of an index built before the next message, if that is worth while. */
+static int queue_building(struct predicate_indexes *indexes, uint32_t index) {
+    struct pattern_set *set = &indexes->items.items[index].rare->substrings;
+    if (set->waits || !patterns_need_building(set)) return 0;
+    set->waits = 1;
+    return PUSH(&indexes->unbuilt, index);
+}
+
+int predicates_build(struct predicate_indexes *indexes) {
+    while (indexes->unbuilt.count) {
+        struct rare_tests *rare = indexes->items.items[POP(&indexes->unbuilt)].rare;
+        if (rare != NULL && rare->substrings.waits && patterns_build(&rare->substrings, &indexes->constants)) return -1;
+    }
+    return 0;
+}
+
 static int count_prefix(struct rare_tests *rare, uint32_t length, int change) {
     for (uint32_t i = 0; i < rare->prefixes.count; i++) {
         struct prefix_length *known = &rare->prefixes.items[i];
@@ -199,12 +220,8 @@ int predicates_post(struct predicate_indexes *indexes, uint32_t index, const str
         struct rare_tests *rare = predicates_rare(indexes, index);
         if (rare == NULL) return -1;
         if (operator == UNEQUAL) return PUSH(&rare->unequal, ((struct unequal_test){used, number}));
-        for (uint32_t i = 0; i < rare->substrings.count; i++) {
-            if (rare->substrings.items[i].constant == used)
-                return postings_add(postings, &rare->substrings.items[i].posted, kind, number);
-        }
-        if (PUSH(&rare->substrings, ((struct substring_test){used, NONE}))) return -1;
-        return postings_add(postings, &rare->substrings.items[rare->substrings.count - 1].posted, kind, number);
+        uint32_t *posted = patterns_require(&rare->substrings, used, (uint32_t)test->text.length);
+        return posted == NULL || postings_add(postings, posted, kind, number) ? -1 : queue_building(indexes, index);
     }
     if (operator == STARTS_WITH) {
         struct rare_tests *rare = predicates_rare(indexes, index);
@@ -276,13 +293,10 @@ void predicates_unpost(struct predicate_indexes *indexes, uint32_t index, enum t
             }
         }
     } else if (operator == CONTAINS) {
-        for (uint32_t i = 0; i < rare->substrings.count; i++) {
-            struct substring_test *test = &rare->substrings.items[i];
-            if (test->constant != constant) continue;
-            postings_remove(postings, &test->posted, kind, posted);
-            if (test->posted == NONE) *test = POP(&rare->substrings);
-            break;
-        }
+        uint32_t *head = patterns_find(&rare->substrings, constant);
+        postings_remove(postings, head, kind, posted);
+        if (*head == NONE) patterns_remove(&rare->substrings, constant);
+        (void)queue_building(indexes, index); /* without memory, it is done later */
     } else {
         if (operator == STARTS_WITH)
             count_prefix(rare, (uint32_t)strings_text(&indexes->constants, constant & ~PREFIX_CONSTANT).length, -1);
@@ -302,7 +316,7 @@ void predicates_unpost(struct predicate_indexes *indexes, uint32_t index, enum t
 
 /* -- sorted tests --------------------------------------------------------------------------------------- */
 
-int sorted_tests_prepare(struct sorted_tests *sorted) {
+int sorted_tests_sort(struct sorted_tests *sorted) {
     struct sorted_test *tests = sorted->tests.items;
     uint32_t old = sorted->sorted, new = sorted->tests.count - old;
     if (new == 0) return 0;

@@ -20,6 +20,7 @@
 #define SAPWOOD_PREDICATE_INDEX_H
 
 #include "path_trie.h"
+#include "pattern_set.h"
 #include "string_table.h"
 
 enum test_operator {
@@ -63,17 +64,20 @@ struct sorted_test {
     uint32_t slot;
 };
 
+/* A value passes a run of tests from one end. Queries that are this one test are counted by the difference of
+   two sums, however many they are, and a result holds the run, not its slots. Those that can be found in other
+   ways as well, too, have to be reported one by one. */
 struct sorted_tests {
     struct ARRAY_OF(struct sorted_test) tests;
-    uint32_t sorted; /* the first so many are in order */
+    uint32_t sorted;                 /* the first so many are in order */
+    uint32_t numbers;                /* so many of them are not NaN, and come first */
+    struct ARRAY_OF(uint64_t) sums;  /* the weight of the first i tests, as far as they are whole queries */
+    struct numbers shared;           /* places of tests that are not */
+    int waits;                       /* for `sorted_tests_prepare` */
 };
 
 struct unequal_test {
     uint32_t constant, slot;
-};
-
-struct substring_test {
-    uint32_t constant, posted;
 };
 
 struct prefix_length {
@@ -85,7 +89,7 @@ struct rare_tests {
     struct sorted_tests ordered[AT_LEAST + 1];       /* by operator: comparisons with numbers */
     struct ARRAY_OF(struct unequal_test) unequal;
     struct ARRAY_OF(struct prefix_length) prefixes;
-    struct ARRAY_OF(struct substring_test) substrings;
+    struct pattern_set substrings;
     struct numbers groups; /* of comparisons of twigs */
 };
 
@@ -107,6 +111,7 @@ struct predicate_indexes {
     struct path_trie *trie;
     struct ARRAY_OF(struct predicate_index) items;
     struct numbers free;
+    struct numbers unbuilt; /* indexes whose substrings should be built */
     struct string_table constants;
     struct ARRAY_OF(struct number_entry) number_entries;
     struct numbers free_numbers, retired_numbers;
@@ -154,7 +159,10 @@ static inline uint32_t equal_find(const struct predicate_indexes *indexes, uint3
     return found == NONE ? NONE : entries[found].posted;
 }
 
+/* Build the sets of substrings that have changed. */
+int predicates_build(struct predicate_indexes *indexes);
+
 /* Sort tests that were added; call before a message is matched. Return -1 if memory is out. */
-int sorted_tests_prepare(struct sorted_tests *sorted);
+int sorted_tests_sort(struct sorted_tests *sorted);
 
 #endif

@@ -159,6 +159,7 @@ static void free_hit(struct dataguide *guide, uint32_t number) {
 }
 
 static void drop_hit(struct dataguide *guide, uint32_t number) {
+    guide->changes++;
     unlink_hit(guide, number);
     hits_remove(guide, &guide->hit_table, number);
     free_hit(guide, number);
@@ -190,6 +191,7 @@ static void drop_probe(struct dataguide *guide, uint32_t probe) {
 void guide_drop_probes(struct dataguide *guide) {
     for (uint32_t i = 0; i < guide->probes.count; i++) FREE_ARRAY(&guide->probes.items[i].indexes);
     for (uint32_t i = 0; i < guide->hits.count; i++) free_hit(guide, i);
+    guide->changes++;
     guide->probes.count = guide->hits.count = guide->free_probes.count = guide->free_hits.count = 0;
     guide->hits_of_text.count = guide->hits_of_number.count = 0;
     clear_table(&guide->probe_table);

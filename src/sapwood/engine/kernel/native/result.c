@@ -50,23 +50,52 @@ static const struct numbers *classes_of(const struct result *result, struct numb
     return all;
 }
 
-int result_list(const struct result *result, struct numbers *slots) {
-    const struct numbers *listed = &result->matched.slots;
+static int add_slots(struct numbers *slots, const uint32_t *items, uint32_t count) {
+    if (count > NONE - 1 - slots->count || RESERVE(slots, slots->count + count)) return -1;
+    if (count) memcpy(slots->items + slots->count, items, (size_t)count * sizeof *items);
+    slots->count += count;
+    return 0;
+}
+
+static int add_classes(const struct result *result, struct numbers *slots) {
     struct numbers all = {NULL, 0, 0};
     const struct numbers *classes = classes_of(result, &all);
-    uint64_t total = listed->count;
-    for (uint32_t i = 0; classes != NULL && i < classes->count; i++)
-        total += result->automaton->classes.items.items[classes->items[i]].slots.count;
-    int failed = classes == NULL || total >= NONE || RESERVE(slots, (uint32_t)total);
-    if (!failed && listed->count) memcpy(slots->items, listed->items, (size_t)listed->count * 4);
-    if (!failed) slots->count = listed->count;
+    int failed = classes == NULL;
     for (uint32_t i = 0; !failed && i < classes->count; i++) {
         const struct numbers *of_class = &result->automaton->classes.items.items[classes->items[i]].slots;
-        if (of_class->count) memcpy(slots->items + slots->count, of_class->items, (size_t)of_class->count * 4);
-        slots->count += of_class->count;
+        failed = add_slots(slots, of_class->items, of_class->count);
     }
     FREE_ARRAY(&all);
-    return failed ? -1 : 0;
+    return failed;
+}
+
+static int add_bundles(const struct result *result, struct numbers *slots) {
+    const struct join_plan *plan = &result->automaton->plan;
+    for (uint32_t i = 0; i < result->matched.bundles.count; i++) {
+        const struct bundle *bundle = &plan->bundles.items[result->matched.bundles.items[i]];
+        uint32_t first = bundle[0].first;
+        if (add_slots(slots, plan->bundle_slots.items + first, bundle[1].first - first)) return -1;
+    }
+    return 0;
+}
+
+static int add_runs(const struct result *result, struct numbers *slots) {
+    for (uint32_t i = 0; i < result->matched.runs.count; i++) {
+        const struct passed_run *run = &result->matched.runs.items[i];
+        const struct rare_tests *rare = result->automaton->predicates.items.items[run->index].rare;
+        for (uint32_t j = run->first; j < run->end; j++) {
+            if (PUSH(slots, rare->ordered[run->operator].tests.items[j].slot)) return -1;
+        }
+    }
+    return 0;
+}
+
+int result_list(const struct result *result, struct numbers *slots) {
+    const struct numbers *listed = &result->matched.slots;
+    return add_slots(slots, listed->items, listed->count) || add_classes(result, slots) ||
+                   add_bundles(result, slots) || add_runs(result, slots)
+               ? -1
+               : 0;
 }
 
 int result_slots(const struct result *result, struct numbers *slots) {
@@ -83,7 +112,7 @@ int freeze_results(struct automaton *automaton) {
         if (!failed) {
             FREE_ARRAY(&result->matched.slots);
             result->matched.slots = slots;
-            result->matched.classes.count = 0;
+            result->matched.classes.count = result->matched.bundles.count = result->matched.runs.count = 0;
             unlink_result(result);
         }
     }

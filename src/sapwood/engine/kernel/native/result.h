@@ -1,6 +1,6 @@
 /* What a message matched, for as long as somebody holds it.
 
-   A result holds classes, and lists their slots only when it is asked to. Classes may be split meanwhile, by
+   A result holds classes, bundles and runs of tests, and lists their slots only when it is asked to. Classes may be split meanwhile, by
    other messages: a split is in the automaton's list of splits, and a result knows how long that list was when
    it was made. Before classes go altogether, results are *frozen*: their slots are listed. */
 #ifndef SAPWOOD_RESULT_H
@@ -13,7 +13,7 @@ struct result {
     struct automaton *automaton;
     uint64_t version; /* of the automaton, when it was made */
     uint32_t splits_seen;
-    struct result *previous, *next; /* in the automaton's list, while it holds classes */
+    struct result *previous, *next; /* in the automaton's list, while it holds such */
 };
 
 /* Put a result into the automaton's list; the caller holds the reader's lock. */
@@ -22,7 +22,7 @@ void result_link(struct result *result);
 /* Free what a result holds. */
 void result_free(struct result *result);
 
-/* List all slots, each once, in any order; the caller holds a lock of the automaton. */
+/* List all slots, in any order, perhaps some of them twice; the caller holds a lock of the automaton. */
 int result_list(const struct result *result, struct numbers *slots);
 
 /* List all slots, ascending, each once; the caller holds a lock of the automaton. */

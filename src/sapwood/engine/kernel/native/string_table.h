@@ -43,7 +43,8 @@ static inline uint32_t strings_find(const struct string_table *strings, struct s
     uint32_t hash = strings_hash(strings, text), found;
     FIND_IN(&strings->table, hash, number,
             strings->entries.items[number].hash == hash && strings->entries.items[number].length == text.length &&
-                memcmp(strings->block.items + strings->entries.items[number].offset, text.bytes, text.length) == 0,
+                (text.length == 0 || memcmp(strings->block.items + strings->entries.items[number].offset,
+                                            text.bytes, text.length) == 0),
             found);
     return found;
 }

@@ -75,7 +75,7 @@ int subscriptions_move(struct subscriptions *table, uint32_t row, uint32_t slot,
 /* Return how many rows a slot has. */
 uint32_t subscriptions_of_slot(const struct subscriptions *table, uint32_t slot);
 
-/* List the rows of distinct slots, or all rows, in the order of their numbers; -1: memory is out. */
+/* List the rows of slots, each once, or all rows, in the order of their numbers; -1: memory is out. */
 int subscriptions_list(const struct subscriptions *table, const struct numbers *slots, struct numbers *rows);
 int subscriptions_list_all(const struct subscriptions *table, struct numbers *rows);
 

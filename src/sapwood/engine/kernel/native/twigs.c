@@ -37,8 +37,6 @@ void twigs_free(struct twigs *twigs) {
     for (uint32_t i = 0; i < twigs->positions.count; i++) FREE_ARRAY(&twigs->positions.items[i].accesses);
     FREE_ARRAY(&twigs->positions);
     FREE_ARRAY(&twigs->position_flags);
-    FREE_ARRAY(&twigs->dense.entries);
-    FREE_ARRAY(&twigs->dense.first);
     FREE_ARRAY(&twigs->free_positions);
     for (uint32_t i = 0; i < twigs->items.count; i++) FREE_ARRAY(&twigs->items.items[i].parts);
     FREE_ARRAY(&twigs->anchorings);
@@ -110,7 +108,6 @@ static int make_live(struct twigs *twigs, uint32_t number) {
     uint32_t access = position_of(twigs, parts[0]);
     struct position *position = &twigs->positions.items[access];
     twigs->position_flags.items[access] |= HAS_ACCESSES;
-    twigs->changes++;
     uint32_t other = SEVERAL;
     if (position->group == NONE && twig->parts.count == 1) other = NONE;
     if (position->group == NONE && twig->parts.count == 2) {
@@ -136,28 +133,11 @@ uint32_t twigs_require_position(struct twigs *twigs, uint32_t number) {
         cell->position = twigs->positions.count - 1;
     }
     twigs->position_flags.items[cell->position] = cell->group == NONE ? 0 : IS_GROUP;
-    twigs->changes++;
     for (uint32_t i = 0; i < cell->twigs.count; i++) {
         uint32_t twig = cell->twigs.items[i];
         if (--twigs->items.items[twig].missing == 0 && make_live(twigs, twig)) return NONE;
     }
     return cell->position;
-}
-
-int twigs_make_dense(struct twigs *twigs) {
-    struct dense_accesses *dense = &twigs->dense;
-    dense->entries.count = dense->first.count = 0;
-    for (uint32_t i = 0; i < twigs->positions.count; i++) {
-        const struct accesses *accesses = &twigs->positions.items[i].accesses;
-        if (PUSH(&dense->first, dense->entries.count)) return -1;
-        if (accesses->count == 0) continue;
-        if (RESERVE(&dense->entries, dense->entries.count + accesses->count)) return -1;
-        memcpy(dense->entries.items + dense->entries.count, accesses->items,
-               accesses->count * sizeof *accesses->items);
-        dense->entries.count += accesses->count;
-    }
-    dense->changes = twigs->changes;
-    return PUSH(&dense->first, dense->entries.count);
 }
 
 void twigs_clear_positions(struct twigs *twigs) {
@@ -310,6 +290,7 @@ uint32_t twigs_require(struct twigs *twigs, const struct numbers *parts, int *is
             same_parts(&twigs->items.items[item].parts, parts), twig);
     *is_new = twig == NONE;
     if (twig != NONE) return twig;
+    twigs->changes++;
     struct twig made = {{NULL, 0, 0}, NONE, 0, 0, 0};
     if (RESERVE(&made.parts, parts->count)) return NONE;
     memcpy(made.parts.items, parts->items, parts->count * sizeof *parts->items);
@@ -335,9 +316,9 @@ uint32_t twigs_require(struct twigs *twigs, const struct numbers *parts, int *is
 
 void twigs_remove(struct twigs *twigs, uint32_t twig) {
     struct twig *item = &twigs->items.items[twig];
+    twigs->changes++;
     if (item->missing == 0) {
         struct accesses *accesses = &twigs->positions.items[position_of(twigs, item->parts.items[0])].accesses;
-        twigs->changes++;
         struct access *removed = find_access(twigs, twig);
         *removed = POP(accesses);
     }

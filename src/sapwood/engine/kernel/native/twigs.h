@@ -21,9 +21,8 @@
    its mask, when a guide node, a probe or a hit first refers to it, and a twig is *live* when all its cells
    have positions. Only live twigs are checked, and cells that are found together stand together.
 
-   Even so a message would spend most of its time waiting for memory, if the accesses of each position were an
-   array of their own. So when twigs have been the same for some messages, all accesses are copied into one
-   array, in the order of positions (`dense`); until then, and after any change, the single arrays serve. */
+   This serves messages that bring something new. Others are joined by the plan that is made of it: see
+   join_plan.h. */
 #ifndef SAPWOOD_TWIGS_H
 #define SAPWOOD_TWIGS_H
 
@@ -92,13 +91,6 @@ struct twig {
     uint32_t missing;     /* parts whose cell has no position; 0: live */
 };
 
-/* All accesses in the order of positions: those of position p are entries[first[p]] and up to first[p + 1]. */
-struct dense_accesses {
-    struct accesses entries;
-    struct numbers first;
-    uint64_t changes; /* of the twigs, when this was made */
-};
-
 struct twigs {
     struct path_trie *trie;
     struct predicate_indexes *indexes;
@@ -116,8 +108,7 @@ struct twigs {
     struct numbers free;
     struct table table;
     uint32_t count;   /* twigs in use */
-    uint64_t changes; /* of accesses and positions */
-    struct dense_accesses dense;
+    uint64_t changes; /* by edits */
 };
 
 void twigs_init(struct twigs *twigs, struct path_trie *trie, struct predicate_indexes *indexes);
@@ -144,13 +135,6 @@ void twigs_unpost(struct twigs *twigs, uint32_t twig, enum posting_kind kind, ui
 
 /* Return the position of a cell, assigned if it has none; NONE: memory is out. */
 uint32_t twigs_require_position(struct twigs *twigs, uint32_t cell);
-
-/* Copy all accesses into one array. */
-int twigs_make_dense(struct twigs *twigs);
-
-static inline int twigs_are_dense(const struct twigs *twigs) {
-    return twigs->dense.changes == twigs->changes && twigs->dense.first.count != 0;
-}
 
 /* Take all positions back, because the dataguide is dropped. */
 void twigs_clear_positions(struct twigs *twigs);

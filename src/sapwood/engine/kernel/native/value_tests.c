@@ -36,19 +36,60 @@ static int report_postings(struct match *match, uint32_t posted) {
     return 0;
 }
 
+/* Return the first of an array of ascending numbers that is not less than another. */
+static uint32_t first_not_less(const struct numbers *numbers, uint32_t than) {
+    uint32_t low = 0, high = numbers->count;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (numbers->items[middle] < than)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* Report the queries of a run of sorted tests, whose one end is fixed: another value has got a part of it. */
+static int report_run(struct match *match, uint32_t index, enum test_operator operator, uint32_t first,
+                      uint32_t end) {
+    struct scratch *scratch = match->scratch;
+    const struct sorted_tests *sorted = &match->automaton->predicates.items.items[index].rare->ordered[operator];
+    uint32_t number = index * 4 + (uint32_t)(operator - LESS);
+    TRY_MEMORY(index > UINT32_MAX / 4 - 1 || reserve_stamps(&scratch->run_stamps, number + 1) ||
+               reserve_stamps(&scratch->runs, number + 1));
+    if (scratch->run_stamps.items[number] != scratch->stamp) {
+        scratch->run_stamps.items[number] = scratch->stamp;
+        scratch->runs.items[number] = match->found->runs.count;
+        TRY_MEMORY(PUSH(&match->found->runs, ((struct passed_run){index, operator, first, first})));
+        if (operator == LESS || operator == AT_MOST) /* which are passed from the upper end */
+            match->found->runs.items[match->found->runs.count - 1] = (struct passed_run){index, operator, end, end};
+    }
+    struct passed_run *run = &match->found->runs.items[scratch->runs.items[number]];
+    uint32_t low = first < run->first ? first : run->first, high = end > run->end ? end : run->end;
+    const uint64_t *sums = sorted->sums.items;
+    match->found->count += (sums[run->first] - sums[low]) + (sums[high] - sums[run->end]);
+    run->first = low;
+    run->end = high;
+    for (uint32_t i = first_not_less(&sorted->shared, first); i < sorted->shared.count; i++) {
+        if (sorted->shared.items[i] >= end) break;
+        TRY(report_slot(match, sorted->tests.items[sorted->shared.items[i]].slot));
+    }
+    return 0;
+}
+
 /* Report the queries that one comparison decides. */
-static int report_sorted(struct match *match, const struct sorted_tests *sorted, enum test_operator operator,
-                         double number) {
+static int report_sorted(struct match *match, uint32_t index, enum test_operator operator, double number) {
+    const struct sorted_tests *sorted = &match->automaton->predicates.items.items[index].rare->ordered[operator];
     const struct sorted_test *tests = sorted->tests.items;
-    uint32_t count = sorted->tests.count, low = 0, high = count;
+    uint32_t low = 0, high = sorted->numbers;
     if (operator == NUMBER_UNEQUAL) {
-        for (uint32_t i = 0; i < count; i++) {
+        for (uint32_t i = 0; i < sorted->tests.count; i++) {
             if (number != tests[i].constant) TRY(report_slot(match, tests[i].slot));
         }
         return 0;
     }
     if (isnan(number)) return 0;
-    /* the first test whose constant is greater (or, for >= and <, not less) than the number */
+    /* the first test whose constant is greater (or, for > and <=, not less) than the number */
     int or_equal = operator == MORE || operator == AT_MOST;
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
@@ -58,9 +99,39 @@ static int report_sorted(struct match *match, const struct sorted_tests *sorted,
         else
             high = middle;
     }
-    uint32_t first = operator == MORE || operator == AT_LEAST ? 0 : low;
-    uint32_t last = operator == MORE || operator == AT_LEAST ? low : count;
-    for (uint32_t i = first; i < last && !isnan(tests[i].constant); i++) TRY(report_slot(match, tests[i].slot));
+    int from_below = operator == MORE || operator == AT_LEAST;
+    return from_below ? report_run(match, index, operator, 0, low)
+                      : report_run(match, index, operator, low, sorted->numbers);
+}
+
+/* Report the substrings of an index that a value has. */
+static int test_substrings(struct match *match, uint32_t index, struct span text) {
+    struct scratch *scratch = match->scratch;
+    const struct predicate_indexes *predicates = &match->automaton->predicates;
+    const struct pattern_set *set = &predicates->items.items[index].rare->substrings;
+    for (uint32_t i = 0; i < set->added.count; i++) {
+        struct pattern pattern = set->patterns.items[set->added.items[i]];
+        if (contains(text, strings_text(&predicates->constants, pattern.constant)))
+            TRY(report_postings(match, pattern.posted));
+    }
+    while (scratch->searches.count <= index)
+        TRY_MEMORY(PUSH(&scratch->searches, ((struct text_search){0, 0, 0, NONE, {NULL, 0, 0}})));
+    struct text_search *search = &scratch->searches.items[index];
+    uint32_t start = 0;
+    if (predicates->items.items[index].target == TARGET_VALUE) { /* a suffix of the text so far */
+        start = (uint32_t)(text.bytes - scratch->text.items);
+        text = (struct span){scratch->text.items, start + text.length};
+        if (search->text != scratch->text_number) TRY_MEMORY(search_begin(search, set, scratch->text_number));
+    } else {
+        TRY_MEMORY(search_begin(search, set, 0));
+    }
+    search_on(search, set, text);
+    for (uint32_t next = search->last; next != NONE; next = search->found.items[next].next) {
+        uint32_t end = search->found.items[next].end;
+        if (end <= start) break;
+        if (end - set->patterns.items[next].length >= start)
+            TRY(report_postings(match, set->patterns.items[next].posted));
+    }
     return 0;
 }
 
@@ -71,7 +142,7 @@ static int test_rare(struct match *match, uint32_t index, struct tested_value *v
     if (rare == NULL) return 0;
     for (int operator = NUMBER_UNEQUAL; operator <= AT_LEAST; operator++) {
         if (rare->ordered[operator].tests.count)
-            TRY(report_sorted(match, &rare->ordered[operator], operator, number_of(value)));
+            TRY(report_sorted(match, index, operator, number_of(value)));
     }
     for (uint32_t i = 0; i < rare->unequal.count; i++) {
         if (rare->unequal.items[i].constant != constant_of(match, value))
@@ -88,11 +159,7 @@ static int test_rare(struct match *match, uint32_t index, struct tested_value *v
         uint32_t prefix = strings_find(&predicates->constants, (struct span){value->text.bytes, length});
         if (prefix != NONE) TRY(report_postings(match, equal_find(predicates, index, prefix | PREFIX_CONSTANT)));
     }
-    for (uint32_t i = 0; i < rare->substrings.count; i++) {
-        struct span wanted = strings_text(&predicates->constants, rare->substrings.items[i].constant);
-        if (contains(value->text, wanted)) TRY(report_postings(match, rare->substrings.items[i].posted));
-    }
-    return 0;
+    return rare->substrings.patterns.count ? test_substrings(match, index, value->text) : 0;
 }
 
 /* Test a value by all indexes of a probe, one by one. */
@@ -113,12 +180,27 @@ static int test_directly(struct match *match, const struct probe *probe, struct 
     return 0;
 }
 
+/* Report what follows from a hit by the plan. */
+static int report_planned(struct match *match, const struct planned_hit *hit) {
+    const struct join_plan *plan = match->plan;
+    for (uint32_t i = 0; i < hit->report_count; i++) {
+        uint32_t report = plan->reports.items[hit->reports + i];
+        TRY(report & SINGLE ? report_slot(match, report & ~SINGLE) : report_bundle(match, report));
+    }
+    return set_words(match, plan->words.items + hit->words, hit->word_count);
+}
+
 /* Report what follows from a constant at a probe; NONE is mere existence. */
 static int report_constant(struct match *match, uint32_t probe, uint32_t constant) {
     struct automaton *automaton = match->automaton;
+    if (match->plan) {
+        const struct planned_hit *planned = plan_hit(match->plan, probe, constant);
+        if (planned) return report_planned(match, planned);
+    }
     uint32_t hit = guide_hit(&automaton->guide, probe, constant);
     if (hit == NONE) {
         if (!guide_has_room(&automaton->guide)) {
+            if (match->plan) return UNKNOWN;
             const struct numbers *indexes = &automaton->guide.probes.items[probe].indexes;
             for (uint32_t i = 0; i < indexes->count; i++) {
                 uint32_t index = indexes->items[i];
@@ -131,6 +213,8 @@ static int report_constant(struct match *match, uint32_t probe, uint32_t constan
         MAKE(match, hit, guide_make_hit(automaton, probe, constant));
     }
     const struct hit *item = &automaton->guide.hits.items[hit];
+    if (match->plan && item->slots.count + item->reach.count) return UNKNOWN;
+    match->scratch->unplanned += item->slots.count;
     for (uint32_t i = 0; i < item->slots.count; i++) TRY(report_slot(match, item->slots.items[i]));
     return set_anchors(match, &item->reach);
 }
@@ -166,6 +250,7 @@ int test_value(struct match *match, uint32_t name, struct span text) {
                                            : guide_probe(&automaton->guide, node, name);
     if (probe == NONE) { /* of an attribute */
         if (!guide_has_room(&automaton->guide)) {
+            if (match->plan) return UNKNOWN;
             TRY_MEMORY(collect_indexes(automaton, &at->members, name, &scratch->probe));
             return test_directly(match, &scratch->probe, &value);
         }
