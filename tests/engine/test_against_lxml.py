@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from sapwood import Matcher, Node, Tuning
 from tests.support.automata import is_empty
 from tests.support.oracles import lxml_oracle
+from tests.support.query_classes import eager_classes
 
 pytestmark = pytest.mark.slow
 
@@ -26,6 +28,7 @@ QUERIES, DOCUMENTS = 12, 20  # in one example; the queries share a Matcher
 TUNINGS = {
     "everything on": Tuning(),
     "no cache": Tuning(cache=0),
+    "no query classes": Tuning(query_classes=False),
     "no value index": Tuning(index_values=False),
     "no joins": Tuning(join_bundles=False),
     "no prefilter": Tuning(prefilter=False),
@@ -152,7 +155,9 @@ def compare_answers(
     wanted: list[Answer],
     tally: Tally,
 ) -> None:
-    matched = set(matcher.match(document))
+    matches = matcher.match(document)
+    assert len(matches) == len(matches.numbers), f"{document!r}, {tuning}"
+    matched = set(matches)
     selected = matcher.select(document)
     for id, (query, answer) in enumerate(zip(queries, wanted, strict=True)):
         about = f"\n  query    {query}\n  document {document!r}\n  tuning   {tuning}"
@@ -187,6 +192,8 @@ class LiveChanges(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
+        self.cleanup = ExitStack()
+        self.cleanup.enter_context(eager_classes())
         self.matcher = Matcher(lxml_oracle.NAMESPACES, tuning=self.tuning)
         self.model: dict[int, str] = {}  # in the order added
         self.next_id = 0
@@ -241,7 +248,9 @@ class LiveChanges(RuleBasedStateMachine):
         document, tree = self.documents[which]
         self._did(f"match({document!r})")
         wanted = [id for id, query in self.model.items() if lxml_oracle.matches(tree, query)]
-        assert list(self.matcher.match(document)) == wanted, self._story()
+        matches = self.matcher.match(document)
+        assert len(matches) == len(wanted), self._story()
+        assert list(matches) == wanted, self._story()
 
     @invariant()
     def counts_agree(self) -> None:
@@ -252,6 +261,7 @@ class LiveChanges(RuleBasedStateMachine):
             self.matcher.remove(id)
         assert is_empty(self.matcher.index), self._story()
         self.matcher.close()
+        self.cleanup.close()
 
     def _did(self, what: str) -> None:
         self.history.append(what)
@@ -270,6 +280,10 @@ class LiveChangesWithoutCache(LiveChanges):
     tuning = Tuning(cache=0)
 
 
+class LiveChangesWithoutClasses(LiveChanges):
+    tuning = Tuning(query_classes=False)
+
+
 EDITS = settings(
     max_examples=100,
     stateful_step_count=30,
@@ -284,6 +298,8 @@ TestLiveChangesInASmallCache = LiveChangesInASmallCache.TestCase
 TestLiveChangesInASmallCache.settings = EDITS
 TestLiveChangesWithoutCache = LiveChangesWithoutCache.TestCase
 TestLiveChangesWithoutCache.settings = EDITS
+TestLiveChangesWithoutClasses = LiveChangesWithoutClasses.TestCase
+TestLiveChangesWithoutClasses.settings = EDITS
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import itertools
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
@@ -15,8 +15,17 @@ from sapwood.lang.pattern import Interned
 from tests.support.automata import guide_nodes, is_empty, trie_states
 from tests.support.memory import held_by
 from tests.support.oracles import lxml_oracle
+from tests.support.query_classes import eager_classes
 
 pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(autouse=True)
+def classes() -> Iterator[None]:
+    """Have query classes from the first message on, also in Python."""
+    with eager_classes():
+        yield
+
 
 # -- add, remove, replace --------------------------------------------------------------------------------
 

@@ -46,7 +46,7 @@ class Tuning:
     tokenizer: bool = True
     """let the kernel's tokeniser read messages in UTF-8; False: expat reads all"""
     query_classes: bool = True
-    """count queries that are found at the same tag paths as one; False: one by one"""
+    """count queries that are found at the same tag paths as one, in Python if that pays; False: one by one"""
     index_values: bool = True
     """find the tests that a value passes by index; False: try each test"""
     join_bundles: bool = True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 
 import pytest
 from hypothesis import given, settings
@@ -17,6 +17,7 @@ from sapwood.lang.literals.numbers import to_number
 from tests.support.automata import is_empty
 from tests.support.compiled_kernel import compiled_kernel
 from tests.support.oracles import lxml_oracle
+from tests.support.query_classes import eager_classes
 
 compiled_kernel()  # skips all of it where there is none
 
@@ -31,9 +32,17 @@ SWITCHES = {
 }
 
 
-def pair_of_matchers(tuning: Tuning) -> tuple[Matcher, Matcher]:
+@pytest.fixture(autouse=True, scope="module")
+def classes_in_python() -> Iterator[None]:
+    """Have query classes from the first message on in Python, too."""
+    with eager_classes():
+        yield
+
+
+def pair_of_matchers(tuning: Tuning, python_classes: bool = True) -> tuple[Matcher, Matcher]:
     compiled = Matcher(lxml_oracle.NAMESPACES, tuning=tuning)
-    python = Matcher(lxml_oracle.NAMESPACES, tuning=Tuning(kernel=False))
+    python_tuning = Tuning(kernel=False, query_classes=python_classes)
+    python = Matcher(lxml_oracle.NAMESPACES, tuning=python_tuning)
     assert isinstance(compiled.index.automaton, KernelAutomaton)
     assert isinstance(python.index.automaton, Automaton)
     return compiled, python
@@ -46,12 +55,13 @@ def assert_same(compiled: Matcher, python: Matcher, message: bytes | str) -> Non
     assert found.numbers.tolist() == wanted.numbers.tolist()
 
 
+@pytest.mark.parametrize("python_classes", [True, False], ids=["classes in Python", "lists in Python"])
 @pytest.mark.parametrize("tuning", SWITCHES.values(), ids=SWITCHES.keys())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 1 << 32))
-def test_the_automata_agree_under_edits(tuning: Tuning, seed: int) -> None:
+def test_the_automata_agree_under_edits(tuning: Tuning, python_classes: bool, seed: int) -> None:
     rng = random.Random(seed)
-    compiled, python = pair_of_matchers(tuning)
+    compiled, python = pair_of_matchers(tuning, python_classes)
     documents = [lxml_oracle.random_document(rng, budget=25) for _ in range(5)]
     messages = [lxml_oracle.random_message(rng, document) for document in documents]
     ids: list[Hashable] = []

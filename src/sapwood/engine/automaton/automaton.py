@@ -25,6 +25,7 @@ from sapwood.engine.automaton.predicate_index import (
     SequentialPredicates,
 )
 from sapwood.engine.automaton.protocol import AutomatonMatches, MatchedAhead, MatchedSlots, QueryAutomaton
+from sapwood.engine.automaton.query_classes import QueryClasses, read_slots
 from sapwood.engine.automaton.query_paths import ELEMENT, VALUE, Leaf, Twig
 from sapwood.engine.automaton.ragged_array import grow_array
 from sapwood.engine.automaton.registered_parts import (
@@ -57,13 +58,12 @@ class Automaton:
         self._limits = limits
         self._tuning = tuning
         self.path_trie = PathTrie()
-        self.dataguide = Dataguide(self.path_trie, tuning.cache)
+        self.classes = QueryClasses(tuning.cache if tuning.query_classes else 0)
+        self.dataguide = Dataguide(self.path_trie, tuning.cache, self.classes)
         self.twig_join = TwigJoin()
         self.relative_paths = RelativePaths()
         self._parts: list[_Handle | list[_Handle]] = []  # by slot; nearly always one
         self._shared_slots: dict[int, int] = {}  # trie state → slot: see `register_path`
-        self._slot_limit = 0  # one more than the highest slot
-        self._weights: NDArray[np.int32] = np.zeros(16, np.int32)  # by slot
         self._binds: NDArray[np.bool_] = np.zeros(16, np.bool_)  # by slot
         self._text_leaves = 0  # leaves that test text or a string-value
         self._probed_leaves = 0  # leaves that need more than guide nodes
@@ -75,9 +75,11 @@ class Automaton:
     # -- registration ----------------------------------------------------------------------------------
 
     def register(self, slot: int, parts: tuple[Leaf | Twig, ...], binds: bool = False) -> None:
-        if slot >= self._slot_limit:
+        if slot >= len(self._parts):
             self._reserve(slot)
         self._binds[slot] = binds
+        if len(parts) > 1:
+            self.dataguide.has_unions = True
         handles = [self._add(part, slot) for part in parts]
         self._parts[slot] = handles[0] if len(handles) == 1 else handles
 
@@ -85,7 +87,7 @@ class Automaton:
         known = self.path_trie.find(path)
         if known in self._shared_slots:
             return self._shared_slots[known]
-        if slot >= self._slot_limit:
+        if slot >= len(self._parts):
             self._reserve(slot)
         state = self._insert_path(path)
         self.dataguide.post(state, PostingKind.SLOT, slot)
@@ -124,19 +126,18 @@ class Automaton:
                 self._probed_leaves -= 1
 
     def set_weight(self, slot: int, weight: int) -> None:
-        if slot >= self._slot_limit:  # of a query without parts, which nothing matches
+        if slot >= len(self._parts):  # of a query without parts, which nothing matches
             self._reserve(slot)
-        self._weights[slot] = weight
+        self.classes.set_weight(slot, weight)
 
     def _reserve(self, slot: int) -> None:
-        self._parts += [_NO_PARTS] * (slot + 1 - self._slot_limit)
-        self._slot_limit = slot + 1
-        if slot >= len(self._weights):
-            self._weights = grow_array(self._weights, 2 * slot)
+        self._parts += [_NO_PARTS] * (slot + 1 - len(self._parts))
+        self.classes.reserve(slot)
+        if slot >= len(self._binds):
             self._binds = grow_array(self._binds, 2 * slot)
 
     def count(self, slots: Ints) -> int:
-        return int(self._weights.take(slots).sum())
+        return self.classes.count(slots)
 
     def add_relative_path(self, path: tuple[str, ...]) -> int:
         number, leaf = self.relative_paths.add(path)
@@ -158,7 +159,7 @@ class Automaton:
     # -- serialization ---------------------------------------------------------------------------------
 
     def dump(self) -> RegisteredParts:
-        weights, binds = self._weights.tolist(), self._binds.tolist()
+        weights, binds = self.classes.slot_weights, self._binds.tolist()
         queries: list[DumpedQuery] = []
         path = self.path_trie.path
         for slot, handles in enumerate(self._parts):
@@ -275,15 +276,15 @@ class Automaton:
     ) -> AutomatonMatches:
         if not (with_text or with_source or self._probed_leaves):
             nodes = set(read_structure(message, self._limits, self.dataguide.start()))
-            return StructureMatches(self, message, GuideNodeSlots(self, nodes))
+            return StructureMatches(self, message, UnitedSlots(self.classes, nodes, []))
         document = self.read(message, with_text, with_source)
         found = DocumentMatches(self.relative_paths, document)
-        at_nodes = [node.read_slots() for node in set(document.guide_nodes)]
-        runs = [slots for slots in at_nodes if slots is not NO_INTS]
-        runs += [hit.slots for hit in document.hits if hit.slots is not NO_INTS]
+        runs = [hit.slots for hit in document.hits if hit.slots is not NO_INTS]
         if self._probed_leaves:
-            runs.append(self._match_twigs(found))
-        found.slots = ListedSlots(self, self.distinct(runs))
+            twig_slots = self._match_twigs(found)
+            if len(twig_slots):
+                runs.append(twig_slots)
+        found.slots = UnitedSlots(self.classes, set(document.guide_nodes), runs)
         return found
 
     def read(self, message: Message, with_text: bool, with_source: bool) -> Document:
@@ -305,16 +306,6 @@ class Automaton:
         found.bound_slots, found.bound_to = slots[binds], elements[binds]
         return slots[~binds]
 
-    def distinct(self, runs: list[Ints]) -> Ints:
-        """Return all slots of the runs once, ascending."""
-        slots = np.concatenate(runs) if runs else NO_INTS
-        if len(slots) * 8 > self._slot_limit:
-            mask = np.zeros(self._slot_limit, np.bool_)
-            mask[slots] = True
-            return np.flatnonzero(mask).astype(np.int32)
-        slots.sort()
-        return slots[np.concatenate(([True], slots[1:] != slots[:-1]))] if len(slots) else slots
-
 
 class ListedSlots:
     """Slots that are listed already."""
@@ -332,24 +323,33 @@ class ListedSlots:
         return self._automaton.count(self._slots)
 
 
-class GuideNodeSlots:
-    """The slots of all the paths that end at any of some guide nodes."""
+class UnitedSlots:
+    """The slots of all the paths that end at any of some guide nodes, and some more."""
 
-    __slots__ = ("_automaton", "_nodes", "_slots")
+    __slots__ = ("_classes", "_generation", "_nodes", "_runs", "_slots")
 
-    def __init__(self, automaton: Automaton, nodes: set[GuideNode]) -> None:
-        self._automaton = automaton
+    def __init__(self, classes: QueryClasses, nodes: set[GuideNode], runs: list[Ints]) -> None:
+        self._classes = classes
+        self._generation = classes.generation
         self._nodes = nodes
+        self._runs = runs
         self._slots: Ints | None = None
 
     def read(self) -> Ints:
         if self._slots is None:
-            self._slots = self._automaton.distinct([node.read_slots() for node in self._nodes])
-            self._nodes = set()
+            self._slots = self._classes.distinct(read_slots(self._nodes) + self._runs)
+            self._nodes, self._runs = set(), []
         return self._slots
 
     def count(self) -> int:
-        return self._automaton.count(self.read())
+        if self._slots is not None:
+            return self._classes.count(self._slots)
+        if self._classes.serves(self._generation):
+            return self._classes.count_union(self._nodes, self._runs)
+        runs = self._runs
+        slots = self.read()
+        self._classes.note_listed(slots, runs)
+        return self._classes.count(slots)
 
 
 class StructureMatches:

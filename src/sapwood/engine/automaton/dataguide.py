@@ -6,6 +6,7 @@ to the guide node of a child with that name, and fills itself on a miss. So in a
 one look-up, however many queries there are. A guide node also has what is posted there:
 
     slots, anchorings    postings of the query paths that end here (arrays, made when first read)
+    classes              the classes of these slots, in nodes that are often read (see `query_classes`)
     attributes           attribute name → Probe, or None where no query asks for attributes
     text, value          Probes for text nodes and the string-value, or None
 
@@ -25,6 +26,7 @@ node.
 from __future__ import annotations
 
 import logging
+from array import array
 from collections import defaultdict, deque
 from collections.abc import Iterable
 from functools import lru_cache
@@ -42,6 +44,7 @@ from sapwood.engine.automaton.predicate_index import (
     Postings,
     PredicateIndex,
 )
+from sapwood.engine.automaton.query_classes import QueryClasses
 from sapwood.engine.automaton.query_paths import VALUE
 from sapwood.engine.message.string_values import StringValues
 from sapwood.lang.pattern import ANY_NAMESPACE, TEXT, is_wildcard
@@ -135,6 +138,8 @@ class GuideNode(dict[str, "GuideNode"]):
         "anchorings",
         "attributes",
         "changes",
+        "class_numbers",
+        "classes",
         "dataguide",
         "members",
         "relative_reach",
@@ -152,6 +157,8 @@ class GuideNode(dict[str, "GuideNode"]):
         self.members = members
         self.slots: Ints | None = None
         self.changes: list[int] = []  # slots added or, as ~slot, removed since `slots` was read
+        self.class_numbers: array[int] | None = None  # of the slots, if they are classed
+        self.classes: Ints | None = None  # the same as an array, if it is up to date
         self.anchorings: Ints | None = None
         self.anchor_reach: tuple[Ints, Ints] | None = None  # cached by `twig_join`
         self.relative_reach: tuple[Ints, Ints] | None = None  # cached by `relative_paths`
@@ -180,43 +187,38 @@ class GuideNode(dict[str, "GuideNode"]):
 class Dataguide:
     """The guide nodes of the tag paths seen in messages, kept in step with the path trie."""
 
-    def __init__(self, path_trie: PathTrie, budget: int) -> None:
+    def __init__(self, path_trie: PathTrie, budget: int, classes: QueryClasses | None = None) -> None:
         self._path_trie = path_trie
         self._budget = budget
+        self._classes = classes if classes is not None else QueryClasses(0)
         self._spent = 0
         self._size = 0
         self.postings: dict[int, StatePostings] = {}  # by trie state
-        self._slot_at: dict[int, int] = {}  # the frequent case: one slot, nothing else, at a trie state
+        self.has_unions = False  # whether a slot may be posted at several trie states
+        self._slot_at = array("i")  # by trie state, the frequent case: one slot there and nothing else; or -1
         self._nodes_with: defaultdict[int, list[GuideNode]] = defaultdict(list)  # by member
-        self.clear()
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Everything but the guide nodes, which belong to the messages seen."""
-        return {name: getattr(self, name) for name in ("_path_trie", "_budget", "postings", "_slot_at")}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._nodes_with = defaultdict(list)
         self.clear()
 
     def clear(self) -> None:
         """Drop all guide nodes; coming messages make them anew."""
         self._nodes_with.clear()
+        self._classes.clear()
         self._others: deque[tuple[dict[str, Any], str]] = deque()
         self._spent = self._size = 0
         self._dead_end = GuideNode(self, [])
-        self._dead_end.slots = self._dead_end.anchorings = NO_INTS
+        self._dead_end.slots = self._dead_end.anchorings = self._dead_end.classes = NO_INTS
         self.root = GuideNode(self, [ROOT])
         if ROOT in self.postings:
             self._attach_probes(self.root, self.postings[ROOT].predicates)
         self._nodes_with[ROOT].append(self.root)
+        self._classes.add_node(self.root)
 
     def __len__(self) -> int:
         return self._size
 
     def start(self) -> GuideNode:
         """Return the node where the next message starts; drop all nodes if the budget was long exceeded."""
-        if self._spent > 2 * self._budget:
+        if self._spent + self._classes.cells > 2 * self._budget:
             if self._budget:  # without one, this is the rule
                 _log.debug("the dataguide is rebuilt: %d guide nodes exceed its budget", self._size)
             self.clear()
@@ -225,7 +227,7 @@ class Dataguide:
     def reserve(self, cells: int) -> bool:
         """Count something of that size, and return whether the budget has room for it."""
         self._spent += cells
-        return self._spent <= self._budget
+        return self._spent + self._classes.cells <= self._budget
 
     # -- stepping --------------------------------------------------------------------------------------
 
@@ -276,12 +278,15 @@ class Dataguide:
 
     def _make_node(self, members: list[int]) -> GuideNode:
         node = GuideNode(self, members)
-        for postings in self._postings_of(node):
-            self._attach_probes(node, postings.predicates)
+        if self.postings:
+            for postings in self._postings_of(node):
+                self._attach_probes(node, postings.predicates)
         if self.reserve(_NODE + _MEMBER * len(members)):
             self._size += 1
+            nodes_with = self._nodes_with
             for member in members:
-                self._nodes_with[member].append(node)
+                nodes_with[member].append(node)
+            self._classes.add_node(node)
         return node
 
     def _postings_of(self, node: GuideNode) -> list[StatePostings]:
@@ -311,14 +316,24 @@ class Dataguide:
         if node.slots is not None and node.anchorings is not None:
             node.slots = _apply_changes(node.slots, node.changes)
         else:
-            slots = [self._slot_at[member] for member in node.members if member in self._slot_at]
+            slots = [slot for slot in map(self._slots_at().__getitem__, node.members) if slot >= 0]
             anchorings: list[int] = []
-            for postings in self._postings_of(node):
-                slots += postings.elements.slots
-                anchorings += postings.elements.anchorings
+            if self.postings:
+                for postings in self._postings_of(node):
+                    slots += postings.elements.slots
+                    anchorings += postings.elements.anchorings
+            if self.has_unions:
+                slots = list(set(slots))
             node.slots = np.array(slots, np.int32) if slots else NO_INTS
             node.anchorings = np.array(anchorings, np.int32) if anchorings else NO_INTS
         node.changes.clear()
+
+    def _slots_at(self) -> array[int]:
+        """Return the only slot at each trie state, or -1."""
+        states = len(self._path_trie.edges)
+        if len(self._slot_at) < states:
+            self._slot_at.extend(array("i", [-1]) * states)
+        return self._slot_at
 
     def relative_paths(self, node: GuideNode) -> Ints:
         """Return the numbers of the relative paths that end at the node."""
@@ -379,20 +394,25 @@ class Dataguide:
 
     def post(self, state: int, kind: PostingKind, number: int) -> None:
         """Add a posting for elements that enter the trie state."""
-        if kind is PostingKind.SLOT and state not in self._slot_at:
-            self._slot_at[state] = number
+        slot_at = self._slots_at()
+        if kind is PostingKind.SLOT and slot_at[state] < 0:
+            slot_at[state] = number
         else:
             self.postings.setdefault(state, StatePostings()).elements.of(kind).append(number)
         self._update_postings(state, kind, number)
+        if kind is PostingKind.SLOT:
+            self._classes.add_slot(number, self._nodes_with.get(state, []))
 
     def unpost(self, state: int, kind: PostingKind, number: int) -> None:
         """Remove a posting."""
-        if kind is PostingKind.SLOT and self._slot_at.get(state) == number:
-            del self._slot_at[state]
+        if kind is PostingKind.SLOT and self._slot_at[state] == number:
+            self._slot_at[state] = -1
         else:
             self.postings[state].elements.of(kind).remove(number)
             self._discard_empty(state)
         self._update_postings(state, kind, ~number)
+        if kind is PostingKind.SLOT:
+            self._classes.remove_slot(number)
 
     def _update_postings(self, state: int, kind: PostingKind, change: int) -> None:
         for node in self._nodes_with.get(state, ()):
