@@ -128,7 +128,8 @@ def test_match_many_in_threads_is_in_order(threads: int) -> None:
 def test_match_many_in_threads_raises_where_a_message_is_refused() -> None:
     with Matcher() as matcher:
         matcher.add("a", "/a")
-        for broken, reason in [(b"<a>", "no element found"), (Path("nowhere.xml"), "no file")]:
+        refused: list[tuple[bytes | Path, str]] = [(b"<a>", "no element"), (Path("nowhere.xml"), "no file")]
+        for broken, reason in refused:
             found = matcher.match_many([*([b"<a/>"] * 100), broken, b"<a/>"], threads=2)
             for _ in range(100):
                 assert list(next(found)) == ["a"]
@@ -156,7 +157,7 @@ def test_match_many_in_threads_can_be_left() -> None:
 
 
 def test_edits_while_others_match_in_threads() -> None:
-    """Every answer belongs to one version: what stays is matched, and the two that are exchanged never both."""
+    """Every answer belongs to one version: what stays is matched, and what is replaced in either form."""
     queries, messages = news(300, 60)
     with Matcher() as matcher:
         matcher.add_many(queries.items())

@@ -1,8 +1,8 @@
 """One lock for each matcher or broker, which makes it thread-safe.
 
 Calls take turns, and an edit takes effect between two messages: matching in Python writes, since guide nodes
-are made, probes cache values and costs are counted. What a call returns lazily (`Matches`) takes the same lock
-when it is read.
+are made, probes cache values and costs are counted. What a call returns lazily (`Matches`) takes the same
+lock when it is read.
 
 The compiled kernel has a lock of its own, which many readers may hold. So a thread that finds this lock taken
 matches its message *ahead*, in C and in parallel, and takes its turn only for the rest; if the queries have
