@@ -1,8 +1,8 @@
 """The automaton in C, behind the same protocol as the one in Python.
 
-C reads and matches a message in one pass, without a document. A `Document` is read in Python, and only when
-somebody asks for one: residual checks, selected nodes, transformations and joins. Relative paths are followed
-on that document, by a small automaton in Python that holds nothing else.
+C reads and matches a message in one pass, without a document. A `Document` is read in a second pass, and only
+when somebody asks for one: residual checks, selected nodes, transformations and joins. Relative paths are
+followed on that document, by a small automaton in Python that holds nothing else.
 
 A message that C refuses is read again in Python, for the reason and its position. One with a document type
 is checked in Python for what it expands to, rewritten without, and then matched.
@@ -23,6 +23,7 @@ from sapwood.engine.automaton.registered_parts import RegisteredParts, restore_p
 from sapwood.engine.automaton.relative_paths import ReachedElements
 from sapwood.engine.fallback.lxml_process import without_doctype
 from sapwood.engine.kernel import _kernel
+from sapwood.engine.kernel.kernel_reader import read_nodes
 from sapwood.engine.limits import Limits, Tuning
 from sapwood.engine.message.ancestry import Ancestry
 from sapwood.engine.message.document import Document
@@ -30,7 +31,6 @@ from sapwood.engine.message.encoding import utf8
 from sapwood.engine.message.message_reader import (
     Message,
     check_size,
-    read_document,
     read_structure,
     to_utf8,
 )
@@ -156,7 +156,9 @@ class KernelAutomaton:
 
     def read(self, message: Message, with_text: bool, with_source: bool) -> Document:
         root = self._relative.dataguide.start() if len(self._relative.relative_paths) else _UNTESTED
-        return read_document(message, self._limits, root, with_text or self.reads_text, with_source)
+        with_text = with_text or self.reads_text
+        tokenizer = self._tuning.tokenizer
+        return read_nodes(message, self._limits, root, with_text, with_source, tokenizer=tokenizer)
 
     def reached(
         self, document: Document, ancestry: Ancestry, starts: list[int], inside: bool
