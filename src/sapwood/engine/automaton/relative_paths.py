@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
+from typing import Protocol
 
 import numpy as np
 
@@ -70,15 +71,15 @@ class RelativePaths:
                 levels.append(reach[1])
                 at.append(element)
         if not at:
-            return ReachedElements(NO_INTS, NO_INTS, NO_INTS, len(document))
+            return ListedReach(NO_INTS, NO_INTS, NO_INTS, len(document))
         ends = np.repeat(np.array(at, np.int32), [len(run) for run in numbers])
         number, start = np.concatenate(numbers), ancestry.at(ends, np.concatenate(levels))
         if inside:
-            return ReachedElements(number, start, ends, len(document))
+            return ListedReach(number, start, ends, len(document))
         wanted = np.zeros(len(document), np.bool_)
         wanted[starts] = True
         kept = wanted.take(start)
-        return ReachedElements(number[kept], start[kept], ends[kept], len(document))
+        return ListedReach(number[kept], start[kept], ends[kept], len(document))
 
     def _read_reach(self, document: Document, element: int) -> tuple[Ints, Ints]:
         node = document.guide_nodes[element]
@@ -95,8 +96,16 @@ class RelativePaths:
 _NO_REACH = NO_INTS, NO_INTS
 
 
-class ReachedElements:
-    """The elements that each relative path reaches from each of some elements, in document order."""
+class ReachedElements(Protocol):
+    """The elements that each relative path reaches from each of some elements."""
+
+    def of(self, number: int, element: int, /) -> list[int]:
+        """Return the elements that a path reaches from an element, in document order."""
+        ...
+
+
+class ListedReach:
+    """What is reached, as slices of one list: see `ReachedElements`."""
 
     def __init__(self, number: Ints, start: Ints, end: Ints, elements: int) -> None:
         """Index triples (relative path, start, end), given in document order of their ends."""
@@ -109,7 +118,7 @@ class ReachedElements:
         bounds = [*firsts.tolist(), len(keys)]
         self._slices = dict(zip(keys[firsts].tolist(), pairwise(bounds), strict=True))
 
-    def of(self, number: int, element: int) -> list[int]:
+    def of(self, number: int, element: int, /) -> list[int]:
         found = self._slices.get(number * self._elements + element)
         return self._ends[found[0] : found[1]] if found is not None else []
 

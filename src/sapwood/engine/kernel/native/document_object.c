@@ -135,6 +135,66 @@ static PyObject *read_document(PyObject *capsule, PyObject *arguments) {
     return made;
 }
 
+/* -- documents of Python --------------------------------------------------------------------------------- */
+
+/* Fill the columns of elements from lists, and check what others rely on. */
+static int convert_elements(struct document *document, PyObject *parents, PyObject *ends) {
+    uint32_t elements = document->elements;
+    for (uint32_t i = 0; i < elements; i++) {
+        unsigned long end = PyLong_AsUnsignedLong(PyList_GET_ITEM(ends, i));
+        if (PyErr_Occurred()) return -1;
+        unsigned long parent = i ? PyLong_AsUnsignedLong(PyList_GET_ITEM(parents, i)) : NONE;
+        if (PyErr_Occurred()) return -1;
+        if ((i && parent >= i) || end <= i || end > elements) {
+            PyErr_Format(PyExc_ValueError, "element %u has parent %lu and end %lu", i, parent, end);
+            return -1;
+        }
+        document->name[i] = i;
+        document->parent[i] = (uint32_t)parent;
+        document->end[i] = (uint32_t)end;
+    }
+    return 0;
+}
+
+/* A document of which only the elements are known. */
+static PyObject *document_of_elements(PyObject *unused, PyObject *arguments) {
+    (void)unused;
+    PyObject *names, *parents, *ends;
+    if (!PyArg_ParseTuple(arguments, "O!O!O!:of_elements", &PyList_Type, &names, &PyList_Type, &parents,
+                          &PyList_Type, &ends))
+        return NULL;
+    Py_ssize_t count = PyList_GET_SIZE(names);
+    if (count < 1 || (size_t)count >= NONE || PyList_GET_SIZE(parents) != count || PyList_GET_SIZE(ends) != count) {
+        PyErr_SetString(PyExc_ValueError, "names, parents and ends have one entry for each element");
+        return NULL;
+    }
+    size_t elements = (size_t)count;
+    uint32_t *block = calloc(4 * elements + 1, 4);
+    PyObject *strings = block ? PyList_GetSlice(names, 0, count) : PyErr_NoMemory();
+    if (strings == NULL) {
+        free(block);
+        return NULL;
+    }
+    uint32_t *zeros = block + 3 * elements; /* no text, no attributes, no spans */
+    struct document document = {
+        .block = block,
+        .elements = (uint32_t)elements,
+        .name = block,
+        .parent = block + elements,
+        .end = block + 2 * elements,
+        .text_start = zeros,
+        .text_end = zeros,
+        .first_attribute = zeros,
+        .start = zeros,
+        .stop = zeros,
+    };
+    PyObject *made = NULL;
+    if (convert_elements(&document, parents, ends) == 0) made = new_document(&document, strings);
+    if (made == NULL) document_free(&document);
+    Py_DECREF(strings);
+    return made;
+}
+
 /* -- columns --------------------------------------------------------------------------------------------- */
 
 /* Set an item of a new list, or free the list: then the macro's user returns NULL. */
@@ -315,6 +375,12 @@ static PyGetSetDef document_columns[] = {
     {NULL, NULL, NULL, NULL, NULL},
 };
 
+static PyMethodDef document_methods[] = {
+    {"of_elements", (PyCFunction)document_of_elements, METH_VARARGS | METH_STATIC,
+     "Return a document of which only the elements are known, by names, parents and ends."},
+    {NULL, NULL, 0, NULL},
+};
+
 static PySequenceMethods document_as_sequence = {.sq_length = (lenfunc)document_length};
 
 PyTypeObject document_type = {
@@ -323,6 +389,7 @@ PyTypeObject document_type = {
     .tp_basicsize = sizeof(struct document_object),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
     .tp_dealloc = (destructor)document_dealloc,
+    .tp_methods = document_methods,
     .tp_getset = document_columns,
     .tp_as_sequence = &document_as_sequence,
 };

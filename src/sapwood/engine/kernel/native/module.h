@@ -10,6 +10,9 @@ int add_event_list(PyObject *module);
 /* `Document`, and `read_document`, which makes one. */
 int add_document(PyObject *module);
 
+/* `RelativePaths` and `Reached`. */
+int add_relative_paths(PyObject *module);
+
 /* `Automaton` and `Result`. */
 int add_automaton(PyObject *module);
 
