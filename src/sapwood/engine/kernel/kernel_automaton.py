@@ -54,8 +54,6 @@ class _UntestedNode:
 _UNTESTED = cast(GuideNode, _UntestedNode())
 """In place of guide nodes, which a document has and nobody asks for."""
 
-_NOTHING_REACHED = ListedReach(NO_INTS, NO_INTS, NO_INTS, 1)
-
 
 class KernelAutomaton:
     """The parts of all queries, and the structures in C that find them: see `QueryAutomaton`."""
@@ -168,11 +166,15 @@ class KernelAutomaton:
     def reached(self, document: Document, starts: list[int], inside: bool) -> ReachedElements | None:
         """Return what relative paths reach in a document; None if it is too deep for masks."""
         if not len(self._relative_paths):
-            return _NOTHING_REACHED
+            return ListedReach(NO_INTS, NO_INTS, NO_INTS, document)
         columns = document.columns
         if not isinstance(columns, _kernel.Document):  # it was read in Python
             columns = _kernel.Document.of_elements(document.names, document.parents, document.ends)
-        return self._followed.reached(columns, starts, inside)
+        reached = self._followed.reached(columns, starts, inside)
+        if reached is None or columns.has_spans:
+            return reached
+        number, start, end = (np.frombuffer(column, np.int32) for column in reached.triples())
+        return ListedReach(number, start, end, document)  # which finds the spans
 
 
 class ResultSlots:
@@ -234,6 +236,10 @@ class KernelMatches:
     @property
     def bound_to(self) -> Ints:
         return np.frombuffer(self._result.bound()[1], np.int32)
+
+    @property
+    def bound_elements(self) -> list[tuple[int, tuple[int, ...]]]:
+        return _kernel.group_bound(*self._result.bound())
 
     @property
     def document(self) -> Document:

@@ -36,7 +36,8 @@ struct document {
 
 struct document_options {
     int tokenizer; /* try it before expat */
-    int with_text, with_declarations;
+    int with_text;
+    int with_source; /* elements are to be copied from it: note namespace declarations */
     struct reader_limits limits;
 };
 

@@ -215,7 +215,7 @@ static int run(struct document_builder *builder, struct span message, const char
         handlers.text = on_text;
         handlers.boundary = on_boundary;
     }
-    if (options->with_declarations) handlers.declare = on_declaration;
+    if (options->with_source) handlers.declare = on_declaration;
     if (begin(builder)) return NO_ROOM;
     struct reader *reader = builder->reader;
     reader_keep_symbols(reader, builder->version);

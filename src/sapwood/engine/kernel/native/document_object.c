@@ -94,11 +94,12 @@ static int add_strings(struct string_builder *item) {
 
 /* -- reading --------------------------------------------------------------------------------------------- */
 
-static PyObject *new_document(const struct document *document, PyObject *strings) {
+static PyObject *new_document(const struct document *document, PyObject *strings, PyObject *source) {
     struct document_object *self = PyObject_New(struct document_object, &document_type);
     if (self == NULL) return NULL;
     self->document = *document;
     self->strings = Py_NewRef(strings);
+    self->source = Py_XNewRef(source);
     return (PyObject *)self;
 }
 
@@ -109,7 +110,7 @@ static PyObject *read_document(PyObject *capsule, PyObject *arguments) {
     struct document_options options;
     Py_ssize_t depth, attributes, name_length;
     if (!pool || !PyArg_ParseTuple(arguments, "Szpppnnn:read_document", &data, &encoding, &options.tokenizer,
-                                   &options.with_text, &options.with_declarations, &depth, &attributes,
+                                   &options.with_text, &options.with_source, &depth, &attributes,
                                    &name_length))
         return NULL;
     if (depth < 0 || attributes < 0 || name_length < 0) {
@@ -128,7 +129,8 @@ static PyObject *read_document(PyObject *capsule, PyObject *arguments) {
     PyObject *made = NULL;
     if (add_strings(&item) == 0) {
         if (status == OUT_OF_MEMORY) PyErr_NoMemory();
-        else made = status == READ ? new_document(&document, item.strings) : PyLong_FromLong(status);
+        else if (status != READ) made = PyLong_FromLong(status);
+        else made = new_document(&document, item.strings, options.with_source ? data : NULL);
     }
     if (made == NULL && status == READ) document_free(&document);
     give_builder(pool, &item);
@@ -189,7 +191,7 @@ static PyObject *document_of_elements(PyObject *unused, PyObject *arguments) {
         .stop = zeros,
     };
     PyObject *made = NULL;
-    if (convert_elements(&document, parents, ends) == 0) made = new_document(&document, strings);
+    if (convert_elements(&document, parents, ends) == 0) made = new_document(&document, strings, NULL);
     if (made == NULL) document_free(&document);
     Py_DECREF(strings);
     return made;
@@ -351,11 +353,17 @@ static PyObject *get_spans(struct document_object *self, void *unused) {
                          list_numbers(document->stop, document->elements));
 }
 
+static PyObject *get_has_spans(struct document_object *self, void *unused) {
+    (void)unused;
+    return PyBool_FromLong(self->document.has_spans);
+}
+
 static Py_ssize_t document_length(struct document_object *self) { return (Py_ssize_t)self->document.elements; }
 
 static void document_dealloc(struct document_object *self) {
     document_free(&self->document);
     Py_DECREF(self->strings);
+    Py_XDECREF(self->source);
     PyObject_Free(self);
 }
 
@@ -372,6 +380,7 @@ static PyGetSetDef document_columns[] = {
     {"text_offsets", (getter)get_text_offsets, NULL, "Characters before each text node, and of all.", NULL},
     {"declarations", (getter)get_declarations, NULL, "Prefixes and URIs declared, by element.", NULL},
     {"spans", (getter)get_spans, NULL, "Where each element starts and stops; None: not known.", NULL},
+    {"has_spans", (getter)get_has_spans, NULL, "Whether it is known where elements start and stop.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 

@@ -10,6 +10,7 @@ struct document_object {
     PyObject_HEAD
     struct document document;
     PyObject *strings; /* a list: the names of this document, and others, by number */
+    PyObject *source;  /* the bytes that were read, if elements are to be copied from it; or NULL */
 };
 
 extern PyTypeObject document_type;

@@ -13,6 +13,9 @@ int add_document(PyObject *module);
 /* `RelativePaths` and `Reached`. */
 int add_relative_paths(PyObject *module);
 
+/* `group_bound`. */
+int add_bound_elements(PyObject *module);
+
 /* `Automaton` and `Result`. */
 int add_automaton(PyObject *module);
 

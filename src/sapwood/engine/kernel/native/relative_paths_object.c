@@ -16,6 +16,7 @@ typedef struct {
 typedef struct {
     PyObject_HEAD
     struct reached reached;
+    struct document_object *document;
 } Reached;
 
 static PyTypeObject reached_type;
@@ -115,6 +116,7 @@ static PyObject *paths_reached(RelativePaths *self, PyObject *arguments) {
     int status = -1;
     if (made) {
         made->reached = (struct reached){0};
+        made->document = (struct document_object *)Py_NewRef((PyObject *)object);
         request.document = &object->document;
         request.names = names;
         request.starts = starts;
@@ -154,6 +156,87 @@ static PyObject *reached_of(Reached *self, PyObject *const *arguments, Py_ssize_
     return list;
 }
 
+/* What is copied for one part: constant bytes, or elements that a path reaches, in turn. */
+struct copied_part {
+    const char *bytes; /* of a constant, or NULL */
+    size_t length;
+    uint32_t triple;  /* NONE: no more elements */
+    uint32_t element; /* the element itself instead, or NONE */
+};
+
+static int convert_part(const Reached *self, PyObject *part, uint32_t element, struct copied_part *copied) {
+    *copied = (struct copied_part){NULL, 0, NONE, NONE};
+    if (PyBytes_Check(part)) {
+        copied->bytes = PyBytes_AS_STRING(part);
+        copied->length = (size_t)PyBytes_GET_SIZE(part);
+        return 0;
+    }
+    long number = PyLong_AsLong(part);
+    if (number == -1 && PyErr_Occurred()) return -1;
+    if (number < 0) {
+        copied->element = element;
+        return 0;
+    }
+    uint32_t group = reached_group(&self->reached, (uint32_t)number, element);
+    if (group != NONE) copied->triple = self->reached.groups.items[group].first;
+    return 0;
+}
+
+/* Go on to the next bytes of a part; return 0 at its end. */
+static int next_bytes(const Reached *self, struct copied_part *part, struct span *bytes) {
+    const struct document *document = &self->document->document;
+    if (part->bytes) {
+        *bytes = (struct span){part->bytes, part->length};
+        part->bytes = NULL;
+        return 1;
+    }
+    uint32_t element = part->element;
+    part->element = NONE;
+    if (element == NONE && part->triple != NONE) {
+        element = self->reached.end.items[part->triple];
+        part->triple = self->reached.next.items[part->triple];
+    }
+    if (element == NONE) return 0;
+    bytes->bytes = PyBytes_AS_STRING(self->document->source) + document->start[element];
+    bytes->length = document->stop[element] - document->start[element];
+    return 1;
+}
+
+/* Copy all parts to memory, or only add up their lengths if there is none. Return -1 with an exception. */
+static Py_ssize_t copy_parts(const Reached *self, PyObject *parts, uint32_t element, char *to) {
+    size_t total = 0;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(parts); i++) {
+        struct copied_part part;
+        struct span bytes;
+        if (convert_part(self, PyTuple_GET_ITEM(parts, i), element, &part) < 0) return -1;
+        while (next_bytes(self, &part, &bytes)) {
+            if (to) memcpy(to + total, bytes.bytes, bytes.length);
+            else if (bytes.length > (size_t)PY_SSIZE_T_MAX - total) return PyErr_NoMemory(), -1;
+            total += bytes.length;
+        }
+    }
+    return (Py_ssize_t)total;
+}
+
+static PyObject *reached_copy(Reached *self, PyObject *const *arguments, Py_ssize_t count) {
+    if (count != 2 || !PyTuple_Check(arguments[0])) {
+        PyErr_SetString(PyExc_TypeError, "copy(parts: tuple[bytes | int, ...], element: int)");
+        return NULL;
+    }
+    long element = PyLong_AsLong(arguments[1]);
+    if (element == -1 && PyErr_Occurred()) return NULL;
+    const struct document_object *object = self->document;
+    if (!object->source || !object->document.has_spans || element < 0 ||
+        (unsigned long)element >= object->document.elements) {
+        PyErr_SetString(PyExc_ValueError, "the message has no source to copy from, or not this element");
+        return NULL;
+    }
+    Py_ssize_t length = copy_parts(self, arguments[0], (uint32_t)element, NULL);
+    PyObject *made = length < 0 ? NULL : PyBytes_FromStringAndSize(NULL, length);
+    if (made) copy_parts(self, arguments[0], (uint32_t)element, PyBytes_AS_STRING(made));
+    return made;
+}
+
 static PyObject *bytes_of(const struct numbers *numbers) {
     return PyBytes_FromStringAndSize((const char *)numbers->items, (Py_ssize_t)numbers->count * 4);
 }
@@ -166,12 +249,16 @@ static PyObject *reached_triples(Reached *self, PyObject *unused) {
 
 static void reached_dealloc(Reached *self) {
     reached_free(&self->reached);
+    Py_DECREF((PyObject *)self->document);
     PyObject_Free(self);
 }
 
 static PyMethodDef reached_methods[] = {
     {"of", (PyCFunction)(void (*)(void))reached_of, METH_FASTCALL,
      "Return the elements that a relative path reaches from an element, in document order."},
+    {"copy", (PyCFunction)(void (*)(void))reached_copy, METH_FASTCALL,
+     "Return constants, and copies of what relative paths reach from an element, or of that element for a\n"
+     "negative number, end to end."},
     {"triples", (PyCFunction)reached_triples, METH_NOARGS,
      "Return relative paths, starts and ends, as int32, in document order of the ends."},
     {NULL, NULL, 0, NULL},
