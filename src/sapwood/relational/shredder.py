@@ -98,7 +98,8 @@ class Shredder:
             self._tags.resolve_new(attributes)
             columns: tuple[list[Any], ...] = tuple([] for _ in VALUE_SCHEMA)
             for number, document in documents:
-                _resolve_attributes(document, self._tags)
+                if attributes:
+                    _resolve_attributes(document, self._tags)
                 try:
                     _check_value_size(document, self._limits)
                 except MessageError as error:
