@@ -1,7 +1,7 @@
 /* `group_bound`: the slots that bind elements, each with its elements.
 
-   Pairs of slot and element are sorted as numbers of 64 bits. There are as many as queries bind elements in one
-   message, tens or hundreds: arrays of NumPy cost more to call than this costs in all. */
+   Pairs of slot and element are sorted as numbers of 64 bits. There are as many as queries bind elements
+   in one message, tens or hundreds: arrays of NumPy cost more to call than this costs in all. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <stdint.h>

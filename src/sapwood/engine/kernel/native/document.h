@@ -1,18 +1,19 @@
-/* A document: the nodes of one message as flat columns, one entry per element in document order; entry 0 is the
-   document itself. `Document` in Python has the same columns, as lists, and says what they mean.
+/* A document: the nodes of one message as flat columns, one entry per element in document order; entry 0 is
+   the document itself. `Document` in Python has the same columns, as lists, and says what they mean.
 
        columns of elements       name, parent, end, text_start, text_end, first_attribute, start, stop
        columns of attributes     name, and where the value stops in `values`
        columns of text nodes     parent, after, and where the node stops in `text`
        columns of declarations   element, and where prefix and URI stop in `declared`
 
-   All of it is one block of memory. It is made when the message has been read, of the sizes that are known by
-   then: the arrays in which it grows belong to the builder, and are used again for the next message. Arrays of
-   its own for each document were rejected: growing twenty of them took longer than reading a short message.
+   All of it is one block of memory. It is made when the message has been read, of the sizes that are
+   known by then: the arrays in which it grows belong to the builder, and are used again for the next
+   message. Arrays of its own for each document were rejected: growing twenty of them took longer than
+   reading a short message.
 
    The invariants: parents come before their children; the attributes of an element are those from its
-   `first_attribute` up to the next element's; spans in `text`, `values` and `declared` follow each other without
-   gaps. */
+   `first_attribute` up to the next element's; spans in `text`, `values` and `declared` follow each other
+   without gaps. */
 #ifndef SAPWOOD_DOCUMENT_H
 #define SAPWOOD_DOCUMENT_H
 
@@ -71,8 +72,8 @@ void document_builder_free(struct document_builder *builder);
 /* Number names anew: the numbers of earlier documents are not used again for others before this call. */
 void document_builder_forget_names(struct document_builder *builder);
 
-/* Read a message. Return READ, or a status of the readers; OUT_OF_MEMORY, too, for what 32 bits do not number.
-   Names that are new, whether it succeeds or not, are in `new_names`. The GIL is not needed. */
+/* Read a message. Return READ, or a status of the readers; OUT_OF_MEMORY, too, for what 32 bits do not
+   number. Names that are new, whether it succeeds or not, are in `new_names`. The GIL is not needed. */
 int document_read(struct document *document, struct document_builder *builder, struct span message,
                   const char *encoding, const struct document_options *options);
 

@@ -231,9 +231,8 @@ int document_read(struct document *document, struct document_builder *builder, s
     if (status == GAVE_UP) status = run(builder, message, encoding, options, 0);
     if (status == READ) {
         end_element(builder, (uint32_t)message.length);
-        status = PUSH(&builder->first_attribute, builder->attribute_name.count) || make_document(builder, document)
-                     ? NO_ROOM
-                     : READ;
+        if (PUSH(&builder->first_attribute, builder->attribute_name.count)) status = NO_ROOM;
+        else status = make_document(builder, document);
     }
     trim(builder);
     return status == NO_ROOM ? OUT_OF_MEMORY : status;

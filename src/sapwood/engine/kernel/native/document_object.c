@@ -1,11 +1,13 @@
 /* `read_document` and `Document`: a message's nodes for Python.
 
-   A message is read into columns of numbers without the GIL. Lists are made of a column when Python asks for it:
-   a transformation that copies elements needs spans and no texts, a residual check names and no spans.
+   A message is read into columns of numbers without the GIL. Lists are made of a column when Python asks
+   for it: a transformation that copies elements needs spans and no texts, a residual check names and no
+   spans.
 
-   Names are strings that documents share. Each builder has a list of them, to which a message adds those that
-   it is the first to have; a document refers to names by their place in the list. When there are many, the next
-   document starts a new list, and the old one goes with the last document that refers to it.
+   Names are strings that documents share. Each builder has a list of them, to which a message adds those
+   that it is the first to have; a document refers to names by their place in the list. When there are
+   many, the next document starts a new list, and the old one goes with the last document that refers to
+   it.
 
    Builders are kept for the next messages: as many as there are threads that read at the same time. */
 #define PY_SSIZE_T_CLEAN
@@ -70,8 +72,8 @@ static void give_builder(struct builder_pool *pool, struct string_builder *item)
     if (!kept) free_builder(item);
 }
 
-/* Make strings of the names that the last message was the first to have. Without memory for one, all names are
-   forgotten: a name's number is its place in the list. */
+/* Make strings of the names that the last message was the first to have. Without memory for one, all names
+   are forgotten: a name's number is its place in the list. */
 static int add_strings(struct string_builder *item) {
     struct document_builder *builder = item->builder;
     const char *bytes = builder->new_name_bytes.items;
@@ -166,7 +168,8 @@ static PyObject *document_of_elements(PyObject *unused, PyObject *arguments) {
                           &PyList_Type, &ends))
         return NULL;
     Py_ssize_t count = PyList_GET_SIZE(names);
-    if (count < 1 || (size_t)count >= NONE || PyList_GET_SIZE(parents) != count || PyList_GET_SIZE(ends) != count) {
+    if (count < 1 || (size_t)count >= NONE || PyList_GET_SIZE(parents) != count ||
+        PyList_GET_SIZE(ends) != count) {
         PyErr_SetString(PyExc_ValueError, "names, parents and ends have one entry for each element");
         return NULL;
     }
@@ -255,7 +258,8 @@ static PyObject *get_ends(struct document_object *self, void *unused) {
 /* name, value, name, value … of the attributes of an element */
 static PyObject *list_attributes(struct document_object *self, uint32_t element) {
     const struct document *document = &self->document;
-    uint32_t first = document->first_attribute[element], count = document->first_attribute[element + 1] - first;
+    uint32_t first = document->first_attribute[element];
+    uint32_t count = document->first_attribute[element + 1] - first;
     PyObject *list = PyList_New(2 * (Py_ssize_t)count);
     if (list == NULL) return NULL;
     for (uint32_t i = 0; i < count; i++) {
@@ -312,7 +316,8 @@ static PyObject *get_text_offsets(struct document_object *self, void *unused) {
     if (list == NULL || set_item(list, 0, PyLong_FromLong(0)) < 0) return NULL;
     uint32_t characters = 0, at = 0;
     for (uint32_t i = 0; i < document->texts; i++) {
-        for (; at < document->text_stop[i]; at++) characters += ((unsigned char)document->text[at] & 0xC0) != 0x80;
+        for (; at < document->text_stop[i]; at++)
+            characters += ((unsigned char)document->text[at] & 0xC0) != 0x80;
         if (set_item(list, (Py_ssize_t)i + 1, PyLong_FromUnsignedLong(characters)) < 0) return NULL;
     }
     return list;
@@ -333,10 +338,11 @@ static PyObject *get_declarations(struct document_object *self, void *unused) {
             else Py_XDECREF(list); /* the dict has it */
         }
         uint32_t prefix = document->prefix_stop[i];
-        PyObject *pair = list ? Py_BuildValue("(s#s#)", document->declared + from, (Py_ssize_t)(prefix - from),
-                                              document->declared + prefix,
-                                              (Py_ssize_t)(document->uri_stop[i] - prefix))
-                              : NULL;
+        Py_ssize_t length = (Py_ssize_t)(prefix - from), uri = (Py_ssize_t)(document->uri_stop[i] - prefix);
+        PyObject *pair = NULL;
+        if (list)
+            pair = Py_BuildValue("(s#s#)", document->declared + from, length,
+                                 document->declared + prefix, uri);
         if (!pair || PyList_Append(list, pair) < 0) Py_CLEAR(made);
         Py_XDECREF(pair);
         Py_XDECREF(element);
@@ -358,7 +364,9 @@ static PyObject *get_has_spans(struct document_object *self, void *unused) {
     return PyBool_FromLong(self->document.has_spans);
 }
 
-static Py_ssize_t document_length(struct document_object *self) { return (Py_ssize_t)self->document.elements; }
+static Py_ssize_t document_length(struct document_object *self) {
+    return (Py_ssize_t)self->document.elements;
+}
 
 static void document_dealloc(struct document_object *self) {
     document_free(&self->document);

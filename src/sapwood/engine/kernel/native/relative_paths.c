@@ -29,14 +29,15 @@ static int add_path(struct relative_paths *paths, uint32_t number, const struct 
     struct automaton *automaton = &paths->automaton;
     if (automaton_begin_edit(automaton)) return -1;
     uint32_t added = automaton_add_relative_path(automaton, path, length);
-    if (added == NONE || reserve_numbers(&paths->number_of, added) || reserve_numbers(&paths->path_of, number))
-        return -1;
+    if (added == NONE || reserve_numbers(&paths->number_of, added)) return -1;
+    if (reserve_numbers(&paths->path_of, number)) return -1;
     paths->number_of.items[added] = number;
     paths->path_of.items[number] = added;
     return automaton_end_edit(automaton);
 }
 
-int relative_paths_add(struct relative_paths *paths, uint32_t number, const struct span *path, uint32_t length) {
+int relative_paths_add(struct relative_paths *paths, uint32_t number, const struct span *path,
+                       uint32_t length) {
     lock_write(&paths->automaton.lock);
     int failed = add_path(paths, number, path, length);
     if (failed) paths->automaton.damaged = 1;
@@ -101,7 +102,8 @@ static int fill_reach(struct relative_paths *paths, uint32_t node) {
     for (uint32_t i = 0; i < automaton->guide.nodes.items[node].members.count; i++) {
         uint32_t state = automaton->guide.nodes.items[node].members.items[i];
         FOR_POSTINGS(&automaton->trie.postings, automaton->trie.states.items[state].posted, kind, posted, {
-            if (kind == POST_RELATIVE && add_ends(paths, node, state, paths->number_of.items[posted])) return -1;
+            if (kind != POST_RELATIVE) continue;
+            if (add_ends(paths, node, state, paths->number_of.items[posted])) return -1;
         });
     }
     uint32_t count = paths->ends.count - first;
@@ -184,8 +186,8 @@ static int visit(struct walk *walk, uint32_t element) {
     for (uint32_t i = 0; i < reach->count; i++) {
         uint32_t start = walk->line[end[i].depth];
         if (!walk->request->inside && !walk->is_start[start]) continue;
-        if (PUSH(&reached->number, end[i].number) || PUSH(&reached->start, start) || PUSH(&reached->end, element))
-            return -1;
+        if (PUSH(&reached->number, end[i].number) || PUSH(&reached->start, start)) return -1;
+        if (PUSH(&reached->end, element)) return -1;
     }
     return 0;
 }
@@ -263,7 +265,8 @@ static int prepare(struct relative_paths *paths) {
     return 0;
 }
 
-int find_reached(struct relative_paths *paths, const struct reached_request *request, struct reached *reached) {
+int find_reached(struct relative_paths *paths, const struct reached_request *request,
+                 struct reached *reached) {
     struct walk walk = {.paths = paths, .request = request, .reached = reached};
     uint32_t names = 1;
     for (uint32_t i = 1; i < request->document->elements; i++) {

@@ -1,18 +1,19 @@
 /* Relative paths, such as `section//figure` from any element, followed on a document.
 
-   To the automaton the path is a path like all others, with two steps in front: any element, anywhere, from which it
-   starts. An automaton that has nothing but relative paths finds, for every tag path, which of them end there.
-   What is kept for a guide node is its *reach*: the paths that end at its elements, each with the depth of the
-   element that it starts from.
+   To the automaton the path is a path like all others, with two steps in front: any element, anywhere,
+   from which it starts. An automaton that has nothing but relative paths finds, for every tag path, which
+   of them end there. What is kept for a guide node is its *reach*: the paths that end at its elements,
+   each with the depth of the element that it starts from.
 
        reach     by guide node: a part of `ends`, or not yet known
        ends      (path, depth of the start)
 
-   So an element costs one look-up, and one entry for each path that ends at it, however many paths there are.
-   The reach of all nodes is forgotten when paths come or go: they do so with queries, not with messages.
+   So an element costs one look-up, and one entry for each path that ends at it, however many paths there
+   are. The reach of all nodes is forgotten when paths come or go: they do so with queries, not with
+   messages.
 
-   What is reached is listed as triples (path, start, end), in document order of the ends. Those of one path and
-   start are chained, and found by a hash table:
+   What is reached is listed as triples (path, start, end), in document order of the ends. Those of one
+   path and start are chained, and found by a hash table:
 
        number, start, end    by triple
        next                  the next triple of the same path and start, or NONE
@@ -61,7 +62,8 @@ void relative_paths_free(struct relative_paths *paths);
 /* What follows takes the lock, and needs no GIL. Results are -1 when memory is out. */
 
 /* Add a path, given as symbols, under a number that no other path has. */
-int relative_paths_add(struct relative_paths *paths, uint32_t number, const struct span *path, uint32_t length);
+int relative_paths_add(struct relative_paths *paths, uint32_t number, const struct span *path,
+                       uint32_t length);
 
 /* Remove a path; one that is not there is none. */
 int relative_paths_remove(struct relative_paths *paths, uint32_t number);
@@ -80,8 +82,9 @@ struct reached_request {
 
 enum { TOO_DEEP_TO_REACH = 1 };
 
-/* List what is reached. Return 0, -1, or TOO_DEEP_TO_REACH: elements nest deeper than the automaton's masks. */
-int find_reached(struct relative_paths *paths, const struct reached_request *request, struct reached *reached);
+/* List what is reached. Return 0, -1, or TOO_DEEP_TO_REACH: elements nest deeper than masks have bits. */
+int find_reached(struct relative_paths *paths, const struct reached_request *request,
+                 struct reached *reached);
 
 /* Return the group of a path and the element that it starts from, or NONE. */
 uint32_t reached_group(const struct reached *reached, uint32_t number, uint32_t start);

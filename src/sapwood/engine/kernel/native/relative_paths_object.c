@@ -143,7 +143,8 @@ static PyObject *reached_of(Reached *self, PyObject *const *arguments, Py_ssize_
     long number = PyLong_AsLong(arguments[0]), start = PyLong_AsLong(arguments[1]);
     if ((number == -1 || start == -1) && PyErr_Occurred()) return NULL;
     const struct reached *reached = &self->reached;
-    uint32_t found = number < 0 || start < 0 ? NONE : reached_group(reached, (uint32_t)number, (uint32_t)start);
+    uint32_t found = NONE;
+    if (number >= 0 && start >= 0) found = reached_group(reached, (uint32_t)number, (uint32_t)start);
     if (found == NONE) return PyList_New(0);
     const struct reached_group *group = &reached->groups.items[found];
     PyObject *list = PyList_New((Py_ssize_t)group->count);
