@@ -20,7 +20,7 @@ from sapwood.bench.transform.evaluators import (
     per_query_evaluator,
     shared_evaluator,
 )
-from sapwood.bench.transform.result_cost import collect_results, write_results
+from sapwood.bench.transform.result_cost import collect_results, find_reached, write_results
 from sapwood.bench.transform.thesis_workload import ThesisWorkload, bibliography, book, compile_all
 from sapwood.engine.message.message_reader import Message
 from sapwood.transform.shared_plan import SharedPlan
@@ -194,7 +194,7 @@ def test_results_written_separately_are_those_of_the_shared_plan(message: bytes)
     plans, source = shared.plans, Message(message)
     assert isinstance(plans, SharedPlan)
     found = shared.index.find(source)
-    written = write_results(plans, found, collect_results(plans, source, found))
+    written = write_results(plans, found, find_reached(found), collect_results(plans, source, found))
     assert written
     assert set(written) == {body for _, body in plans.bodies(source, found)}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sapwood import Tuning
 from sapwood.engine.automaton.automaton import Automaton
+from sapwood.engine.automaton.relative_paths import RelativePaths
 from sapwood.engine.index import Index
 
 IN_PYTHON = Tuning(kernel=False)
@@ -36,8 +37,8 @@ def is_empty(index: Index) -> bool:
     """Return whether nothing is registered in the automaton of an index."""
     sizes = kernel_sizes(index)
     if sizes is not None:
-        relative: Automaton = index.automaton._relative  # type: ignore[attr-defined]
-        return {name: sizes[name] for name in _NO_QUERIES} == _NO_QUERIES and not len(relative.relative_paths)
+        paths: RelativePaths = index.automaton._relative_paths  # type: ignore[attr-defined]
+        return {name: sizes[name] for name in _NO_QUERIES} == _NO_QUERIES and not len(paths)
     automaton = python_automaton(index)
     only_root = len(automaton.path_trie) == 1
     return only_root and not automaton.dataguide.postings and not len(automaton.relative_paths)

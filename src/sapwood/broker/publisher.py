@@ -127,10 +127,10 @@ class Publisher:
             new(Delivery, (ids[number], name, body, None))
             for number, body in sorted(result.made, key=_NUMBER)
         ]
-        several = bool(made)
+        several = False  # of these lists, each of which is in order
         if len(self._registry.matcher):
+            several = bool(made) and bool(len(result.matches))
             made += [new(Delivery, (subscriber, name, source.data, None)) for subscriber in result.matches]
-            several = several and bool(len(result.matches))
         if result.joined is not None and len(result.joined):
             several = True
             made += self.join_deliveries(result.joined, name, failures)

@@ -101,6 +101,11 @@ class IndexMatches:
         return self._found.bound_to
 
     @property
+    def bound_elements(self) -> list[tuple[int, tuple[int, ...]]]:
+        """The slots that bind elements, ascending, each with its elements in document order."""
+        return self._found.bound_elements
+
+    @property
     def evaluator(self) -> PatternEvaluator:
         """The evaluator of patterns on the message, which is read for it if it was not yet."""
         if self._evaluator is None:

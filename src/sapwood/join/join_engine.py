@@ -246,12 +246,16 @@ class JoinEngine:
         self, relations: TemplateRelations, current: CurrentItem, state: MessageState, sides: list[bool]
     ) -> Iterator[LinkMatches]:
         common = state.find_common(current)
-        if not len(common.runs):
-            return
         for state_is_left in sides:
-            equal = find_equal_pairs(relations, current, common, state_is_left)
-            rows, items = match_rows(relations, equal, current, state, state_is_left)
-            yield self._check_rows(relations, rows, items, current, state, state_is_left)
+            equal = find_equal_pairs(relations, current, common, state_is_left) if common else None
+            if not equal:
+                continue
+            matched = match_rows(relations, equal, current, state, state_is_left)
+            for row, items in matched.single:
+                yield from self._check_row(relations, row, items, current, state, state_is_left)
+            if len(matched.rows):
+                rows, items = matched.rows, matched.items
+                yield self._check_rows(relations, rows, items, current, state, state_is_left)
 
     def _match_row_by_row(
         self, current: CurrentItem, state: MessageState, sides: list[bool]
@@ -264,6 +268,33 @@ class JoinEngine:
             if found:
                 rows, items = np.array(found, np.int32).T
                 yield self._check_rows(relations, rows, items, current, state, state_is_left)
+
+    def _check_row(
+        self,
+        relations: TemplateRelations,
+        row: int,
+        items: Ints,
+        current: CurrentItem,
+        state: MessageState,
+        state_is_left: bool,
+    ) -> Iterator[LinkMatches]:
+        """Check the windows of all members of a row with each of the items that satisfy it."""
+        windows = self._catalog.windows
+        members, _ = relations.members(np.array([row], np.int32))
+        is_last = state_is_left and state.latest < current.time
+        version = min(state.oldest_version, current.visible_from)
+        checked: list[int] = []
+        for member in members.tolist():
+            if windows.holds_for_all(member, is_last, version):
+                numbers = np.full(len(items), member, np.int32)
+                entries = np.full(len(items), windows.entry[member], np.int32)
+                yield LinkMatches(numbers, entries, items, state.records, current.records, state_is_left)
+            else:
+                checked.append(member)
+        if checked:
+            repeated = np.repeat(np.array(checked, np.int32), len(items))
+            items = np.tile(items, len(checked))
+            yield self._check_windows(repeated, items, current, state, state_is_left)
 
     def _check_rows(
         self,

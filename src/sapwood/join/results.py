@@ -42,18 +42,22 @@ class ResultContext:
 
     def __init__(self, cache: MessageCache) -> None:
         self._cache = cache
-        self._current: tuple[StoredMessage, LoadedMessage] | None = None
+        self._current: tuple[StoredMessage, PatternEvaluator] | None = None
+        self._loaded: LoadedMessage | None = None  # the current message, if it is needed
         self._pieces: dict[tuple[object, ...], list[bytes]] = {}
 
     def set_current(self, record: StoredMessage, evaluator: PatternEvaluator) -> None:
         """Use the current message as it was just parsed."""
-        self._current = record, load_message(evaluator)
+        self._current = record, evaluator
+        self._loaded = None
 
     def load(self, record: StoredMessage) -> LoadedMessage:
         """Return a parsed message."""
-        if self._current is not None and self._current[0] is record:
-            return self._current[1]
-        return self._cache.load(record)
+        if self._current is None or self._current[0] is not record:
+            return self._cache.load(record)
+        if self._loaded is None:
+            self._loaded = load_message(self._current[1])
+        return self._loaded
 
     def pieces(
         self, entry: JoinEntry, records: Records, messages: list[LoadedMessage], bindings: list[Binding]

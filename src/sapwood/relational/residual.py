@@ -10,8 +10,9 @@ from sapwood.engine.automaton.dataguide import Dataguide
 from sapwood.engine.automaton.path_trie import PathTrie
 from sapwood.engine.failures import QueryProblem
 from sapwood.engine.fallback.xpath_fallback import XPathFallback
+from sapwood.engine.kernel.kernel_reader import read_nodes
 from sapwood.engine.limits import Limits
-from sapwood.engine.message.message_reader import Message, read_document
+from sapwood.engine.message.message_reader import Message
 from sapwood.engine.pattern_evaluator import PatternEvaluator
 from sapwood.lang.query import Query, compile_query
 
@@ -44,7 +45,7 @@ class ResidualEvaluator:
                 while self._compiled:
                     self._evict_oldest()
             evaluator = PatternEvaluator(
-                read_document(message, self._limits, self._guide.start(), with_text=True)
+                read_nodes(message, self._limits, self._guide.start(), with_text=True)
             )
             results: list[bool | QueryProblem] = []
             for start in range(0, len(texts), _QUERIES_PER_PARSE):

@@ -13,9 +13,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from sapwood.engine.kernel.kernel_reader import read_nodes
 from sapwood.engine.limits import Limits
 from sapwood.engine.message.document import Document
-from sapwood.engine.message.message_reader import Message, read_document
+from sapwood.engine.message.message_reader import Message
 from sapwood.errors import MessageError
 from sapwood.lang.literals.numbers import to_number
 from sapwood.relational.paths.linear_path import TagPath
@@ -93,10 +94,12 @@ class Shredder:
                 except MessageError as error:
                     self._tags.discard_new_nodes(before)
                     batch.rejected[number] = error
-            self._tags.resolve_new(_new_attributes(documents))
+            attributes = _new_attributes(documents)  # for which each message is followed along the tag tree
+            self._tags.resolve_new(attributes)
             columns: tuple[list[Any], ...] = tuple([] for _ in VALUE_SCHEMA)
             for number, document in documents:
-                _resolve_attributes(document, self._tags)
+                if attributes:
+                    _resolve_attributes(document, self._tags)
                 try:
                     _check_value_size(document, self._limits)
                 except MessageError as error:
@@ -110,7 +113,7 @@ class Shredder:
 
     def document(self, message: Message) -> Document[TagNode]:
         """Parse a message along the tag tree."""
-        return read_document(message, self._limits, self._tags.root, with_text=True)
+        return read_nodes(message, self._limits, self._tags.root, with_text=True)
 
 
 def _chunk_messages(messages: Sequence[Message]) -> Iterator[list[int]]:

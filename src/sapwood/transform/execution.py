@@ -7,8 +7,6 @@ from functools import partial
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, TypeVar
 
-import numpy as np
-
 from sapwood.engine.automaton.relative_paths import ReachedElements
 from sapwood.engine.failures import FailureKind, QueryProblem, report_defect
 from sapwood.engine.index import Index, IndexMatches
@@ -54,26 +52,25 @@ class PlanExecution:
         self._fragments = SourceFragments(self._document)
         self._writer = ResultWriter(self._document, self._fragments)
         self._bindings: list[tuple[int, Nodes]] | None = None
-        self._reached_bindings: set[int] = set()  # elements bound through a relative path
         self._reached: ReachedElements | None = None
         document = self._document
         self._sliced = found.joined and document.verbatim and not document.declarations
         self._document_lists: dict[tuple[Path, ...], list[ContextNode]] = {}
         self._pieces: dict[tuple[int, int], bytes] = {}
-        self._bodies: dict[tuple[int, Nodes], bytes | QueryProblem] = {}
+        self._bodies: dict[Nodes, dict[int, bytes | QueryProblem]] = {}  # by bound nodes and template
         self.problems: list[tuple[int, QueryProblem]] = []
         """entries that failed, and why"""
 
     def bodies(self) -> list[tuple[int, bytes]]:
         """Return the entries with a result, and the results."""
         made: list[tuple[int, bytes]] = []
-        bindings, known = self._plan.bindings, self._bodies
+        bindings = self._plan.bindings
         for slot, nodes in self._bound():
+            known = self._bodies.setdefault(nodes, {})
             for number, template in bindings[slot].entries.items():
-                key = template, nodes
-                body = known.get(key)
+                body = known.get(template)
                 if body is None:
-                    body = known[key] = self._body_of(number, template, nodes)
+                    body = known[template] = self._body_of(number, template, nodes)
                 if isinstance(body, QueryProblem):
                     self.problems.append((number, body))
                 else:
@@ -149,7 +146,7 @@ class PlanExecution:
             return
         bindings = self._plan.bindings
         # other owners bind elements, too
-        found = [pair for pair in _group_by_slot(self._found, len(self._document)) if pair[0] in bindings]
+        found = [pair for pair in self._found.bound_elements if pair[0] in bindings]
         reached_on: ReachedElements | None = None
         if self._plan.indirect_bindings:
             anchors = {
@@ -162,7 +159,6 @@ class PlanExecution:
                 nodes = tuple(
                     sorted({end for node in nodes for end in reached_on.of(binding.relative_path, node)})
                 )
-                self._reached_bindings.update(nodes)
             if not binding.exact:
                 _, condition = self._plan.binding(slot)
                 nodes = tuple(node for node in nodes if self._evaluator.holds(condition, node))
@@ -177,22 +173,9 @@ class PlanExecution:
         return piece
 
     def _group(self, shared: SharedTemplate, node: int) -> bytes:
-        if shared.copies is not None and self._sliced:
-            return self._copy_group(shared.copies, node)
+        if shared.copies is not None and self._sliced:  # as the writer would make it
+            return self._all_reached.copy(shared.copies, node)
         return self._writer.group(shared.template, self._lists(shared, node))
-
-    def _copy_group(self, parts: tuple[bytes | int, ...], node: int) -> bytes:
-        """Return a group of constants and copied elements, as the writer would make it."""
-        pieces: list[bytes] = []
-        starts, stops = self._document.spans
-        source, reached = self._document.source, self._all_reached
-        for part in parts:
-            if isinstance(part, bytes):
-                pieces.append(part)
-            else:
-                elements = reached.of(part, node) if part >= 0 else (node,)
-                pieces += [source[starts[element] : stops[element]] for element in elements]
-        return b"".join(pieces)
 
     def _lists(self, shared: SharedTemplate, node: int) -> tuple[list[ContextNode], ...]:
         return tuple([self._fill(source, node) for source in shared.hole_sources])
@@ -215,10 +198,8 @@ class PlanExecution:
     @property
     def _all_reached(self) -> ReachedElements:
         if self._reached is None:
-            starts = np.unique(self._found.bound_to).tolist()
-            if self._reached_bindings:
-                starts = sorted({*starts, *self._reached_bindings})
-            self._reached = self._found.reached(starts)
+            starts = {node for _, nodes in self._bound() for node in nodes}
+            self._reached = self._found.reached(sorted(starts))
             assert self._reached is not None  # since something is bound
         return self._reached
 
@@ -289,16 +270,3 @@ def contain_failure(make: Callable[[], T], query: str) -> T | QueryProblem:
         return QueryProblem(FailureKind.FAILED, str(error))
     except Exception as error:
         return report_defect(error, query)
-
-
-def _group_by_slot(found: IndexMatches, elements: int) -> Iterator[tuple[int, Nodes]]:
-    """Yield each bound slot with its elements, each once."""
-    if not len(found.bound_slots):
-        return
-    keys = np.unique(found.bound_slots.astype(np.int64) * elements + found.bound_to)
-    slots = keys // elements
-    nodes = (keys - slots * elements).tolist()
-    starts = np.flatnonzero(np.concatenate(([True], slots[1:] != slots[:-1])))
-    ends = [*starts[1:].tolist(), len(nodes)]
-    for slot, start, end in zip(slots[starts].tolist(), starts.tolist(), ends, strict=True):
-        yield slot, tuple(nodes[start:end])

@@ -11,12 +11,13 @@ from collections.abc import Sequence
 
 from sapwood.bench.harness.timer import clock
 from sapwood.bench.transform.evaluators import Evaluator
+from sapwood.engine.automaton.relative_paths import ReachedElements
 from sapwood.engine.index import IndexMatches
-from sapwood.engine.message.document import ContextNode, Document
+from sapwood.engine.message.document import ContextNode
 from sapwood.engine.message.message_reader import Message
 from sapwood.transform.result_groups import Group
 from sapwood.transform.result_writer import ResultWriter
-from sapwood.transform.shared_plan import SharedPlan, SharedTemplate
+from sapwood.transform.shared_plan import SharedPlan
 from sapwood.transform.source_fragments import SourceFragments
 
 Bound = tuple[ContextNode, ...]
@@ -33,8 +34,9 @@ def writing_pass(shared: Evaluator, messages: Sequence[bytes]) -> float:
         message = Message(body)
         found = shared.index.find(message)
         results = collect_results(network, message, found)
+        reached = find_reached(found)
         start = clock()
-        write_results(network, found, results)
+        write_results(network, found, reached, results)
         seconds += clock() - start
     return seconds
 
@@ -47,7 +49,14 @@ def collect_results(network: SharedPlan, message: Message, found: IndexMatches) 
     return results
 
 
-def write_results(network: SharedPlan, found: IndexMatches, results: DistinctResults) -> list[bytes]:
+def find_reached(found: IndexMatches) -> ReachedElements | None:
+    """Return what relative paths reach from all bound elements."""
+    return found.reached(sorted({node for _, nodes in found.bound_elements for node in nodes}))
+
+
+def write_results(
+    network: SharedPlan, found: IndexMatches, reached: ReachedElements | None, results: DistinctResults
+) -> list[bytes]:
     """Write the distinct results."""
     document = found.evaluator.document
     sliced = found.joined and document.verbatim and not document.declarations
@@ -60,21 +69,10 @@ def write_results(network: SharedPlan, found: IndexMatches, results: DistinctRes
             key = number, group.bound
             if key in pieces:
                 continue
-            if sliced and shared.copies is not None:
-                pieces[key] = _copy_elements(document, shared, group)
+            bound = group.bound[0]
+            if sliced and shared.copies is not None and reached is not None and isinstance(bound, int):
+                pieces[key] = reached.copy(shared.copies, bound)
             else:
                 pieces[key] = writer.group(shared.template, group.lists)
         bodies.append(shared.template.body([pieces[number, bound] for bound in bounds]))
     return bodies
-
-
-def _copy_elements(document: Document, shared: SharedTemplate, group: Group) -> bytes:
-    pieces: list[bytes] = []
-    source, (starts, stops) = document.source, document.spans
-    lists = iter(group.lists)
-    for part in shared.copies or ():
-        if isinstance(part, bytes):
-            pieces.append(part)
-        else:
-            pieces += [source[starts[node] : stops[node]] for node in next(lists) if isinstance(node, int)]
-    return b"".join(pieces)

@@ -11,6 +11,7 @@ Nearly all queries are one path, so the handle of a path is no object of its own
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -359,6 +360,7 @@ class StructureMatches:
 
     joined = True
     twig_candidates = bound_slots = bound_to = NO_INTS
+    bound_elements: list[tuple[int, tuple[int, ...]]] = []  # noqa: RUF012  # never changed
 
     def __init__(self, automaton: Automaton, message: Message, slots: MatchedSlots) -> None:
         self._automaton = automaton
@@ -400,6 +402,20 @@ class DocumentMatches:
         self.bound_slots = NO_INTS
         self.bound_to = NO_INTS
         self.ancestry: Ancestry | None = None  # if twigs were joined
+
+    @property
+    def bound_elements(self) -> list[tuple[int, tuple[int, ...]]]:
+        if not len(self.bound_slots):
+            return []
+        elements = len(self.document)
+        keys = np.unique(self.bound_slots.astype(np.int64) * elements + self.bound_to)
+        slots = keys // elements
+        bound = (keys - slots * elements).tolist()
+        starts = np.flatnonzero(np.concatenate(([True], slots[1:] != slots[:-1])))
+        bounds = pairwise([*starts.tolist(), len(bound)])
+        return [
+            (slot, tuple(bound[i:j])) for slot, (i, j) in zip(slots[starts].tolist(), bounds, strict=True)
+        ]
 
     def reached(self, starts: list[int], inside: bool = False) -> ReachedElements | None:
         if self.ancestry is None:

@@ -71,6 +71,11 @@ class AutomatonMatches(Protocol):
         ...
 
     @property
+    def bound_elements(self) -> list[tuple[int, tuple[int, ...]]]:
+        """The slots that bind elements, ascending, each with its elements in document order."""
+        ...
+
+    @property
     def document(self) -> Document:
         """The nodes of the message, read now if matching did not read them."""
         ...

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
+from typing import Protocol
 
 import numpy as np
 
@@ -70,15 +71,15 @@ class RelativePaths:
                 levels.append(reach[1])
                 at.append(element)
         if not at:
-            return ReachedElements(NO_INTS, NO_INTS, NO_INTS, len(document))
+            return ListedReach(NO_INTS, NO_INTS, NO_INTS, document)
         ends = np.repeat(np.array(at, np.int32), [len(run) for run in numbers])
         number, start = np.concatenate(numbers), ancestry.at(ends, np.concatenate(levels))
         if inside:
-            return ReachedElements(number, start, ends, len(document))
+            return ListedReach(number, start, ends, document)
         wanted = np.zeros(len(document), np.bool_)
         wanted[starts] = True
         kept = wanted.take(start)
-        return ReachedElements(number[kept], start[kept], ends[kept], len(document))
+        return ListedReach(number[kept], start[kept], ends[kept], document)
 
     def _read_reach(self, document: Document, element: int) -> tuple[Ints, Ints]:
         node = document.guide_nodes[element]
@@ -95,23 +96,49 @@ class RelativePaths:
 _NO_REACH = NO_INTS, NO_INTS
 
 
-class ReachedElements:
-    """The elements that each relative path reaches from each of some elements, in document order."""
+class ReachedElements(Protocol):
+    """The elements that each relative path reaches from each of some elements."""
 
-    def __init__(self, number: Ints, start: Ints, end: Ints, elements: int) -> None:
+    def of(self, number: int, element: int, /) -> list[int]:
+        """Return the elements that a path reaches from an element, in document order."""
+        ...
+
+    def copy(self, parts: tuple[bytes | int, ...], element: int, /) -> bytes:
+        """Return constants, and copies from the source of what relative paths reach from an element, or of
+        that element for a negative number, end to end."""
+        ...
+
+
+class ListedReach:
+    """What is reached, as slices of one list: see `ReachedElements`."""
+
+    def __init__(self, number: Ints, start: Ints, end: Ints, document: Document) -> None:
         """Index triples (relative path, start, end), given in document order of their ends."""
+        elements = len(document)
         keys = number.astype(np.int64) * elements + start
         order = np.argsort(keys, kind="stable")
         keys = keys[order]
+        self._document = document
         self._elements = elements
         self._ends: list[int] = end[order].tolist()
         firsts = np.flatnonzero(np.concatenate(([True], keys[1:] != keys[:-1]))) if len(keys) else keys
         bounds = [*firsts.tolist(), len(keys)]
         self._slices = dict(zip(keys[firsts].tolist(), pairwise(bounds), strict=True))
 
-    def of(self, number: int, element: int) -> list[int]:
+    def of(self, number: int, element: int, /) -> list[int]:
         found = self._slices.get(number * self._elements + element)
         return self._ends[found[0] : found[1]] if found is not None else []
+
+    def copy(self, parts: tuple[bytes | int, ...], element: int, /) -> bytes:
+        pieces: list[bytes] = []
+        source, (starts, stops) = self._document.source, self._document.spans
+        for part in parts:
+            if isinstance(part, bytes):
+                pieces.append(part)
+            else:
+                copied = self.of(part, element) if part >= 0 else (element,)
+                pieces += [source[starts[each] : stops[each]] for each in copied]
+        return b"".join(pieces)
 
 
 def _descendants(document: Document, elements: list[int]) -> list[int]:

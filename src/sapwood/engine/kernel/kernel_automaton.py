@@ -1,8 +1,8 @@
 """The automaton in C, behind the same protocol as the one in Python.
 
-C reads and matches a message in one pass, without a document. A `Document` is read in Python, and only when
-somebody asks for one: residual checks, selected nodes, transformations and joins. Relative paths are followed
-on that document, by a small automaton in Python that holds nothing else.
+C reads and matches a message in one pass, without a document. A `Document` is read in a second pass, and only
+when somebody asks for one: residual checks, selected nodes, transformations and joins. Relative paths are
+followed on that document, by an automaton of their own in C.
 
 A message that C refuses is read again in Python, for the reason and its position. One with a document type
 is checked in Python for what it expands to, rewritten without, and then matched.
@@ -11,28 +11,25 @@ is checked in Python for what it expands to, rewritten without, and then matched
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import NoReturn, Self, cast
 
 import numpy as np
 
-from sapwood.engine.automaton.automaton import Automaton
 from sapwood.engine.automaton.dataguide import GuideNode
 from sapwood.engine.automaton.predicate_index import NO_INTS, Ints
 from sapwood.engine.automaton.protocol import MatchedAhead
 from sapwood.engine.automaton.query_paths import Leaf, Twig
 from sapwood.engine.automaton.registered_parts import RegisteredParts, restore_part
-from sapwood.engine.automaton.relative_paths import ReachedElements
+from sapwood.engine.automaton.relative_paths import ListedReach, ReachedElements, RelativePaths
 from sapwood.engine.fallback.lxml_process import without_doctype
 from sapwood.engine.kernel import _kernel
+from sapwood.engine.kernel.kernel_reader import read_nodes
 from sapwood.engine.limits import Limits, Tuning
-from sapwood.engine.message.ancestry import Ancestry
 from sapwood.engine.message.document import Document
 from sapwood.engine.message.encoding import utf8
 from sapwood.engine.message.message_reader import (
     Message,
     check_size,
-    read_document,
     read_structure,
     to_utf8,
 )
@@ -57,7 +54,7 @@ class _UntestedNode:
 
 
 _UNTESTED = cast(GuideNode, _UntestedNode())
-"""In place of guide nodes, which a document has and nobody asks for if no relative path is followed."""
+"""In place of guide nodes, which a document has and nobody asks for."""
 
 
 class KernelAutomaton:
@@ -67,7 +64,8 @@ class KernelAutomaton:
         self._limits = limits
         self._tuning = tuning
         self._compiled = self._compile()
-        self._relative = Automaton(limits, replace(tuning, cache=tuning.cache // _SHARE))
+        self._relative_paths = RelativePaths()  # their numbers and uses; C follows them
+        self._followed = _kernel.RelativePaths(tuning.cache // _SHARE * _CELL)
 
     def _compile(self) -> _kernel.Automaton:
         limits, tuning = self._limits, self._tuning
@@ -108,22 +106,26 @@ class KernelAutomaton:
         return self._compiled.count(slots.tobytes())
 
     def add_relative_path(self, path: tuple[str, ...]) -> int:
-        return self._relative.add_relative_path(path)
+        number, leaf = self._relative_paths.add(path)
+        if leaf is not None:
+            self._followed.add(number, leaf.path)
+        return number
 
     def remove_relative_path(self, number: int) -> None:
-        self._relative.remove_relative_path(number)
+        if self._relative_paths.remove(number) is not None:
+            self._followed.remove(number)
 
     def relative_path_uses(self, number: int) -> int:
-        return self._relative.relative_path_uses(number)
+        return self._relative_paths.uses(number)
 
     def clear_cache(self) -> None:
         self._compiled.clear()
-        self._relative.clear_cache()
+        self._followed.clear()
 
     # -- serialization ---------------------------------------------------------------------------------
 
     def dump(self) -> RegisteredParts:
-        return RegisteredParts(self._compiled.dump(), self._relative.relative_paths)
+        return RegisteredParts(self._compiled.dump(), self._relative_paths)
 
     def load(self, registered: RegisteredParts) -> None:
         for slot, parts, binds, shared, weight in registered.queries:
@@ -132,7 +134,9 @@ class KernelAutomaton:
             else:
                 self._compiled.register(slot, tuple(map(restore_part, parts)), binds)
             self._compiled.set_weight(slot, weight)
-        self._relative.load(RegisteredParts([], registered.relative_paths))
+        self._relative_paths = registered.relative_paths
+        for number, leaf in self._relative_paths.leaves():
+            self._followed.add(number, leaf.path)
 
     # -- matching --------------------------------------------------------------------------------------
 
@@ -180,16 +184,22 @@ class KernelAutomaton:
         raise AssertionError("the compiled kernel refused a message that the reader in Python accepts")
 
     def read(self, message: Message, with_text: bool, with_source: bool) -> Document:
-        root = self._relative.dataguide.start() if len(self._relative.relative_paths) else _UNTESTED
-        return read_document(message, self._limits, root, with_text or self.reads_text, with_source)
+        with_text = with_text or self.reads_text
+        tokenizer = self._tuning.tokenizer
+        return read_nodes(message, self._limits, _UNTESTED, with_text, with_source, tokenizer=tokenizer)
 
-    def reached(
-        self, document: Document, ancestry: Ancestry, starts: list[int], inside: bool
-    ) -> ReachedElements:
-        """Return what relative paths reach in a document that `read` returned."""
-        if not len(self._relative.relative_paths):
-            return ReachedElements(NO_INTS, NO_INTS, NO_INTS, len(document))
-        return self._relative.relative_paths.reached(document, ancestry, starts, inside)
+    def reached(self, document: Document, starts: list[int], inside: bool) -> ReachedElements | None:
+        """Return what relative paths reach in a document; None if it is too deep for masks."""
+        if not len(self._relative_paths):
+            return ListedReach(NO_INTS, NO_INTS, NO_INTS, document)
+        columns = document.columns
+        if not isinstance(columns, _kernel.Document):  # it was read in Python
+            columns = _kernel.Document.of_elements(document.names, document.parents, document.ends)
+        reached = self._followed.reached(columns, starts, inside)
+        if reached is None or columns.has_spans:
+            return reached
+        number, start, end = (np.frombuffer(column, np.int32) for column in reached.triples())
+        return ListedReach(number, start, end, document)  # which finds the spans
 
 
 class ResultSlots:
@@ -211,7 +221,6 @@ class KernelMatches:
     """What the automaton in C found in a message."""
 
     __slots__ = (
-        "_ancestry",
         "_automaton",
         "_document",
         "_message",
@@ -235,7 +244,6 @@ class KernelMatches:
         self._with_text = with_text
         self._with_source = with_source
         self._document: Document | None = None
-        self._ancestry: Ancestry | None = None
         self.slots = ResultSlots(result)
 
     @property
@@ -255,6 +263,10 @@ class KernelMatches:
         return np.frombuffer(self._result.bound()[1], np.int32)
 
     @property
+    def bound_elements(self) -> list[tuple[int, tuple[int, ...]]]:
+        return _kernel.group_bound(*self._result.bound())
+
+    @property
     def document(self) -> Document:
         if self._document is None:
             self._document = self._automaton.read(self._message, self._with_text, self._with_source)
@@ -263,6 +275,4 @@ class KernelMatches:
     def reached(self, starts: list[int], inside: bool = False) -> ReachedElements | None:
         if not self._result.joined:
             return None
-        if self._ancestry is None:
-            self._ancestry = Ancestry(self.document)
-        return self._automaton.reached(self.document, self._ancestry, starts, inside)
+        return self._automaton.reached(self.document, starts, inside)

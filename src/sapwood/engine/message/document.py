@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator
+from itertools import islice
 from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, Self, TypeVar
 
 from sapwood.engine.automaton.dataguide import AttributeProbes, GuideNode, Probe, name_tests_of
@@ -48,13 +49,26 @@ class LeafNode(NamedTuple):
 ContextNode = int | LeafNode
 
 
+class DocumentColumns(Protocol):
+    """The nodes of a message that was read in C; each column becomes a list when it is asked for."""
+
+    def __len__(self) -> int: ...
+    @property
+    def spans(self) -> Spans | None: ...
+
+
 class Document(Generic[N]):
-    """The nodes read from one message, and the hits of its values."""
+    """The nodes read from one message, and the hits of its values.
+
+    The columns of a message that was read in C are filled when they are first asked for: see `of_columns`.
+    """
 
     __slots__ = (
         "_by_name",
         "_children",
+        "_columns",
         "_depths",
+        "_root",
         "_spans",
         "_string_values",
         "_texts_of",
@@ -77,6 +91,8 @@ class Document(Generic[N]):
     )
 
     def __init__(self, root: N) -> None:
+        self._columns: DocumentColumns | None = None
+        self._root = root
         self.guide_nodes: list[N] = [root]
         self.names: list[str] = [""]
         self.parents: list[int] = [-1]
@@ -88,20 +104,58 @@ class Document(Generic[N]):
         self.text_starts: list[int] = [0]  # the text nodes of an element and its descendants:
         self.text_ends: list[int] = [0]  # texts[text_starts[e]:text_ends[e]]
         self.text_offsets: list[int] = [0]  # characters of text before each text node, and of all
-        self.source = b""  # the message in UTF-8, if elements are to be copied
-        self.verbatim = True  # no entities and no default attributes: elements may be copied from the source
-        self._spans: Spans | None = None
         self.declarations: dict[int, list[tuple[str, str]]] = {}  # element → prefixes and URIs
         self.hits: list[Hits] = []
         self.hit_at: list[int] = []
+        self._start()
+
+    def _start(self) -> None:
+        self.source = b""  # the message in UTF-8, if elements are to be copied
+        self.verbatim = True  # no entities and no default attributes: elements may be copied from the source
+        self._spans: Spans | None = None
         self._by_name: dict[str, list[int]] | None = None
         self._depths: list[int] | None = None
         self._children: dict[int, list[int]] | None = None
         self._texts_of: dict[int, list[int]] | None = None
         self._string_values: StringValues | None = None
 
+    @classmethod
+    def of_columns(cls, columns: DocumentColumns, root: N) -> Document[N]:
+        """Return the document of a message that was read in C, at the guide nodes below a root."""
+        document = cls.__new__(cls)
+        document._columns = columns
+        document._root = root
+        document._start()
+        return document
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> object:
+            """Fill a column: Python asks here for slots that have no value yet."""
+            if name in ("hits", "hit_at"):  # values are probed in C
+                column: object = []
+            elif name == "guide_nodes":
+                column = self._walk_guide()
+            elif name.startswith("_"):
+                raise AttributeError(name)
+            else:
+                column = getattr(self._columns, name)
+            setattr(self, name, column)
+            return column
+
+    def _walk_guide(self) -> list[N]:
+        nodes = [self._root]
+        for parent, name in islice(zip(self.parents, self.names, strict=True), 1, None):
+            nodes.append(nodes[parent][name])
+        return nodes
+
+    @property
+    def columns(self) -> DocumentColumns | None:
+        """The nodes in C, if the message was read there."""
+        return self._columns
+
     def __len__(self) -> int:
-        return len(self.names)
+        return len(self.names) if self._columns is None else len(self._columns)
 
     @property
     def depths(self) -> list[int]:
@@ -116,7 +170,8 @@ class Document(Generic[N]):
     def spans(self) -> Spans:
         """The offsets in the source at which each element starts and stops."""
         if self._spans is None:
-            self._spans = element_spans(self.source, self.ends)
+            known = None if self._columns is None else self._columns.spans
+            self._spans = element_spans(self.source, self.ends) if known is None else known
         return self._spans
 
     def tag_path(self, element: int) -> tuple[str, ...]:

@@ -1,14 +1,17 @@
 """The shared evaluation: all queries at once, on the values that a message has in common with the state.
 
 1. pairs    the variable pairs that are equal, and in which items: one lookup for all templates
-2. rows     the rows all of whose pairs are equal in one item; found by way of the rarest pair
+2. rows     the rows all of whose pairs are equal in one item; found by way of the rarest pair. A row of one
+            pair, with nothing else to check, matches with all items of the pair: these are not looked at
 3. nodes    variables that start from one variable must start from one node: checked in arrays where every
             pair has one pair of nodes, and otherwise by the residual check, like comparisons other than =
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,11 +19,19 @@ from numpy.typing import NDArray
 from sapwood.engine.automaton.predicate_index import NO_INTS, Ints
 from sapwood.join.evaluation.residual_check import CurrentSide, EqualRuns, StateSide, is_satisfiable
 from sapwood.join.graph.templates import TemplateRelations
-from sapwood.join.state.message_state import CommonRuns, CurrentItem, MessageState
+from sapwood.join.state.message_state import ByVariable, CurrentItem, MessageState, RunColumns
+
+
+class EqualPair(NamedTuple):
+    """A variable pair that is equal by one value: the runs of the state, and the run of the current item."""
+
+    pair: int
+    stored: RunColumns
+    current: int
 
 
 @dataclass(slots=True)
-class EqualPairs:
+class _PairColumns:
     """Variable pairs that are equal, in columns: the item of the state, and the runs of both sides."""
 
     pair: Ints
@@ -31,43 +42,104 @@ class EqualPairs:
     """the run of the current item"""
 
 
+class MatchedRows(NamedTuple):
+    """The rows that the current item satisfies with items of the state."""
+
+    single: list[tuple[int, Ints]]
+    """rows of one pair, each with its items"""
+    rows: Ints
+    """other rows, each beside an item"""
+    items: Ints
+
+
 def find_equal_pairs(
-    relations: TemplateRelations, current: CurrentItem, common: CommonRuns, state_is_left: bool
-) -> EqualPairs:
+    relations: TemplateRelations,
+    current: CurrentItem,
+    common: Sequence[tuple[int, ByVariable]],
+    state_is_left: bool,
+) -> list[EqualPair]:
     """Return the pairs that are equal in the current item and items of the state, which are on one side."""
-    of_value = current.runs_of_value
-    first = np.cumsum(of_value, dtype=np.int32) - of_value
-    times = of_value.take(common.value)
-    place = np.repeat(np.arange(len(times), dtype=np.int32), times)
-    within = np.arange(len(place), dtype=np.int32) - np.repeat(np.cumsum(times) - times, times)
-    runs = first.take(common.value).take(place) + within
-    here, there = current.variable.take(runs), common.variables.take(place)
-    pair = relations.pairs.find(there, here) if state_is_left else relations.pairs.find(here, there)
-    equated = pair >= 0
-    place = place[equated]
-    return EqualPairs(pair[equated], common.items.take(place), common.runs.take(place), runs[equated])
+    found: list[EqualPair] = []
+    for value, columns in common:
+        for run in range(current.first_run[value], current.first_run[value + 1]):
+            partners = relations.pairs.partners(current.variables[run], not state_is_left)
+            if len(partners) < len(columns):
+                found += [EqualPair(n, columns[v], run) for v, n in partners.items() if v in columns]
+            else:
+                found += [EqualPair(partners[v], c, run) for v, c in columns.items() if v in partners]
+    return found
 
 
 def match_rows(
     relations: TemplateRelations,
-    equal: EqualPairs,
+    equal: Sequence[EqualPair],
     current: CurrentItem,
     state: MessageState,
     state_is_left: bool,
-) -> tuple[Ints, Ints]:
+) -> MatchedRows:
     """Return the rows that the current item satisfies with an item of the state, and that item."""
-    if not len(equal.pair):
+    by_pair: dict[int, list[EqualPair]] = {}
+    for each in equal:
+        by_pair.setdefault(each.pair, []).append(each)
+    counts = {pair: sum(e.stored.length for e in found) for pair, found in by_pair.items()}
+    relations.count_equal(counts)
+    single: list[tuple[int, Ints]] = []
+    others: list[Ints] = []
+    for pair, found in by_pair.items():
+        indexed = relations.rows_under(pair)
+        if indexed.single:
+            items = found[0].stored.items
+            if len(found) > 1:
+                items = np.unique(np.concatenate([e.stored.items for e in found]))
+            single += [(row, items) for row in indexed.single]
+        if len(indexed.others):
+            others.append(indexed.others)
+    rows, rarest = (
+        _with_all_pairs(relations, np.concatenate(others), counts) if others else (NO_INTS, NO_INTS)
+    )
+    if not len(rows):
+        return MatchedRows(single, NO_INTS, NO_INTS)
+    evaluation = _Evaluation(relations, _to_columns(equal), current, state, state_is_left)
+    return MatchedRows(single, *evaluation.match(rows, rarest))
+
+
+def _with_all_pairs(relations: TemplateRelations, rows: Ints, counts: dict[int, int]) -> tuple[Ints, Ints]:
+    """Return the rows all of whose pairs are equal in any items, and the rarest pair of each."""
+    items_of = np.zeros(len(relations.pairs), np.int32)
+    items_of[list(counts)] = list(counts.values())
+    pairs, source = relations.pairs_of.gather(rows)
+    equal_items = items_of.take(pairs)
+    missing = equal_items == 0
+    if missing.any():
+        complete = np.ones(len(rows), np.bool_)
+        complete[source[missing]] = False
+        remaining = complete.take(source)
+        rows, pairs, equal_items = rows[complete], pairs[remaining], equal_items[remaining]
+    if not len(rows):
         return NO_INTS, NO_INTS
-    return _Evaluation(relations, equal, current, state, state_is_left).match()
+    lengths = relations.pairs_of.lengths.take(rows)
+    ranked = (equal_items.astype(np.int64) << 32) | np.arange(len(equal_items))
+    least = np.minimum.reduceat(ranked, np.cumsum(lengths) - lengths) & 0xFFFFFFFF
+    return rows, pairs.take(least)
+
+
+def _to_columns(equal: Sequence[EqualPair]) -> _PairColumns:
+    lengths = [each.stored.length for each in equal]
+    return _PairColumns(
+        np.repeat(np.array([each.pair for each in equal], np.int32), lengths),
+        np.concatenate([each.stored.items for each in equal]),
+        np.concatenate([each.stored.runs for each in equal]),
+        np.repeat(np.array([each.current for each in equal], np.int32), lengths),
+    )
 
 
 class _Evaluation:
-    """The evaluation of all rows on one current item."""
+    """The evaluation of rows of several pairs, or with more to check, on one current item."""
 
     def __init__(
         self,
         relations: TemplateRelations,
-        equal: EqualPairs,
+        equal: _PairColumns,
         current: CurrentItem,
         state: MessageState,
         state_is_left: bool,
@@ -84,7 +156,7 @@ class _Evaluation:
             order = np.argsort(keys, kind="stable")
             keys = keys[order]
             columns = (equal.pair, equal.item, equal.stored, equal.current)
-            equal = EqualPairs(*(column[order] for column in columns))
+            equal = _PairColumns(*(column[order] for column in columns))
         self._equal = equal
         # the distinct keys (pair, item), and where the equal pairs of each start and end
         starts = np.flatnonzero(np.concatenate(([True], keys[1:] != keys[:-1])))
@@ -92,53 +164,22 @@ class _Evaluation:
         self._keys = keys[starts]
         self._ends = np.append(self._first[1:], np.int32(len(keys)))
 
-    def match(self) -> tuple[Ints, Ints]:
-        relations = self._relations
+    def match(self, rows: Ints, rarest: Ints) -> tuple[Ints, Ints]:
+        """Return the rows that match, and the items that they match with, by way of their rarest pair."""
         pair, item = self._equal.pair.take(self._first), self._equal.item.take(self._first)
         new = np.flatnonzero(np.concatenate(([True], pair[1:] != pair[:-1])))
-        present = pair[new]
-        items_of = np.zeros(len(relations.pairs), np.int32)
-        first_of = np.zeros(len(relations.pairs), np.int32)
-        items_of[present] = np.diff(np.append(new, len(pair)))
-        first_of[present] = new
-        relations.count_equal(present, items_of[present])
-        relations.rows_of_pair.reserve(len(relations.pairs))
-        rows = relations.rows_of_pair.numbers(present)
-        if not len(rows):
-            return NO_INTS, NO_INTS
-        rows, rarest = self._with_all_pairs(rows, items_of)
+        items_of = np.zeros(len(self._relations.pairs), np.int32)
+        first_of = np.zeros(len(self._relations.pairs), np.int32)
+        items_of[pair[new]] = np.diff(np.append(new, len(pair)))
+        first_of[pair[new]] = new
         times = items_of.take(rarest)
         source = np.repeat(np.arange(len(rows), dtype=np.int32), times)
         within = np.arange(len(source), dtype=np.int32) - np.repeat(np.cumsum(times) - times, times)
         return self._in_one_item(rows.take(source), item.take(first_of.take(rarest).take(source) + within))
 
-    def _with_all_pairs(self, rows: Ints, items_of: Ints) -> tuple[Ints, Ints]:
-        """Return the rows all of whose pairs are equal in any items, and the rarest pair of each."""
-        pairs, source = self._relations.pairs_of.gather(rows)
-        counts = items_of.take(pairs)
-        missing = counts == 0
-        if missing.any():
-            complete = np.ones(len(rows), np.bool_)
-            complete[source[missing]] = False
-            remaining = complete.take(source)
-            rows, pairs, counts = rows[complete], pairs[remaining], counts[remaining]
-        if not len(rows):
-            return NO_INTS, NO_INTS
-        lengths = self._relations.pairs_of.lengths.take(rows)
-        ranked = (counts.astype(np.int64) << 32) | np.arange(len(counts))
-        least = np.minimum.reduceat(ranked, np.cumsum(lengths) - lengths) & 0xFFFFFFFF
-        return rows, pairs.take(least)
-
     def _in_one_item(self, rows: Ints, items: Ints) -> tuple[Ints, Ints]:
         """Return the candidates all of whose pairs are equal in their item, with nodes that agree."""
         relations = self._relations
-        templates = relations.template_of.take(rows)
-        single = relations.pairs_of.lengths.take(rows) == 1
-        single &= relations.plain.take(templates)
-        if single.all():
-            return rows, items
-        done = rows[single], items[single]
-        rows, items = rows[~single], items[~single]
         pairs, source = relations.pairs_of.gather(rows)
         wanted = pairs.astype(np.int64) * self._items + items.take(source)
         place = np.minimum(np.searchsorted(self._keys, wanted), len(self._keys) - 1)
@@ -148,7 +189,7 @@ class _Evaluation:
         remaining = complete.take(source)
         rows, items, place = rows[complete], items[complete], place[remaining].astype(np.int32)
         matching = self._check_nodes(rows, items, place)
-        return np.concatenate((done[0], rows[matching])), np.concatenate((done[1], items[matching]))
+        return rows[matching], items[matching]
 
     def _check_nodes(self, rows: Ints, items: Ints, place: Ints) -> NDArray[np.bool_]:
         """Return for each candidate whether its nodes agree; `place` has the keys of its pairs."""

@@ -8,7 +8,7 @@ of all queries are found in one pass, and each definition once, however many que
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import NamedTuple
@@ -249,7 +249,7 @@ class _Extraction:
         self._limit = 0
 
     def extract(self) -> MessageWitnesses:
-        starts = [(tracked, list(self._select_first(tracked, nodes))) for tracked, nodes in self._matched()]
+        starts = [(tracked, self._select_first(tracked, nodes)) for tracked, nodes in self._matched()]
         below = {n for tracked, nodes in starts if tracked.below for n in nodes if isinstance(n, int)}
         if below:
             inside = any(child.below for tracked, _ in starts for child in tracked.below.values())
@@ -269,21 +269,18 @@ class _Extraction:
             self._witnesses, [tracked.number for tracked, nodes in starts if tracked.watched and nodes]
         )
 
-    def _matched(self) -> Iterator[tuple[TrackedVariable, list[int]]]:
+    def _matched(self) -> Iterator[tuple[TrackedVariable, Sequence[int]]]:
         """Yield the first definitions in the message, with their elements where the index has them."""
         found, first = self._found, self._first
-        if found.joined and len(found.bound_slots):
-            elements: dict[int, set[int]] = {}
-            for slot, element in zip(found.bound_slots.tolist(), found.bound_to.tolist(), strict=True):
+        if found.joined:
+            for slot, elements in found.bound_elements:
                 if slot in first:
-                    elements.setdefault(slot, set()).add(element)
-            for slot, bound_to in elements.items():
-                yield first[slot], sorted(bound_to)
+                    yield first[slot], elements
         for slot in found.slots.tolist():
             if slot in first:
-                yield first[slot], []
+                yield first[slot], ()
 
-    def _select_first(self, tracked: TrackedVariable, elements: list[int]) -> list[ContextNode]:
+    def _select_first(self, tracked: TrackedVariable, elements: Sequence[int]) -> list[ContextNode]:
         if not elements:
             return self._evaluator.select(tracked.definition.path)
         if tracked.check is not None:

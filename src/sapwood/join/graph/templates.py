@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +32,14 @@ class JoinTemplate:
     rows: set[int] = field(default_factory=set)
 
 
+class IndexedRows(NamedTuple):
+    """The rows that are indexed under a pair."""
+
+    single: list[int]
+    """those that match wherever the pair is equal: they have no other, and nothing else to check"""
+    others: Ints
+
+
 class TemplateRelations:
     """The rows of templates that are evaluated together.
 
@@ -48,6 +57,7 @@ class TemplateRelations:
         self._unused: list[int] = []
         self.pairs_of = RaggedArray()  # of each row, in the order of the equalities
         self.rows_of_pair = RaggedArray()  # rows, each under one of their pairs
+        self._indexed: dict[int, IndexedRows] = {}  # `rows_of_pair` as they are evaluated, filled on demand
         self._indexed_under: Ints = np.zeros(16, np.int32)
         self._members = RaggedArray()  # of each row
         self.template_of: Ints = np.zeros(16, np.int32)
@@ -80,7 +90,9 @@ class TemplateRelations:
             return
         graph = self._graphs[row]
         assert graph is not None
-        self.rows_of_pair.remove(int(self._indexed_under[row]), row)
+        under = int(self._indexed_under[row])
+        self.rows_of_pair.remove(under, row)
+        self._indexed.pop(under, None)
         self.pairs_of.clear(row)
         for left, right in graph.pairs:
             self.pairs.remove(left, right)
@@ -143,6 +155,7 @@ class TemplateRelations:
         lengths = self.rows_of_pair.lengths
         under = min(pairs, key=lambda p: (self.seen[p], lengths[p] if p < len(lengths) else 0, p))
         self.rows_of_pair.append(under, row)
+        self._indexed.pop(under, None)
         self._indexed_under[row] = under
 
     def _reindex(self) -> None:
@@ -159,16 +172,29 @@ class TemplateRelations:
         under = pairs.take(_starts(lengths) + least)
         self._indexed_under[rows] = under
         self.rows_of_pair = RaggedArray.of(under, rows)
+        self._indexed.clear()
 
     # -- evaluation ------------------------------------------------------------------------------------
 
-    def count_equal(self, pairs: Ints, items: Ints) -> None:
+    def count_equal(self, items_of: dict[int, int]) -> None:
         """Count, for each pair that is equal in a message, the items it is equal in."""
-        self.seen[pairs] += items
+        for pair, items in items_of.items():
+            self.seen[pair] += items
         self._evaluated += 1
         if self._evaluated >= self._reindex_at:
             self._reindex_at *= 2
             self._reindex()
+
+    def rows_under(self, pair: int) -> IndexedRows:
+        """Return the rows that are indexed under a pair."""
+        indexed = self._indexed.get(pair)
+        if indexed is None:
+            self.rows_of_pair.reserve(pair + 1)
+            rows = self.rows_of_pair.numbers(np.array([pair], np.int32)).astype(np.int32, copy=False)
+            single = self.pairs_of.lengths.take(rows) == 1
+            single &= self.plain.take(self.template_of.take(rows))
+            indexed = self._indexed[pair] = IndexedRows(rows[single].tolist(), rows[~single])
+        return indexed
 
     def members(self, rows: Ints) -> tuple[Ints, Ints]:
         """Return the members of some rows, and for each the position of its row."""

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sapwood.engine.automaton.predicate_index import NO_INTS, Ints
+from sapwood.engine.automaton.predicate_index import Ints
 from sapwood.engine.automaton.ragged_array import grow_array
 from sapwood.join.evaluation.witnesses import Witness
 
@@ -68,16 +68,19 @@ class CurrentItem:
             by_value.setdefault(value, {}).setdefault(variable, []).append(nodes)
         self.values = list(by_value)
         rows: list[tuple[int, ...]] = []
-        variables: list[int] = []
         counts: list[int] = []
-        for runs in by_value.values():
-            variables += runs
+        self.variables: list[int] = []
+        self.value_of_run: list[str] = []
+        self.first_run = [0]
+        """of each value, and the number of runs"""
+        for value, runs in by_value.items():
+            self.variables += runs
+            self.value_of_run += [value] * len(runs)
+            self.first_run.append(len(self.variables))
             for nodes_of in runs.values():
                 counts.append(len(nodes_of))
                 rows += nodes_of
-        self.runs_of_value = np.array([len(runs) for runs in by_value.values()], np.int32)
-        self.value_of_run = [value for value, runs in by_value.items() for _ in runs]
-        self.variable = np.array(variables, np.int32)
+        self.variable = np.array(self.variables, np.int32)
         self.count = np.array(counts, np.int32)
         self.row = np.cumsum(self.count, dtype=np.int32) - self.count
         width = max(map(len, rows), default=1)
@@ -89,36 +92,33 @@ class CurrentItem:
 
 
 @dataclass(slots=True)
-class _RunColumns:
-    """The runs of one value in columns, with spare room at the end."""
+class RunColumns:
+    """The runs of one value and variable, and their items, in columns with spare room at the end."""
 
-    runs: Ints
-    variables: Ints
-    items: Ints
+    _runs: Ints
+    _items: Ints
     length: int
 
-    def append(self, run: int, variable: int, item: int) -> None:
+    @property
+    def runs(self) -> Ints:
+        return self._runs[: self.length]
+
+    @property
+    def items(self) -> Ints:
+        return self._items[: self.length]
+
+    def append(self, run: int, item: int) -> None:
         at = self.length
-        if at == len(self.runs):
-            self.runs, self.variables, self.items = (
-                grow_array(column, 2 * (at + 1)) for column in (self.runs, self.variables, self.items)
+        if at == len(self._runs):
+            self._runs, self._items = (
+                grow_array(column, 2 * (at + 1)) for column in (self._runs, self._items)
             )
-        self.runs[at], self.variables[at], self.items[at] = run, variable, item
+        self._runs[at], self._items[at] = run, item
         self.length = at + 1
 
 
-@dataclass(slots=True)
-class CommonRuns:
-    """Runs of the state that have a value in common with the current item, in columns."""
-
-    runs: Ints
-    variables: Ints
-    items: Ints
-    value: Ints
-    """the position of the value among those of the current item"""
-
-
-_NONE = CommonRuns(NO_INTS, NO_INTS, NO_INTS, NO_INTS)
+ByVariable = dict[int, RunColumns]
+"""the runs of a value"""
 
 
 @dataclass(slots=True)
@@ -144,8 +144,10 @@ class MessageState:
     """the messages of each item"""
     latest: float = float("-inf")
     """the largest time of an item"""
+    oldest_version: int = 1 << 62
+    """no item is visible from an earlier version on"""
     _runs_of: dict[str, int | array[int]] = field(default_factory=dict)
-    _columns: OrderedDict[str, _RunColumns] = field(default_factory=OrderedDict)
+    _columns: OrderedDict[str, ByVariable] = field(default_factory=OrderedDict)
     _cached_runs: int = 0
     _dead: int = 0
 
@@ -173,9 +175,10 @@ class MessageState:
         self.item_first_run[item] = first
         self.records.append(current.records)
         self.latest = max(self.latest, current.time)
-        variables = current.variable.tolist()
+        self.oldest_version = min(self.oldest_version, current.visible_from)
+        variables, values = current.variables, current.value_of_run
         for run, number in enumerate(inserted.tolist(), first):
-            value = current.value_of_run[number]
+            value = values[number]
             self.run_value.append(value)
             self._index_run(value, run, variables[number], item)
 
@@ -215,47 +218,25 @@ class MessageState:
             runs.append(run)
             columns = self._columns.get(value)
             if columns is not None:
-                columns.append(run, variable, item)
+                of_variable = columns.get(variable)
+                if of_variable is None:
+                    columns[variable] = RunColumns(np.array([run], np.int32), np.array([item], np.int32), 1)
+                else:
+                    of_variable.append(run, item)
                 self._cached_runs += 1
 
     # -- lookup ----------------------------------------------------------------------------------------
 
-    def find_common(self, current: CurrentItem) -> CommonRuns:
-        """Return the runs that have one of the current item's values."""
-        found: list[_RunColumns] = []
-        value: list[int] = []
-        single: list[int] = []
-        single_value: list[int] = []
-        runs_of = self._runs_of
+    def find_common(self, current: CurrentItem) -> list[tuple[int, ByVariable]]:
+        """Return the runs that have one of the current item's values, by the value's position."""
+        runs_of, dead = self._runs_of, self._dead
+        found: list[tuple[int, ByVariable]] = []
         for number, text in enumerate(current.values):
             runs = runs_of.get(text)
-            if runs is None:
-                continue
-            if isinstance(runs, int):
-                single.append(runs)
-                single_value.append(number)
-            else:
-                found.append(self._columns_of(text, runs))
-                value.append(number)
-        if single:
-            found.append(self._gather(np.array(single, np.int32)))
-        if not found:
-            return _NONE
-        numbers = np.repeat(np.array(value, np.int32), [c.length for c in found[: len(value)]])
-        if single:
-            numbers = np.concatenate((numbers, np.array(single_value, np.int32)))
-        if len(found) == 1:
-            only = found[0]
-            n = only.length
-            common = CommonRuns(only.runs[:n], only.variables[:n], only.items[:n], numbers)
-        else:
-            common = CommonRuns(
-                np.concatenate([c.runs[: c.length] for c in found]),
-                np.concatenate([c.variables[: c.length] for c in found]),
-                np.concatenate([c.items[: c.length] for c in found]),
-                numbers,
-            )
-        return self._without_dead(common) if self._dead else common
+            if runs is not None:
+                columns = self._columns_of(text, (runs,) if isinstance(runs, int) else runs)
+                found.append((number, self._without_dead(columns) if dead else columns))
+        return found
 
     def has_at_most(self, runs: int, current: CurrentItem) -> bool:
         """Return whether the current item's values have at most `runs` runs in the state."""
@@ -266,27 +247,37 @@ class MessageState:
                 runs -= 1 if isinstance(found, int) else len(found)
         return runs >= 0
 
-    def _without_dead(self, common: CommonRuns) -> CommonRuns:
-        live = self.run_item.take(common.runs) >= 0
-        if live.all():
-            return common
-        return CommonRuns(common.runs[live], common.variables[live], common.items[live], common.value[live])
+    def _without_dead(self, columns: ByVariable) -> ByVariable:
+        return {
+            variable: RunColumns(column.runs[live], column.items[live], int(live.sum()))
+            for variable, column in columns.items()
+            if (live := self.run_item.take(column.runs) >= 0).any()
+        }
 
-    def _columns_of(self, value: str, runs: array[int]) -> _RunColumns:
+    def _columns_of(self, value: str, runs: Sequence[int]) -> ByVariable:
         if not self.cached or len(runs) < _FEW_RUNS:
-            return self._gather(np.array(runs, np.int32))
+            return self._group(runs)
         columns = self._columns.get(value)
         if columns is not None:
             self._columns.move_to_end(value)
             return columns
-        columns = self._columns[value] = self._gather(np.array(runs, np.int32))
-        self._cached_runs += columns.length
+        columns = self._columns[value] = self._group(runs)
+        self._cached_runs += len(runs)
         while self._cached_runs > _CACHED_RUNS and len(self._columns) > 1:
-            self._cached_runs -= self._columns.popitem(last=False)[1].length
+            _, dropped = self._columns.popitem(last=False)
+            self._cached_runs -= sum(column.length for column in dropped.values())
         return columns
 
-    def _gather(self, runs: Ints) -> _RunColumns:
-        return _RunColumns(runs, self.run_variable.take(runs), self.run_item.take(runs), len(runs))
+    def _group(self, runs: Sequence[int]) -> ByVariable:
+        """Return runs by variable."""
+        every = np.array(runs, np.int32)
+        variables, items = self.run_variable.take(every), self.run_item.take(every)
+        columns: ByVariable = {}
+        for variable in dict.fromkeys(variables.tolist()):
+            of_variable = variables == variable
+            some = every[of_variable]
+            columns[variable] = RunColumns(some, items[of_variable], len(some))
+        return columns
 
     def runs(self, value: str) -> Iterable[int]:
         """Return the runs of a value, dead ones included."""
@@ -345,6 +336,7 @@ class MessageState:
         self.item_first_run = _with_room(np.searchsorted(item_of_run, np.arange(len(items))).astype(np.int32))
         self.records = [self.records[item] for item in items.tolist()]
         self.latest = float(self.item_time[: len(items)].max()) if len(items) else float("-inf")
+        self.oldest_version = int(self.item_visible_from[: len(items)].min()) if len(items) else 1 << 62
         self._dead = 0
         self._runs_of = {}
         for run, value in enumerate(self.run_value):

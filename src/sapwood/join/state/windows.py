@@ -56,6 +56,13 @@ class LinkWindows:
         holds: NDArray[np.bool_] = close & (~ordered | (apart > 0)) & visible
         return holds
 
+    def holds_for_all(self, member: int, current_is_last: bool, oldest_version: int) -> bool:
+        """Return whether the current item suits a member with whatever item of the state: its window is not
+        bounded, and the order and version suit it anyway."""
+        if self._window[member] != inf or self._since[member] > oldest_version:
+            return False
+        return current_is_last or not self._ordered[member]
+
 
 class Retention:
     """The time for which the values of each variable are needed, by the windows of links that compare it."""

@@ -48,6 +48,7 @@ class LiveBroker:
         gc.freeze()  # exempts the broker's objects from later collections
         self._id_type = pa.int64() if snapshot.numeric else pa.string()
         self.ids: pa.Array = pa.nulls(0, self._id_type)
+        self._numeric_ids: Numbers | None = None
         self._equated_variables: dict[bytes, EquatedVariables] | None = None
         self._list_ids()
 
@@ -109,13 +110,21 @@ class LiveBroker:
         """The seconds spent on each subscription that is evaluated on its own, since the last call."""
         return {str(id): seconds for id, seconds in self.broker.take_costs().items()}
 
+    def ids_of(self, numbers: Numbers) -> pa.Array:
+        """The ids of subscriptions, given by their numbers."""
+        if self._numeric_ids is not None:  # a third of the time that Arrow takes
+            return pa.array(self._numeric_ids.take(numbers))
+        return self.ids.take(pa.array(numbers))
+
     def _list_ids(self) -> None:
-        """List the id of every number, so that Arrow can take the ids of many numbers at once."""
+        """List the id of every number, so that the ids of many numbers are taken at once."""
         ids, numbers = self.broker.numbered()
         positions = np.full(int(numbers.max()) + 1 if len(numbers) else 0, -1, np.int64)
         positions[numbers] = np.arange(len(ids))
-        listed = pa.array(map(str, ids) if self._id_type == pa.string() else ids, self._id_type)
+        is_text = self._id_type == pa.string()
+        listed = pa.array(map(str, ids) if is_text else ids, self._id_type)
         self.ids = listed.take(pa.array(positions, mask=positions < 0))
+        self._numeric_ids = None if is_text else self.ids.fill_null(0).to_numpy()
 
 
 def reject(error: MessageError) -> MatchResult:
@@ -235,7 +244,7 @@ class _ResultColumns:
         offsets = np.zeros(len(self._errors) + 1, np.int32)
         np.cumsum(lengths[::2] + lengths[1::2], out=offsets[1:])
         offsets = pa.array(offsets)
-        ids = self._live.ids.take(pa.array(np.concatenate(self._numbers)))
+        ids = self._live.ids_of(np.concatenate(self._numbers))
         columns = {"subscriptions": pa.ListArray.from_arrays(offsets, ids)}
         if self._transforming:
             columns["bodies"] = pa.ListArray.from_arrays(offsets, self._align_bodies(lengths))

@@ -53,7 +53,7 @@ static void drop_nodes(struct dataguide *guide) {
     guide->free_link = NONE;
     clear_table(&guide->children);
     clear_table(&guide->composite_table);
-    memset(guide->nodes_with.items, 0xff, (size_t)guide->nodes_with.count * 4);
+    if (guide->nodes_with.items) memset(guide->nodes_with.items, 0xff, (size_t)guide->nodes_with.count * 4);
     guide->spent = 0;
 }
 

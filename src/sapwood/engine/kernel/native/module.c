@@ -17,7 +17,8 @@ static int add_source_checksum(PyObject *module) {
 
 static int kernel_exec(PyObject *module) {
     return add_source_checksum(module) == 0 && hash_key_load() == 0 && expat_load() == 0 &&
-                   add_event_list(module) == 0 && add_automaton(module) == 0 && add_subscriptions(module) == 0
+                   add_event_list(module) == 0 && add_document(module) == 0 && add_relative_paths(module) == 0 &&
+                   add_bound_elements(module) == 0 && add_automaton(module) == 0 && add_subscriptions(module) == 0
                ? 0
                : -1;
 }

@@ -7,6 +7,15 @@
 /* `read_events`, a list of what a reader reports, for tests of the readers. */
 int add_event_list(PyObject *module);
 
+/* `Document`, and `read_document`, which makes one. */
+int add_document(PyObject *module);
+
+/* `RelativePaths` and `Reached`. */
+int add_relative_paths(PyObject *module);
+
+/* `group_bound`. */
+int add_bound_elements(PyObject *module);
+
 /* `Automaton` and `Result`. */
 int add_automaton(PyObject *module);
 

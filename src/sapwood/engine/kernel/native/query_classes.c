@@ -20,7 +20,8 @@ void classes_clear(struct query_classes *classes) {
         FREE_ARRAY(&classes->items.items[i].nodes);
     }
     classes->items.count = classes->free.count = 0;
-    memset(classes->of_slot.items, 0xff, classes->of_slot.count * sizeof *classes->of_slot.items);
+    if (classes->of_slot.count)
+        memset(classes->of_slot.items, 0xff, classes->of_slot.count * sizeof *classes->of_slot.items);
     FREE_ARRAY(&classes->node_stamps);
     classes->node_stamp = 0;
 }

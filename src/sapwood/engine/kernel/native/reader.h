@@ -73,6 +73,15 @@ struct reader; /* memory that is used again from message to message; one for eac
 struct reader *reader_new(void);
 void reader_free(struct reader *reader);
 
+/* Where the tag that a handler is told of stands in the message: set by the tokeniser before it calls `start`
+   and `end`. Of an element without an end tag it is the start tag. */
+struct tag_position {
+    size_t start; /* of a start tag */
+    size_t stop;  /* of an end tag: the position after it */
+};
+
+const struct tag_position *reader_tag_position(const struct reader *reader);
+
 /* Keep the symbols that names got while the version was the same, for the next reading alone: call it before
    each. The consumer changes the version whenever a name may have another symbol, and uses neither an earlier
    version again nor one of another consumer of the same reader. A reading without this call begins with all

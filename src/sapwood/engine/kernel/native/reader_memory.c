@@ -13,6 +13,8 @@ struct reader *reader_new(void) {
     return reader;
 }
 
+const struct tag_position *reader_tag_position(const struct reader *reader) { return &reader->tag_position; }
+
 void reader_keep_symbols(struct reader *reader, uint64_t version) {
     if (!reader->has_version || reader->version != version) reader->names.epoch++;
     reader->keeps_symbols = reader->has_version = 1;

@@ -36,6 +36,7 @@ struct reader {
     struct growing_array normalized; /* char: values of the current start tag */
     struct growing_array open;       /* struct open_element, a stack */
     uint64_t tags;                   /* the number of start tags of all messages so far */
+    struct tag_position tag_position;
 };
 
 /* Begin a message: names keep its limit, and have no symbols unless those are kept. */

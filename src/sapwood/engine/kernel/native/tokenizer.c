@@ -29,7 +29,7 @@ enum { LARGEST_MESSAGE = 1 << 30 };
 typedef const unsigned char *position;
 
 struct tokenizer {
-    position end;
+    position begin, end;
     const struct reader_limits *limits;
     const struct handlers *handlers;
     void *consumer;
@@ -315,8 +315,10 @@ static int report_start(struct tokenizer *tokenizer, struct qualified_name *name
                                       counts->attributes);
 }
 
-static int report_end(struct tokenizer *tokenizer, size_t bound) {
+/* Report the end of an element, whose last tag ends before `after`. */
+static int report_end(struct tokenizer *tokenizer, size_t bound, position after) {
     unbind_prefixes(&tokenizer->reader->qualified, bound);
+    tokenizer->reader->tag_position.stop = (size_t)(after - tokenizer->begin);
     if (!tokenizer->handlers->end) return READ;
     return tokenizer->status = tokenizer->handlers->end(tokenizer->consumer);
 }
@@ -329,6 +331,7 @@ static position read_start_tag(struct tokenizer *tokenizer, position at) {
     struct qualified_name *name;
     if (tokenizer->depth == tokenizer->limits->depth) return fail(tokenizer, LIMIT_EXCEEDED);
     tokenizer->tag = ++reader->tags;
+    reader->tag_position.start = (size_t)(at - 1 - tokenizer->begin);
     at = read_name(tokenizer, at, &name);
     if (!at || at == tokenizer->end) return NULL;
     if (*at != '>') {
@@ -340,7 +343,7 @@ static position read_start_tag(struct tokenizer *tokenizer, position at) {
     if (at == tokenizer->end || *at != '>') return NULL;
     int status = report_start(tokenizer, name, &counts);
     if (status != READ) return fail(tokenizer, status);
-    if (is_empty) return report_end(tokenizer, bound) ? NULL : at + 1;
+    if (is_empty) return report_end(tokenizer, bound, at + 1) ? NULL : at + 1;
     if (array_reserve(&reader->open, tokenizer->depth + 1, sizeof(struct open_element)) < 0)
         return fail(tokenizer, OUT_OF_MEMORY);
     ((struct open_element *)reader->open.items)[tokenizer->depth++] = (struct open_element){name->raw, bound};
@@ -355,7 +358,7 @@ static position read_end_tag(struct tokenizer *tokenizer, position at) {
     at = skip_space(at + open->raw.length, tokenizer->end);
     if (at == tokenizer->end || *at != '>') return NULL;
     tokenizer->depth--;
-    return report_end(tokenizer, open->bound) ? NULL : at + 1;
+    return report_end(tokenizer, open->bound, at + 1) ? NULL : at + 1;
 }
 
 /* -- the message ----------------------------------------------------------------------------------------- */
@@ -409,7 +412,7 @@ int tokenizer_read(struct reader *reader, struct span message, const struct read
                    const struct handlers *handlers, void *consumer) {
     if (message.length == 0 || message.length > LARGEST_MESSAGE) return GAVE_UP;
     position begin = (position)message.bytes;
-    struct tokenizer tokenizer = {begin + message.length, limits, handlers, consumer, reader, 0, 0, READ};
+    struct tokenizer tokenizer = {begin, begin + message.length, limits, handlers, consumer, reader, 0, 0, READ};
     reader_begin(reader, limits);
     int is_read = read_message(&tokenizer, begin) != NULL;
     reader_end(reader);
