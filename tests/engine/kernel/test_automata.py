@@ -21,6 +21,7 @@ from tests.support.query_classes import eager_classes
 
 compiled_kernel()  # skips all of it where there is none
 
+from sapwood.engine.kernel import _kernel  # noqa: E402
 from sapwood.engine.kernel.kernel_automaton import KernelAutomaton  # noqa: E402
 
 SWITCHES = {
@@ -264,3 +265,29 @@ def test_ranges_come_and_go() -> None:
         if i % 3 == 0:
             value = rng.choice(["1", "2", "2.5", "3", "x", "", "-1"])
             assert_same(compiled, python, f"<r><a x='{value}'>{rng.choice(['', '2', '<b/>'])}</a></r>")
+
+
+def test_damaged_flat_arrays_are_refused_or_harmless() -> None:
+    """A checksum guards packs; what passes it all the same must not crash."""
+    rng = random.Random(3)
+    matcher = Matcher(lxml_oracle.NAMESPACES)
+    matcher.add_many(enumerate(lxml_oracle.random_query(rng) for _ in range(60)))
+    automaton = matcher.index.automaton
+    assert isinstance(automaton, KernelAutomaton)
+    code, strings, numbers = automaton.dump().queries
+    message = lxml_oracle.random_document(rng, budget=25).encode()
+    refused = 0
+    for _ in range(400):
+        damaged = code.copy()
+        for _ in range(rng.randint(1, 3)):
+            damaged[rng.randrange(len(damaged))] = rng.choice([rng.randint(-5, 300), -1, 0])
+        loaded = _kernel.Automaton(1_000_000, 500, 1_000, 1_000, True)
+        try:
+            loaded.load(
+                damaged[: rng.choice([None, rng.randrange(len(code))])].tobytes(), strings, numbers.tobytes()
+            )
+        except ValueError as error:
+            assert "damaged" in str(error)
+            refused += 1
+        loaded.match(message, None, True)
+    assert refused > 100

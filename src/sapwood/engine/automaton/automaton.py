@@ -30,11 +30,12 @@ from sapwood.engine.automaton.query_classes import QueryClasses, read_slots
 from sapwood.engine.automaton.query_paths import ELEMENT, VALUE, Leaf, Twig
 from sapwood.engine.automaton.ragged_array import grow_array
 from sapwood.engine.automaton.registered_parts import (
-    DumpedPart,
-    DumpedQuery,
+    BINDS,
+    SHARED,
+    QueryWriter,
     RegisteredParts,
-    dump_part,
-    restore_part,
+    RegisteredQuery,
+    read_queries,
 )
 from sapwood.engine.automaton.relative_paths import ReachedElements, RelativePaths
 from sapwood.engine.automaton.twig_join import TwigJoin
@@ -161,25 +162,25 @@ class Automaton:
 
     def dump(self) -> RegisteredParts:
         weights, binds = self.classes.slot_weights, self._binds.tolist()
-        queries: list[DumpedQuery] = []
-        path = self.path_trie.path
+        writer = QueryWriter()
         for slot, handles in enumerate(self._parts):
+            weight = int(weights[slot])
             if isinstance(handles, int) and handles >= 0:  # nearly all queries
-                parts: tuple[DumpedPart, ...] = ((path(handles), ELEMENT, "", None),)
-            else:
-                listed = handles if isinstance(handles, list) else [handles]
-                parts = tuple([dump_part(self._part(handle)) for handle in listed])
-            if parts or weights[slot]:
-                shared = isinstance(handles, int) and self._shared_slots.get(handles) == slot
-                queries.append((slot, parts, binds[slot], shared, weights[slot]))
-        return RegisteredParts(queries, self.relative_paths)
+                flags = SHARED if self._shared_slots.get(handles) == slot else 0
+                writer.add_path(slot, flags, weight, self.path_trie.path(handles))
+                continue
+            listed = handles if isinstance(handles, list) else [handles]
+            parts = tuple([self._part(handle) for handle in listed])
+            if parts or weight:
+                writer.add(RegisteredQuery(slot, BINDS if binds[slot] else 0, weight, parts))
+        return RegisteredParts(writer.queries(), self.relative_paths)
 
     def load(self, registered: RegisteredParts) -> None:
-        for slot, parts, binds, shared, weight in registered.queries:
-            if shared:
-                self.register_path(slot, restore_part(parts[0]).path)
+        for slot, flags, weight, parts in read_queries(registered.queries):
+            if flags & SHARED:
+                self.register_path(slot, parts[0].path)
             else:
-                self.register(slot, tuple(map(restore_part, parts)), binds)
+                self.register(slot, parts, bool(flags & BINDS))
             self.set_weight(slot, weight)
         self.relative_paths = registered.relative_paths
         for number, leaf in self.relative_paths.leaves():

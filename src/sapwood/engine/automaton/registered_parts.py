@@ -1,45 +1,145 @@
-"""Registered queries in a form that any automaton can be made from: what packs hold.
+"""Registered queries as flat arrays, from which any automaton can be made: what packs hold.
 
-A part is a plain tuple, since there are many: (path, target, operator, value), or (step, parts) for a twig.
+The code lists the queries one after the other, in numbers:
+
+    query    slot, flags, weight, how many parts, the parts
+    leaf     how many symbols, the symbols, target, operator, constant unless there is no operator
+    twig     ~ steps down to the anchor, how many parts, the parts
+
+Symbols, names and constants are numbers of strings. A target is one of `_TARGETS`, or from there on the name
+of an attribute. An operator is one of `_OPERATORS`; with `_IS_NUMBER`, the constant is one of the numbers.
 """
 
 from __future__ import annotations
 
+from array import array
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TYPE_CHECKING, NamedTuple
 
-from sapwood.engine.automaton.query_paths import Leaf, Twig, first_steps
+import numpy as np
+
+from sapwood.engine.automaton.query_paths import ELEMENT, VALUE, Leaf, Twig, first_steps
 from sapwood.engine.automaton.relative_paths import RelativePaths
-from sapwood.lang.pattern import Test
+from sapwood.lang.pattern import TEXT, Test
 
-DumpedLeaf: TypeAlias = tuple[tuple[str, ...], str, str, str | float | None]
-DumpedTwig: TypeAlias = tuple[int, tuple["DumpedPart", ...]]
-DumpedPart: TypeAlias = DumpedLeaf | DumpedTwig
-DumpedQuery: TypeAlias = tuple[int, tuple[DumpedPart, ...], bool, bool, int]
-"""slot, parts, whether it binds elements, whether it is a path that queries share, weight"""
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+BINDS, SHARED = 1, 2
+"""Flags: the query binds elements; it is a path that equal queries share."""
+
+_TARGETS = ELEMENT, VALUE, TEXT
+_OPERATORS = "", "=", "!=", "<", "<=", ">", ">=", "contains", "starts-with"
+_IS_NUMBER = 16
+
+
+class FlatQueries(NamedTuple):
+    """Queries as flat arrays."""
+
+    code: NDArray[np.int32]
+    strings: list[str]
+    numbers: NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
 class RegisteredParts:
     """Everything that is registered in an automaton."""
 
-    queries: list[DumpedQuery]
+    queries: FlatQueries
     relative_paths: RelativePaths
 
 
-def dump_part(part: Leaf | Twig) -> DumpedPart:
-    """Return a part as plain tuples."""
-    if isinstance(part, Twig):
-        return part.step, tuple(map(dump_part, part.parts))
-    test = part.test
-    return part.path, part.target, test.op if test else "", test.value if test else None
+class RegisteredQuery(NamedTuple):
+    slot: int
+    flags: int
+    weight: int
+    parts: tuple[Leaf | Twig, ...]
 
 
-def restore_part(dumped: DumpedPart) -> Leaf | Twig:
-    """Return a part as it was registered."""
-    if len(dumped) == 2:
-        step, inner = dumped
-        parts = tuple(map(restore_part, inner))
-        return Twig(first_steps(parts[0].path, step), parts)
-    path, target, operator, value = dumped
-    return Leaf(path, target, Test(operator, value) if value is not None else None)
+class QueryWriter:
+    """Writes queries as flat arrays."""
+
+    def __init__(self) -> None:
+        self._code = array("i")
+        self._strings: dict[str, int] = {}
+        self._numbers: list[float] = []
+
+    def add(self, query: RegisteredQuery) -> None:
+        self._code.extend((query.slot, query.flags, query.weight, len(query.parts)))
+        for part in query.parts:
+            self._add_part(part)
+
+    def add_path(self, slot: int, flags: int, weight: int, path: tuple[str, ...]) -> None:
+        """Add a query that is one path."""
+        symbols = [self._string(symbol) for symbol in path]
+        self._code.extend((slot, flags, weight, 1, len(symbols), *symbols, 0, 0))
+
+    def queries(self) -> FlatQueries:
+        """Return the queries that were added."""
+        return FlatQueries(
+            np.array(self._code, np.int32), list(self._strings), np.array(self._numbers, np.float64)
+        )
+
+    def _string(self, text: str) -> int:
+        return self._strings.setdefault(text, len(self._strings))
+
+    def _add_part(self, part: Leaf | Twig) -> None:
+        if isinstance(part, Twig):
+            self._code.extend((~part.step, len(part.parts)))
+            for inner in part.parts:
+                self._add_part(inner)
+            return
+        self._code.append(len(part.path))
+        self._code.extend(map(self._string, part.path))
+        is_attribute = part.target.startswith("@")
+        self._code.append(
+            len(_TARGETS) + self._string(part.target[1:]) if is_attribute else _TARGETS.index(part.target)
+        )
+        if part.test is None:
+            self._code.append(0)
+            return
+        operator = _OPERATORS.index(part.test.op)
+        if isinstance(part.test.value, str):
+            self._code.extend((operator, self._string(part.test.value)))
+        else:
+            self._code.extend((operator | _IS_NUMBER, len(self._numbers)))
+            self._numbers.append(part.test.value)
+
+
+def read_queries(flat: FlatQueries) -> Iterator[RegisteredQuery]:
+    """Yield the queries that were written as flat arrays."""
+    code = flat.code.tolist()
+    reader = _QueryReader(code, flat.strings, flat.numbers.tolist())
+    while reader.at < len(code):
+        slot, flags, weight, count = code[reader.at : reader.at + 4]
+        reader.at += 4
+        yield RegisteredQuery(slot, flags, weight, tuple([reader.read_part() for _ in range(count)]))
+
+
+class _QueryReader:
+    def __init__(self, code: list[int], strings: list[str], numbers: list[float]) -> None:
+        self._code = code
+        self._strings = strings
+        self._numbers = numbers
+        self.at = 0
+
+    def _next(self) -> int:
+        self.at += 1
+        return self._code[self.at - 1]
+
+    def read_part(self) -> Leaf | Twig:
+        length = self._next()
+        if length < 0:
+            parts = tuple([self.read_part() for _ in range(self._next())])
+            return Twig(first_steps(parts[0].path, ~length), parts)
+        path = tuple([self._strings[symbol] for symbol in self._code[self.at : self.at + length]])
+        self.at += length
+        target = self._next()
+        operator = self._next()
+        named = _TARGETS[target] if target < len(_TARGETS) else f"@{self._strings[target - len(_TARGETS)]}"
+        if not operator:
+            return Leaf(path, named)
+        value = self._next()
+        constant = self._numbers[value] if operator & _IS_NUMBER else self._strings[value]
+        return Leaf(path, named, Test(_OPERATORS[operator & ~_IS_NUMBER], constant))

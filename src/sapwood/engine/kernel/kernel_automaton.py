@@ -19,7 +19,7 @@ from sapwood.engine.automaton.dataguide import GuideNode
 from sapwood.engine.automaton.predicate_index import NO_INTS, Ints
 from sapwood.engine.automaton.protocol import MatchedAhead
 from sapwood.engine.automaton.query_paths import Leaf, Twig
-from sapwood.engine.automaton.registered_parts import RegisteredParts, restore_part
+from sapwood.engine.automaton.registered_parts import FlatQueries, RegisteredParts
 from sapwood.engine.automaton.relative_paths import ListedReach, ReachedElements, RelativePaths
 from sapwood.engine.fallback.lxml_process import without_doctype
 from sapwood.engine.kernel import _kernel
@@ -125,15 +125,13 @@ class KernelAutomaton:
     # -- serialization ---------------------------------------------------------------------------------
 
     def dump(self) -> RegisteredParts:
-        return RegisteredParts(self._compiled.dump(), self._relative_paths)
+        code, strings, numbers = self._compiled.dump()
+        queries = FlatQueries(np.frombuffer(code, np.int32), strings, np.frombuffer(numbers, np.float64))
+        return RegisteredParts(queries, self._relative_paths)
 
     def load(self, registered: RegisteredParts) -> None:
-        for slot, parts, binds, shared, weight in registered.queries:
-            if shared:
-                self._compiled.register_path(slot, restore_part(parts[0]).path)
-            else:
-                self._compiled.register(slot, tuple(map(restore_part, parts)), binds)
-            self._compiled.set_weight(slot, weight)
+        code, strings, numbers = registered.queries
+        self._compiled.load(code.astype(np.int32).tobytes(), strings, numbers.astype(np.float64).tobytes())
         self._relative_paths = registered.relative_paths
         for number, leaf in self._relative_paths.leaves():
             self._followed.add(number, leaf.path)

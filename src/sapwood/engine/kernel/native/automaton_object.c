@@ -7,7 +7,7 @@
 #include "hash_key.h"
 #include "module.h"
 #include "path_text.h"
-#include "query_dump.h"
+#include "query_pack.h"
 #include "query_spec.h"
 #include "result.h"
 
@@ -150,9 +150,26 @@ static PyObject *automaton_py_count(Automaton *self, PyObject *slots) {
 static PyObject *automaton_py_dump(Automaton *self, PyObject *unused) {
     (void)unused;
     lock_read(&self->automaton.lock);
-    PyObject *dumped = dump_queries(&self->automaton);
+    PyObject *dumped = pack_queries(&self->automaton);
     unlock_read(&self->automaton.lock);
     return dumped;
+}
+
+static PyObject *automaton_py_load(Automaton *self, PyObject *args) {
+    struct packed_queries packed;
+    PyObject *strings;
+    if (!PyArg_ParseTuple(args, "y*O!y*:load", &packed.code, &PyList_Type, &strings, &packed.numbers)) return NULL;
+    PyObject *done = NULL;
+    if (packed_queries_open(&packed, strings) == 0 && begin_edit(self) == 0) {
+        int status = unpack_queries(&self->automaton, &packed);
+        done = edited(self, status == -1);
+        if (status == DAMAGED_PACK && done != NULL) {
+            Py_CLEAR(done);
+            PyErr_SetString(PyExc_ValueError, "the packed queries are damaged");
+        }
+    }
+    packed_queries_close(&packed);
+    return done;
 }
 
 static PyObject *automaton_py_reads_text(Automaton *self, void *unused) {
@@ -426,7 +443,9 @@ static PyMethodDef automaton_methods[] = {
     {"set_weight", (PyCFunction)automaton_py_set_weight, METH_VARARGS,
      "Set the number of subscriptions to a slot."},
     {"count", (PyCFunction)automaton_py_count, METH_O, "Return the number of subscriptions to some slots."},
-    {"dump", (PyCFunction)automaton_py_dump, METH_NOARGS, "Return all queries, to be registered elsewhere."},
+    {"dump", (PyCFunction)automaton_py_dump, METH_NOARGS,
+     "Return all queries as flat arrays: code, strings and numbers."},
+    {"load", (PyCFunction)automaton_py_load, METH_VARARGS, "Register queries, given as flat arrays."},
     {"clear", (PyCFunction)automaton_py_clear, METH_NOARGS, "Drop the dataguide."},
     {"add_relative_path", (PyCFunction)automaton_py_add_relative_path, METH_O,
      "Add a relative path, given as symbols, and return its number."},
