@@ -11,6 +11,11 @@ static uint64_t string_bytes(const struct string_table *strings) {
            BYTES(strings->retired);
 }
 
+static uint64_t pattern_bytes(const struct pattern_set *set) {
+    return BYTES(set->patterns) + BYTES(set->added) + BYTES(set->nodes) + BYTES(set->from_root) +
+           table_bytes(&set->by_constant) + table_bytes(&set->edges);
+}
+
 static uint64_t predicate_bytes(const struct predicate_indexes *indexes) {
     uint64_t bytes = BYTES(indexes->items) + BYTES(indexes->free) + string_bytes(&indexes->constants) +
                      BYTES(indexes->number_entries) + BYTES(indexes->equal_entries) + BYTES(indexes->free_equal) +
@@ -18,7 +23,7 @@ static uint64_t predicate_bytes(const struct predicate_indexes *indexes) {
     for (uint32_t i = 0; i < indexes->items.count; i++) {
         const struct rare_tests *rare = indexes->items.items[i].rare;
         if (rare == NULL) continue;
-        bytes += sizeof *rare + BYTES(rare->unequal) + BYTES(rare->prefixes) + BYTES(rare->substrings.patterns) + BYTES(rare->substrings.added) + BYTES(rare->substrings.nodes) + table_bytes(&rare->substrings.by_constant) + table_bytes(&rare->substrings.edges) +
+        bytes += sizeof *rare + BYTES(rare->unequal) + BYTES(rare->prefixes) + pattern_bytes(&rare->substrings) +
                  BYTES(rare->groups);
         for (int operator = 0; operator <= AT_LEAST; operator++)
             bytes += BYTES(rare->ordered[operator].tests) + BYTES(rare->ordered[operator].sums) +
@@ -29,7 +34,8 @@ static uint64_t predicate_bytes(const struct predicate_indexes *indexes) {
 
 static uint64_t twig_bytes(const struct twigs *twigs) {
     uint64_t bytes = BYTES(twigs->anchorings) + BYTES(twigs->cells) + BYTES(twigs->positions) + BYTES(twigs->position_flags) +
-                     BYTES(twigs->groups) + BYTES(twigs->items) + table_bytes(&twigs->anchoring_table) + table_bytes(&twigs->table);
+                     BYTES(twigs->groups) + BYTES(twigs->items) + table_bytes(&twigs->anchoring_table) +
+                     table_bytes(&twigs->table);
     for (uint32_t i = 0; i < twigs->items.count; i++) bytes += BYTES(twigs->items.items[i].parts);
     for (uint32_t i = 0; i < twigs->cells.count; i++) bytes += BYTES(twigs->cells.items[i].twigs);
     for (uint32_t i = 0; i < twigs->positions.count; i++) bytes += BYTES(twigs->positions.items[i].accesses);
@@ -60,7 +66,8 @@ static uint64_t class_bytes(const struct query_classes *classes) {
 
 static uint64_t plan_bytes(const struct join_plan *plan) {
     return BYTES(plan->class_of) + BYTES(plan->group_of) + BYTES(plan->words) + BYTES(plan->node_words) +
-           BYTES(plan->hits) + BYTES(plan->reports) + BYTES(plan->entries) + BYTES(plan->first_entry) + BYTES(plan->runs) + BYTES(plan->first_run) + BYTES(plan->checks) + BYTES(plan->conditions) +
+           BYTES(plan->hits) + BYTES(plan->reports) + BYTES(plan->entries) + BYTES(plan->first_entry) +
+           BYTES(plan->runs) + BYTES(plan->first_run) + BYTES(plan->checks) + BYTES(plan->conditions) +
            BYTES(plan->accesses) + BYTES(plan->groups) + BYTES(plan->bundles) + BYTES(plan->bundle_slots) +
            BYTES(plan->bundle_of);
 }
@@ -83,6 +90,7 @@ void automaton_measure(const struct automaton *automaton, struct automaton_sizes
     sizes->hits = automaton->guide.hits.count - automaton->guide.free_hits.count;
     sizes->bytes = string_bytes(&automaton->names) + BYTES(trie->states) + table_bytes(&trie->edges) +
                    BYTES(trie->postings.cells) + predicate_bytes(predicates) + twig_bytes(twigs) +
-                   guide_bytes(&automaton->guide) + plan_bytes(&automaton->plan) + class_bytes(&automaton->classes) + BYTES(automaton->splits) +
+                   guide_bytes(&automaton->guide) + plan_bytes(&automaton->plan) +
+                   class_bytes(&automaton->classes) + BYTES(automaton->splits) +
                    BYTES(automaton->slots) + BYTES(automaton->parts);
 }

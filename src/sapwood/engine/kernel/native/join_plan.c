@@ -159,7 +159,8 @@ static int number_classes(struct planner *planner) {
     for (uint32_t i = 0; i < twigs->positions.count; i++) {
         if (number_position(planner, i)) return -1;
     }
-    if (RESERVE(&plan->class_of, twigs->positions.count) || fill(&planner->class_found, plan->classes, 0)) return -1;
+    if (RESERVE(&plan->class_of, twigs->positions.count) || fill(&planner->class_found, plan->classes, 0))
+        return -1;
     for (uint32_t i = 0; i < twigs->positions.count; i++) {
         uint32_t class = planner->positions.class_of.items[i];
         uint32_t number = class == NONE ? NONE : planner->numbers.items[class];
@@ -200,7 +201,8 @@ static int add_words(struct planner *planner, const struct reaches *reach) {
 /* -- slots ---------------------------------------------------------------------------------------------- */
 
 uint32_t new_bundle(struct join_plan *plan) {
-    return PUSH(&plan->bundles, ((struct bundle){0, plan->bundle_slots.count})) ? NONE : plan->bundles.count - 1;
+    struct bundle made = {0, plan->bundle_slots.count};
+    return PUSH(&plan->bundles, made) ? NONE : plan->bundles.count - 1;
 }
 
 int add_to_bundle(struct planner *planner, uint32_t slot) {
@@ -215,7 +217,7 @@ static int add_hit_bundles(struct planner *planner) {
     struct join_plan *plan = planner->plan;
     struct partition *slots = &planner->slots;
     uint32_t classes = slots->stamps.count;
-    struct numbers first = {NULL, 0, 0}, next = {NULL, 0, 0}; /* by class, by slot: lists of the slots of a class */
+    struct numbers first = {NULL, 0, 0}, next = {NULL, 0, 0}; /* by class and slot: lists */
     int failed = fill(&first, classes, NONE) || fill(&next, slots->class_of.count, NONE) ||
                  fill(&plan->bundle_of, slots->class_of.count, NONE);
     for (uint32_t slot = slots->class_of.count; !failed && slot-- > 0;) {
@@ -288,7 +290,8 @@ static int collect(struct planner *planner) {
     struct dataguide *guide = &automaton->guide;
     for (uint32_t i = 0; i < guide->nodes.count; i++) {
         const struct guide_node *node = &guide->nodes.items[i];
-        if (node->depth <= MOST_DEPTH && node->depth >= planner->plan->depths) planner->plan->depths = node->depth + 1;
+        if (node->depth <= MOST_DEPTH && node->depth >= planner->plan->depths)
+            planner->plan->depths = node->depth + 1;
         if (node->flags & STALE && guide_refresh(automaton, i)) return -1;
     }
     if (RESERVE(&planner->is_free, guide->hits.count + 1)) return -1;

@@ -123,7 +123,8 @@ uint64_t plan_cost(const struct automaton *automaton);
 void plan_weigh(struct join_plan *plan, uint32_t slot, int64_t change);
 
 /* Return a hit that the plan knows, or NULL. */
-static inline const struct planned_hit *plan_hit(const struct join_plan *plan, uint32_t probe, uint32_t constant) {
+static inline const struct planned_hit *plan_hit(const struct join_plan *plan, uint32_t probe,
+                                                 uint32_t constant) {
     uint32_t mask = plan->hits.count - 1; /* a power of two, and no more than half of the cells are in use */
     for (uint32_t at = mix_pair(probe, constant) & mask;; at = (at + 1) & mask) {
         const struct planned_hit *hit = &plan->hits.items[at];

@@ -180,7 +180,8 @@ static inline int set_anchor(struct match *match, uint32_t position, uint32_t de
         if (position >= match->plan->positions || depth >= match->plan->depths) return UNKNOWN;
         uint32_t class = match->plan->class_of.items[position];
         if (class == NONE) return 0;
-        return class == UNKNOWN_CLASS ? UNKNOWN : set_classes(match, class / 64, (uint64_t)1 << class % 64, depth);
+        if (class == UNKNOWN_CLASS) return UNKNOWN;
+        return set_classes(match, class / 64, (uint64_t)1 << class % 64, depth);
     }
     if (match->loose) depth = 0;
     uint64_t bit = (uint64_t)1 << depth;

@@ -24,7 +24,8 @@ void pattern_set_free(struct pattern_set *set) {
 
 static uint32_t find_pattern(const struct pattern_set *set, uint32_t constant) {
     uint32_t found;
-    FIND_IN(&set->by_constant, mix(constant), pattern, set->patterns.items[pattern].constant == constant, found);
+    const struct pattern *patterns = set->patterns.items;
+    FIND_IN(&set->by_constant, mix(constant), pattern, patterns[pattern].constant == constant, found);
     return found;
 }
 
@@ -60,7 +61,8 @@ int patterns_need_building(const struct pattern_set *set) {
 static uint32_t find_edge(const struct pattern_set *set, uint32_t node, uint32_t byte) {
     uint32_t found;
     const struct pattern_node *nodes = set->nodes.items;
-    FIND_IN(&set->edges, mix_pair(node, byte), child, nodes[child].parent == node && nodes[child].byte == byte, found);
+    FIND_IN(&set->edges, mix_pair(node, byte), child,
+            nodes[child].parent == node && nodes[child].byte == byte, found);
     return found;
 }
 

@@ -18,7 +18,8 @@ static int is_ordered(uint32_t operator) { return operator >= LESS; }
 static int collect_bounds(struct planner *planner) {
     const struct twigs *twigs = &planner->automaton->twigs;
     if (RESERVE(&planner->bounds, twigs->groups.count + 1)) return -1;
-    for (uint32_t i = 0; i < twigs->groups.count; i++) planner->bounds.items[i] = (struct bounds){INFINITY, -INFINITY};
+    for (uint32_t i = 0; i < twigs->groups.count; i++)
+        planner->bounds.items[i] = (struct bounds){INFINITY, -INFINITY};
     for (uint32_t i = 0; i < twigs->anchorings.count; i++) {
         const struct anchoring *anchoring = &twigs->anchorings.items[i];
         if (anchoring->uses == 0 || anchoring->kind != TEST_PART || !is_ordered(anchoring->operator)) continue;
@@ -42,7 +43,8 @@ static double expected_share(const struct planner *planner, uint32_t group, uint
 
 /* -- the conditions of a twig --------------------------------------------------------------------------- */
 
-/* Collect the conditions of a twig, the most selective first; return whether there are any: -1 without memory. */
+/* Collect the conditions of a twig, the most selective first. Return 1; 0 if they cannot be met; or -1 when
+   memory is out. */
 static int rank_conditions(struct planner *planner, const struct twig *twig) {
     const struct twigs *twigs = &planner->automaton->twigs;
     const struct join_plan *plan = planner->plan;
@@ -199,6 +201,7 @@ int plan_twigs(struct planner *planner) {
     for (uint32_t i = 0; i < twigs->items.count; i++) {
         if (is_live(&twigs->items.items[i]) && add_twig(planner, i)) return -1;
     }
-    planner->plan->cost += 8 * ((uint64_t)planner->entries.count + planner->checks.count + planner->conditions.count);
+    uint64_t pending = (uint64_t)planner->entries.count + planner->checks.count + planner->conditions.count;
+    planner->plan->cost += 8 * pending;
     return add_entries(planner) || add_runs(planner) ? -1 : 0;
 }

@@ -182,7 +182,8 @@ static int queue_building(struct predicate_indexes *indexes, uint32_t index) {
 int predicates_build(struct predicate_indexes *indexes) {
     while (indexes->unbuilt.count) {
         struct rare_tests *rare = indexes->items.items[POP(&indexes->unbuilt)].rare;
-        if (rare != NULL && rare->substrings.waits && patterns_build(&rare->substrings, &indexes->constants)) return -1;
+        if (rare == NULL || !rare->substrings.waits) continue; /* it has gone since */
+        if (patterns_build(&rare->substrings, &indexes->constants)) return -1;
     }
     return 0;
 }
@@ -221,7 +222,8 @@ int predicates_post(struct predicate_indexes *indexes, uint32_t index, const str
         if (rare == NULL) return -1;
         if (operator == UNEQUAL) return PUSH(&rare->unequal, ((struct unequal_test){used, number}));
         uint32_t *posted = patterns_require(&rare->substrings, used, (uint32_t)test->text.length);
-        return posted == NULL || postings_add(postings, posted, kind, number) ? -1 : queue_building(indexes, index);
+        if (posted == NULL || postings_add(postings, posted, kind, number)) return -1;
+        return queue_building(indexes, index);
     }
     if (operator == STARTS_WITH) {
         struct rare_tests *rare = predicates_rare(indexes, index);

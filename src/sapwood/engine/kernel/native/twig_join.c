@@ -98,7 +98,8 @@ static int passes(const struct comparison_values *values, uint32_t operator, dou
     case MORE: return values->has_number && values->greatest > number;
     case AT_LEAST: return values->has_number && values->greatest >= number;
     case NUMBER_UNEQUAL:
-        return values->has_nan || (values->has_number && (values->least != number || values->greatest != number));
+        return values->has_nan ||
+               (values->has_number && (values->least != number || values->greatest != number));
     default: return values->several_texts || values->constant != constant; /* UNEQUAL */
     }
 }

@@ -53,16 +53,16 @@ static uint32_t first_not_less(const struct numbers *numbers, uint32_t than) {
 static int report_run(struct match *match, uint32_t index, enum test_operator operator, uint32_t first,
                       uint32_t end) {
     struct scratch *scratch = match->scratch;
-    const struct sorted_tests *sorted = &match->automaton->predicates.items.items[index].rare->ordered[operator];
+    const struct rare_tests *rare = match->automaton->predicates.items.items[index].rare;
+    const struct sorted_tests *sorted = &rare->ordered[operator];
     uint32_t number = index * 4 + (uint32_t)(operator - LESS);
     TRY_MEMORY(index > UINT32_MAX / 4 - 1 || reserve_stamps(&scratch->run_stamps, number + 1) ||
                reserve_stamps(&scratch->runs, number + 1));
     if (scratch->run_stamps.items[number] != scratch->stamp) {
         scratch->run_stamps.items[number] = scratch->stamp;
         scratch->runs.items[number] = match->found->runs.count;
-        TRY_MEMORY(PUSH(&match->found->runs, ((struct passed_run){index, operator, first, first})));
-        if (operator == LESS || operator == AT_MOST) /* which are passed from the upper end */
-            match->found->runs.items[match->found->runs.count - 1] = (struct passed_run){index, operator, end, end};
+        uint32_t fixed = operator == LESS || operator == AT_MOST ? end : first;
+        TRY_MEMORY(PUSH(&match->found->runs, ((struct passed_run){index, operator, fixed, fixed})));
     }
     struct passed_run *run = &match->found->runs.items[scratch->runs.items[number]];
     uint32_t low = first < run->first ? first : run->first, high = end > run->end ? end : run->end;
@@ -79,7 +79,8 @@ static int report_run(struct match *match, uint32_t index, enum test_operator op
 
 /* Report the queries that one comparison decides. */
 static int report_sorted(struct match *match, uint32_t index, enum test_operator operator, double number) {
-    const struct sorted_tests *sorted = &match->automaton->predicates.items.items[index].rare->ordered[operator];
+    const struct rare_tests *rare = match->automaton->predicates.items.items[index].rare;
+    const struct sorted_tests *sorted = &rare->ordered[operator];
     const struct sorted_test *tests = sorted->tests.items;
     uint32_t low = 0, high = sorted->numbers;
     if (operator == NUMBER_UNEQUAL) {
