@@ -91,6 +91,9 @@ int automaton_prepare(struct automaton *automaton) {
 static int queue_sorting(struct automaton *automaton, uint32_t index, uint32_t operator) {
     struct rare_tests *rare = automaton->predicates.items.items[index].rare;
     if (rare == NULL || rare->ordered[operator].waits) return 0;
+    /* indexes that come and go leave entries behind, even if no message is ever matched */
+    uint32_t most = 64 + 4 * automaton->predicates.items.count;
+    if (automaton->unsorted.count > most && automaton_prepare(automaton)) return -1;
     rare->ordered[operator].waits = 1;
     return PUSH(&automaton->unsorted, ((struct unsorted){index, operator}));
 }

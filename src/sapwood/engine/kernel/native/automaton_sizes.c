@@ -12,7 +12,7 @@ static uint64_t string_bytes(const struct string_table *strings) {
 }
 
 static uint64_t pattern_bytes(const struct pattern_set *set) {
-    return BYTES(set->patterns) + BYTES(set->added) + BYTES(set->nodes) + BYTES(set->from_root) +
+    return BYTES(set->patterns) + BYTES(set->added) + BYTES(set->free) + BYTES(set->nodes) + BYTES(set->from_root) +
            table_bytes(&set->by_constant) + table_bytes(&set->edges);
 }
 

@@ -16,6 +16,7 @@ TABLE_FUNCTIONS(edges, const struct pattern_set, edge_hash)
 void pattern_set_free(struct pattern_set *set) {
     FREE_ARRAY(&set->patterns);
     FREE_ARRAY(&set->added);
+    FREE_ARRAY(&set->free);
     FREE_ARRAY(&set->nodes);
     FREE_ARRAY(&set->from_root);
     free_table(&set->by_constant);
@@ -36,20 +37,33 @@ uint32_t *patterns_find(struct pattern_set *set, uint32_t constant) {
 
 uint32_t *patterns_require(struct pattern_set *set, uint32_t constant, uint32_t length) {
     uint32_t pattern = find_pattern(set, constant);
-    if (pattern == NONE) {
+    if (pattern != NONE) return &set->patterns.items[pattern].posted;
+    struct pattern made = {constant, NONE, length, set->added.count};
+    if (set->free.count) {
+        pattern = POP(&set->free);
+        set->patterns.items[pattern] = made;
+    } else {
         pattern = set->patterns.count;
-        if (PUSH(&set->patterns, ((struct pattern){constant, NONE, length})) || PUSH(&set->added, pattern) ||
-            constants_insert(set, &set->by_constant, pattern))
-            return NULL;
+        if (PUSH(&set->patterns, made)) return NULL;
     }
+    if (PUSH(&set->added, pattern) || constants_insert(set, &set->by_constant, pattern)) return NULL;
     return &set->patterns.items[pattern].posted;
 }
 
 void patterns_remove(struct pattern_set *set, uint32_t constant) {
     uint32_t pattern = find_pattern(set, constant);
     constants_remove(set, &set->by_constant, pattern);
-    remove_number(&set->added, pattern);
-    set->gone++;
+    uint32_t at = set->patterns.items[pattern].at;
+    if (at == NONE) {
+        set->gone++;
+        return;
+    }
+    uint32_t moved = POP(&set->added);
+    if (moved != pattern) {
+        set->added.items[at] = moved;
+        set->patterns.items[moved].at = at;
+    }
+    (void)PUSH(&set->free, pattern);
 }
 
 /* -- the trie ------------------------------------------------------------------------------------------- */
@@ -124,11 +138,12 @@ int patterns_build(struct pattern_set *set, const struct string_table *constants
     if (RESERVE(&set->from_root, 256)) return -1;
     memset(set->from_root.items, 0, 256 * sizeof *set->from_root.items);
     set->from_root.count = 256;
-    set->nodes.count = set->added.count = set->gone = 0;
+    set->nodes.count = set->added.count = set->free.count = set->gone = 0;
     if (PUSH(&set->nodes, ((struct pattern_node){NONE, 0, 0, NONE, NONE, NONE}))) return -1;
     for (uint32_t i = 0; i < set->patterns.count; i++) {
         struct pattern pattern = set->patterns.items[i];
         if (pattern.posted == NONE) continue;
+        pattern.at = pattern.length ? NONE : set->added.count;
         set->patterns.items[kept] = pattern;
         if (constants_insert(set, &set->by_constant, kept)) return -1;
         if (pattern.length == 0) { /* which is in every text */

@@ -24,6 +24,7 @@
 struct pattern {
     uint32_t constant, posted; /* NONE: gone */
     uint32_t length;
+    uint32_t at; /* among those added; NONE: in the trie */
 };
 
 struct pattern_node {
@@ -38,7 +39,8 @@ struct pattern_set {
     struct ARRAY_OF(struct pattern) patterns;
     struct table by_constant; /* those that are not gone */
     struct numbers added;     /* patterns that are not in the trie */
-    uint32_t gone;            /* patterns with nothing posted */
+    struct numbers free;      /* numbers of patterns that were never in the trie */
+    uint32_t gone;            /* patterns of the trie with nothing posted */
     struct ARRAY_OF(struct pattern_node) nodes; /* the root first, if there is any */
     struct table edges;
     struct numbers from_root; /* by byte: a node, or the root */
