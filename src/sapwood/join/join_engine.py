@@ -251,7 +251,7 @@ class JoinEngine:
             if not equal:
                 continue
             matched = match_rows(relations, equal, current, state, state_is_left)
-            for row, items in matched.single:
+            for row, items in matched.frequent:
                 yield from self._check_row(relations, row, items, current, state, state_is_left)
             if len(matched.rows):
                 rows, items = matched.rows, matched.items

@@ -21,6 +21,9 @@ from sapwood.join.evaluation.residual_check import CurrentSide, EqualRuns, State
 from sapwood.join.graph.templates import TemplateRelations
 from sapwood.join.state.message_state import ByVariable, CurrentItem, MessageState, RunColumns
 
+_MANY_ITEMS = 64
+"""items of a row from which on they are better not copied, but checked by themselves"""
+
 
 class EqualPair(NamedTuple):
     """A variable pair that is equal by one value: the runs of the state, and the run of the current item."""
@@ -45,8 +48,8 @@ class _PairColumns:
 class MatchedRows(NamedTuple):
     """The rows that the current item satisfies with items of the state."""
 
-    single: list[tuple[int, Ints]]
-    """rows of one pair, each with its items"""
+    frequent: list[tuple[int, Ints]]
+    """rows of one pair that is equal in many items, with these"""
     rows: Ints
     """other rows, each beside an item"""
     items: Ints
@@ -79,10 +82,12 @@ def match_rows(
 ) -> MatchedRows:
     """Return the rows that the current item satisfies with an item of the state, and that item."""
     by_pair: dict[int, list[EqualPair]] = {}
+    counts: dict[int, int] = {}  # of items; one with several values is counted more than once
     for each in equal:
         by_pair.setdefault(each.pair, []).append(each)
-    counts = {pair: sum(e.stored.length for e in found) for pair, found in by_pair.items()}
+        counts[each.pair] = counts.get(each.pair, 0) + each.stored.length
     relations.count_equal(counts)
+    frequent: list[tuple[int, Ints]] = []
     single: list[tuple[int, Ints]] = []
     others: list[Ints] = []
     for pair, found in by_pair.items():
@@ -90,17 +95,27 @@ def match_rows(
         if indexed.single:
             items = found[0].stored.items
             if len(found) > 1:
-                items = np.unique(np.concatenate([e.stored.items for e in found]))
-            single += [(row, items) for row in indexed.single]
+                items = np.unique(np.concatenate([each.stored.items for each in found]))
+            (single if len(items) < _MANY_ITEMS else frequent).extend((row, items) for row in indexed.single)
         if len(indexed.others):
             others.append(indexed.others)
-    rows, rarest = (
-        _with_all_pairs(relations, np.concatenate(others), counts) if others else (NO_INTS, NO_INTS)
-    )
-    if not len(rows):
-        return MatchedRows(single, NO_INTS, NO_INTS)
-    evaluation = _Evaluation(relations, _to_columns(equal), current, state, state_is_left)
-    return MatchedRows(single, *evaluation.match(rows, rarest))
+    rows, items = _in_columns(single)
+    if others:
+        complete, rarest = _with_all_pairs(relations, np.concatenate(others), counts)
+        if len(complete):
+            evaluation = _Evaluation(relations, _to_columns(equal), current, state, state_is_left)
+            more_rows, more_items = evaluation.match(complete, rarest)
+            rows, items = np.concatenate((rows, more_rows)), np.concatenate((items, more_items))
+    return MatchedRows(frequent, rows, items)
+
+
+def _in_columns(matched: Sequence[tuple[int, Ints]]) -> tuple[Ints, Ints]:
+    """Return each row beside each of its items."""
+    if not matched:
+        return NO_INTS, NO_INTS
+    lengths = [len(items) for _, items in matched]
+    rows = np.repeat(np.array([row for row, _ in matched], np.int32), lengths)
+    return rows, np.concatenate([items for _, items in matched])
 
 
 def _with_all_pairs(relations: TemplateRelations, rows: Ints, counts: dict[int, int]) -> tuple[Ints, Ints]:

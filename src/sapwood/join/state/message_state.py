@@ -16,6 +16,7 @@ from array import array
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -229,13 +230,23 @@ class MessageState:
 
     def find_common(self, current: CurrentItem) -> list[tuple[int, ByVariable]]:
         """Return the runs that have one of the current item's values, by the value's position."""
-        runs_of, dead = self._runs_of, self._dead
         found: list[tuple[int, ByVariable]] = []
+        few: list[int] = []
+        few_values: list[int] = []
         for number, text in enumerate(current.values):
-            runs = runs_of.get(text)
-            if runs is not None:
-                columns = self._columns_of(text, (runs,) if isinstance(runs, int) else runs)
-                found.append((number, self._without_dead(columns) if dead else columns))
+            runs = self._runs_of.get(text)
+            if runs is None:
+                continue
+            if isinstance(runs, int):
+                few.append(runs)
+                few_values.append(number)
+            elif self.cached and len(runs) >= _FEW_RUNS:
+                found.append((number, self._columns_of(text, runs)))
+            else:
+                few += runs
+                few_values += [number] * len(runs)
+        if few:
+            found += self._group(few, few_values).items()
         return found
 
     def has_at_most(self, runs: int, current: CurrentItem) -> bool:
@@ -247,37 +258,37 @@ class MessageState:
                 runs -= 1 if isinstance(found, int) else len(found)
         return runs >= 0
 
-    def _without_dead(self, columns: ByVariable) -> ByVariable:
-        return {
-            variable: RunColumns(column.runs[live], column.items[live], int(live.sum()))
-            for variable, column in columns.items()
-            if (live := self.run_item.take(column.runs) >= 0).any()
-        }
-
-    def _columns_of(self, value: str, runs: Sequence[int]) -> ByVariable:
-        if not self.cached or len(runs) < _FEW_RUNS:
-            return self._group(runs)
+    def _columns_of(self, value: str, runs: array[int]) -> ByVariable:
+        """Return the runs of a frequent value, which are cached."""
         columns = self._columns.get(value)
         if columns is not None:
             self._columns.move_to_end(value)
             return columns
-        columns = self._columns[value] = self._group(runs)
-        self._cached_runs += len(runs)
+        columns = self._columns[value] = self._group(runs, [0] * len(runs)).get(0, {})
+        self._cached_runs += _count_runs(columns)
         while self._cached_runs > _CACHED_RUNS and len(self._columns) > 1:
-            _, dropped = self._columns.popitem(last=False)
-            self._cached_runs -= sum(column.length for column in dropped.values())
+            self._cached_runs -= _count_runs(self._columns.popitem(last=False)[1])
         return columns
 
-    def _group(self, runs: Sequence[int]) -> ByVariable:
-        """Return runs by variable."""
-        every = np.array(runs, np.int32)
-        variables, items = self.run_variable.take(every), self.run_item.take(every)
-        columns: ByVariable = {}
-        for variable in dict.fromkeys(variables.tolist()):
-            of_variable = variables == variable
-            some = every[of_variable]
-            columns[variable] = RunColumns(some, items[of_variable], len(some))
-        return columns
+    def _group(self, runs: Sequence[int], values: Sequence[int]) -> dict[int, ByVariable]:
+        """Return the live ones among runs, given with positions of their values, by these and by variable."""
+        every, value = np.array(runs, np.int32), np.array(values, np.int64)
+        if self._dead:
+            live = self.run_item.take(every) >= 0
+            every, value = every[live], value[live]
+        if not len(every):
+            return {}
+        keys = (value << 32) | self.run_variable.take(every)
+        order = np.argsort(keys, kind="stable")
+        keys, every = keys[order], every[order]
+        items = self.run_item.take(every)
+        starts = np.flatnonzero(np.concatenate(([True], keys[1:] != keys[:-1])))
+        grouped: dict[int, ByVariable] = {}
+        bounds = pairwise([*starts.tolist(), len(keys)])
+        for key, (start, end) in zip(keys[starts].tolist(), bounds, strict=True):
+            columns = RunColumns(every[start:end], items[start:end], end - start)
+            grouped.setdefault(key >> 32, {})[key & 0xFFFFFFFF] = columns
+        return grouped
 
     def runs(self, value: str) -> Iterable[int]:
         """Return the runs of a value, dead ones included."""
@@ -362,6 +373,10 @@ class MessageState:
         of_values = sum(map(len, values)) + len(values) * _VALUE_BYTES
         of_messages = sum(_MESSAGE_BYTES + len(record.data) for record in messages)
         return len(runs) * _RUN_BYTES + of_rows + of_values + of_messages
+
+
+def _count_runs(columns: ByVariable) -> int:
+    return sum(column.length for column in columns.values())
 
 
 def _with_room(column: NDArray[Any]) -> NDArray[Any]:
