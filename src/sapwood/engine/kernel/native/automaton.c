@@ -100,7 +100,9 @@ static int queue_sorting(struct automaton *automaton, uint32_t index, uint32_t o
 
 /* -- symbols and paths ---------------------------------------------------------------------------------- */
 
-static void count_wildcard(struct automaton *automaton, uint32_t symbol, uint32_t change) {
+/* A symbol comes into use, or goes out of it. */
+static void count_symbol(struct automaton *automaton, uint32_t symbol, uint32_t change) {
+    automaton->name_version++;
     struct span text = strings_text(&automaton->names, symbol);
     if (text.length >= 2 && text.bytes[0] == 0 && text.bytes[1] == '}')
         automaton->any_namespace_tests += change;
@@ -110,12 +112,12 @@ static void count_wildcard(struct automaton *automaton, uint32_t symbol, uint32_
 
 static uint32_t use_symbol(struct automaton *automaton, struct span text) {
     uint32_t symbol = strings_use(&automaton->names, text);
-    if (symbol != NONE && automaton->names.entries.items[symbol].uses == 1) count_wildcard(automaton, symbol, 1);
+    if (symbol != NONE && automaton->names.entries.items[symbol].uses == 1) count_symbol(automaton, symbol, 1);
     return symbol;
 }
 
 static void release_symbol(struct automaton *automaton, uint32_t symbol) {
-    if (automaton->names.entries.items[symbol].uses == 1) count_wildcard(automaton, symbol, UINT32_MAX);
+    if (automaton->names.entries.items[symbol].uses == 1) count_symbol(automaton, symbol, UINT32_MAX);
     strings_release(&automaton->names, symbol);
 }
 

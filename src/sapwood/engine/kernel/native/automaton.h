@@ -77,6 +77,7 @@ struct result; /* see match.h */
 struct automaton {
     read_write_lock lock;
     uint64_t version;
+    uint64_t name_version; /* counts changes after which the name of an element may have another symbol */
     int with_classes; /* plain paths are in classes */
     int damaged;      /* memory ran out in the middle of an edit */
     struct string_table names;

@@ -272,6 +272,7 @@ int automaton_clear(struct automaton *automaton) {
     strings_recycle(&automaton->names);
     constants_recycle(&automaton->predicates);
     automaton->version++;
+    automaton->name_version++;
     return guide_make_root(automaton);
 }
 
@@ -397,6 +398,12 @@ static int has_new_member(const struct guide_node *node, uint32_t state, uint32_
     return 0;
 }
 
+/* Return whether a name test is passed by one name alone, so that children can be looked up by it. */
+static int is_one_name(const struct automaton *automaton, uint32_t symbol) {
+    return symbol != ANY && symbol != DESCENDANT && automaton->namespace_tests == 0 &&
+           automaton->any_namespace_tests == 0;
+}
+
 int guide_propagate(struct automaton *automaton, const struct numbers *chain) {
     struct dataguide *guide = &automaton->guide;
     const struct trie_state *states = automaton->trie.states.items;
@@ -417,8 +424,9 @@ int guide_propagate(struct automaton *automaton, const struct numbers *chain) {
         uint32_t state = chain->items[next.at], symbol = states[state].symbol;
         int is_last = next.at + 1 == chain->count;
         if (symbol == DESCENDANT && !is_last && PUSH(&work, ((struct growth){next.node, next.at + 1}))) goto done;
-        uint32_t child = guide->nodes.items[next.node].first_child;
-        for (; child != NONE; child = guide->nodes.items[child].next_sibling) {
+        int is_looked_up = is_one_name(automaton, symbol);
+        uint32_t child = is_looked_up ? guide_child(guide, next.node, symbol) : guide->nodes.items[next.node].first_child;
+        for (; child != NONE; child = is_looked_up ? NONE : guide->nodes.items[child].next_sibling) {
             struct guide_node *node = &guide->nodes.items[child];
             if (symbol != DESCENDANT && !name_passes(automaton, node->name, symbol)) continue;
             if (has_new_member(node, state, chain->count)) continue;

@@ -383,7 +383,7 @@ static int run(struct match *match, struct span message, const char *encoding, c
     TRY(begin(match));
     const struct handlers *used = match->automaton->text_indexes ? &handlers : &without_text;
     struct reader *reader = match->scratch->reader;
-    reader_keep_symbols(reader, match->version);
+    reader_keep_symbols(reader, match->automaton->name_version);
     int status = tokenizer ? tokenizer_read(reader, message, &options->limits, used, match)
                            : expat_read(reader, message, encoding, &options->limits, used, match);
     return status ? status : finish(match);
