@@ -63,9 +63,10 @@ static int begin_edit(Automaton *self) {
         PyErr_SetString(PyExc_MemoryError, "memory ran out during an earlier change of the queries");
         return -1;
     }
-    if (!try_lock_write(&self->automaton.lock)) {
+    while (!try_lock_write(&self->automaton.lock)) { /* never wait for the GIL with the lock, or others wait for both */
         Py_BEGIN_ALLOW_THREADS
         lock_write(&self->automaton.lock);
+        unlock_write(&self->automaton.lock);
         Py_END_ALLOW_THREADS
     }
     if (automaton_begin_edit(&self->automaton) == 0) return 0;
@@ -180,32 +181,6 @@ static PyObject *automaton_py_reads_text(Automaton *self, void *unused) {
 static PyObject *automaton_py_clear(Automaton *self, PyObject *unused) {
     (void)unused;
     return begin_edit(self) ? NULL : edited(self, automaton_clear(&self->automaton));
-}
-
-static PyObject *automaton_py_add_relative_path(Automaton *self, PyObject *path) {
-    struct span *symbols;
-    uint32_t length;
-    PyObject *kept = path_spec_new(path, &symbols, &length);
-    if (kept == NULL) return NULL;
-    uint32_t number = NONE;
-    PyObject *done = NULL;
-    if (begin_edit(self) == 0) {
-        number = automaton_add_relative_path(&self->automaton, symbols, length);
-        done = edited(self, number == NONE);
-    }
-    PyMem_Free(symbols);
-    Py_DECREF(kept);
-    if (done == NULL) return NULL;
-    Py_DECREF(done);
-    return PyLong_FromUnsignedLong(number);
-}
-
-static PyObject *automaton_py_remove_relative_path(Automaton *self, PyObject *arg) {
-    unsigned long number = PyLong_AsUnsignedLong(arg);
-    if (PyErr_Occurred() || begin_edit(self)) return NULL;
-    if (number < self->automaton.relative_paths.count && self->automaton.relative_paths.items[number].state != NONE)
-        automaton_remove_relative_path(&self->automaton, (uint32_t)number);
-    return edited(self, 0);
 }
 
 /* -- matching ----------------------------------------------------------------------------------------------- */
@@ -447,9 +422,6 @@ static PyMethodDef automaton_methods[] = {
      "Return all queries as flat arrays: code, strings and numbers."},
     {"load", (PyCFunction)automaton_py_load, METH_VARARGS, "Register queries, given as flat arrays."},
     {"clear", (PyCFunction)automaton_py_clear, METH_NOARGS, "Drop the dataguide."},
-    {"add_relative_path", (PyCFunction)automaton_py_add_relative_path, METH_O,
-     "Add a relative path, given as symbols, and return its number."},
-    {"remove_relative_path", (PyCFunction)automaton_py_remove_relative_path, METH_O, "Remove a relative path."},
     {"match", (PyCFunction)(void (*)(void))automaton_py_match, METH_FASTCALL,
      "Match a message: return a Result, or the status of the reader if it cannot be read."},
     {"match_many", (PyCFunction)automaton_py_match_many, METH_VARARGS,
