@@ -303,10 +303,16 @@ static int sort_rows(const struct subscriptions *table, struct numbers *rows) {
 
 /* Mark the rows of slots in a bitmap, and return how many there are. */
 static uint32_t mark_rows(const struct subscriptions *table, const struct numbers *slots, uint64_t *bits) {
-    uint32_t total = 0;
-    for (uint32_t i = 0; i < slots->count; i++) {
-        uint32_t count;
-        const uint32_t *rows = rows_of(table, slots->items[i], &count);
+    uint32_t total = 0, limit = table->of_slot.count;
+    const uint32_t *of_slot = table->of_slot.items, *slot = slots->items, *end = slots->items + slots->count;
+    for (; slot < end; slot++) {
+        uint32_t row = *slot < limit ? of_slot[*slot] : NONE, count;
+        if (row < SEVERAL) { /* the frequent case */
+            bits[row / 64] |= (uint64_t)1 << row % 64;
+            total++;
+            continue;
+        }
+        const uint32_t *rows = rows_of(table, *slot, &count);
         for (uint32_t j = 0; j < count; j++) bits[rows[j] / 64] |= (uint64_t)1 << rows[j] % 64;
         total += count;
     }

@@ -100,17 +100,19 @@ static int list_rows(const Subscriptions *self, PyObject *source, struct numbers
 
 static PyObject *numbers_of(const struct subscriptions *table, const struct numbers *rows) {
     PyObject *made = PyByteArray_FromStringAndSize(NULL, (Py_ssize_t)rows->count * 8);
-    char *numbers = made ? PyByteArray_AS_STRING(made) : NULL;
-    for (uint32_t i = 0; made && i < rows->count; i++)
-        memcpy(numbers + (size_t)i * 8, &table->numbers.items[rows->items[i]], 8);
+    if (made == NULL) return NULL;
+    char *listed = PyByteArray_AS_STRING(made);
+    const int64_t *numbers = table->numbers.items;
+    const uint32_t *row = rows->items, *end = rows->items + rows->count;
+    for (; row < end; row++, listed += sizeof *numbers) memcpy(listed, &numbers[*row], sizeof *numbers);
     return made;
 }
 
 static PyObject *ids_of(const struct subscriptions *table, const struct numbers *rows) {
     int collects = PyGC_Disable(); /* it may run code that changes the rows */
-    PyObject *made = PyList_New(rows->count);
-    for (uint32_t i = 0; made && i < rows->count; i++)
-        PyList_SET_ITEM(made, i, Py_NewRef(table->ids.items[rows->items[i]]));
+    PyObject *made = PyList_New(rows->count), *const *ids = table->ids.items;
+    const uint32_t *row = rows->items;
+    for (Py_ssize_t i = 0; made && i < rows->count; i++) PyList_SET_ITEM(made, i, Py_NewRef(ids[row[i]]));
     if (collects) PyGC_Enable();
     return made;
 }
