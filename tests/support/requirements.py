@@ -17,7 +17,10 @@ REQUIRED = os.environ.get("SAPWOOD_REQUIRE_SERVERS") == "1"
 FULL = os.environ.get("SAPWOOD_TESTS") == "full"
 """Whether the longest tests run, and others at full size: `make test-full`."""
 
-SLOWDOWN = 4 if sys.gettrace() or os.environ.get("SAPWOOD_TESTS") == "sanitized" else 1
+SANITIZED = os.environ.get("SAPWOOD_TESTS") == "sanitized"
+"""Whether the kernel runs under a sanitizer."""
+
+SLOWDOWN = 4 if sys.gettrace() or SANITIZED else 1
 """What limits of time are multiplied by: coverage and sanitizers take time."""
 
 needs_kernel = pytest.mark.skipif(KERNEL is None, reason=f"needs the compiled kernel: {REASON}")

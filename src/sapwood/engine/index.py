@@ -332,6 +332,10 @@ class Index:
         """Match messages as far as that goes without the lock of the owner; `find` completes it."""
         return self._automaton.match_ahead(messages)
 
+    def is_current(self, ahead: MatchedAhead | None) -> bool:
+        """Return whether the queries have not been changed since a message was matched ahead."""
+        return self._automaton.is_current(ahead)
+
     def find(
         self, message: Message, with_text: bool = False, ahead: MatchedAhead | None = None
     ) -> IndexMatches:

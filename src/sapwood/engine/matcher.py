@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from threading import RLock
@@ -22,7 +23,7 @@ from sapwood.engine.matches import Matches, Node, Selected, failures
 from sapwood.engine.message.message_reader import Message
 from sapwood.engine.message.message_source import Source as Source
 from sapwood.engine.node_selection import Selection
-from sapwood.engine.parallel_matching import match_in_threads
+from sapwood.engine.parallel_matching import ParallelMatches
 from sapwood.engine.serialization import pack, unpack
 from sapwood.engine.subscriptions import load_subscriptions, make_subscriptions
 from sapwood.engine.thread_lock import synchronized
@@ -88,6 +89,8 @@ class Matcher(Closeable):
     @synchronized
     def add_numbered(self, id: Hashable, query: str, number: int) -> None:
         """Subscribe `id` with a number from `new_number`, which is its position in the order."""
+        if id in self._subscriptions:
+            raise ArgumentError(f"{id!r} is subscribed already; replace() changes its query")
         self._subscribe(id, query, number)
 
     def add_many(
@@ -230,18 +233,21 @@ class Matcher(Closeable):
         """
         if threads < 1:
             raise ArgumentError(f"threads must be at least 1, not {threads}")
-        return map(self.match, messages) if threads == 1 else match_in_threads(self, messages, threads)
+        return map(self.match, messages) if threads == 1 else ParallelMatches(self, messages, threads)
 
     def match_batch(self, messages: Sequence[Source]) -> list[Matches | SapwoodError]:
-        """Return the matches of each message, or why it was refused."""
+        """Return the matches of each message, or why it was refused, each as of one moment."""
         sources = [_read(message) for message in messages]
-        read = [source for source in sources if isinstance(source, Message)]
-        ahead = iter(self._index.match_ahead(read))
-        with self.lock:
-            return [
-                source if isinstance(source, SapwoodError) else self._complete(source, next(ahead))
-                for source in sources
-            ]
+        waiting = deque([source for source in sources if isinstance(source, Message)])
+        found: list[Matches | SapwoodError] = []
+        while waiting:
+            for ahead in self._index.match_ahead(waiting):
+                with self.lock:  # for one message, so that changes need not wait for all
+                    found.append(self._complete(waiting.popleft(), ahead))
+                    if not self._index.is_current(ahead):
+                        break  # the others were matched before the same change: match them again
+        matched = iter(found)
+        return [source if isinstance(source, SapwoodError) else next(matched) for source in sources]
 
     def _complete(self, message: Message, ahead: MatchedAhead | None) -> Matches | SapwoodError:
         try:

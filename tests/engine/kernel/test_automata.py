@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sapwood import Matcher, Tuning
+from sapwood import Broker, Matcher, Tuning
 from sapwood.engine import index
 from sapwood.engine.automaton.automaton import Automaton
 from sapwood.errors import MessageError
@@ -291,3 +291,24 @@ def test_damaged_flat_arrays_are_refused_or_harmless() -> None:
             refused += 1
         loaded.match(message, None, True)
     assert refused > 100
+
+
+@pytest.mark.parametrize("packs", [True, False], ids=["packed with the kernel", "packed in Python"])
+def test_queries_that_nothing_matches_are_packed(packs: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They have no parts, but slots, which are given back when they are unsubscribed."""
+    with monkeypatch.context() as patch:
+        if not packs:
+            patch.setattr(index, "KERNEL", None)
+        broker = Broker()
+        broker.subscribe("made", "for $x in /a[false()] return <r>{$x}</r>")
+        broker.subscribe("joined", "//a[false()]->x FOLLOWED BY{x=y, 10 s} //c->y")
+        broker.subscribe("filter", "/a[false()]")
+        packed = broker.pack()
+    for loads in (True, False):
+        with monkeypatch.context() as patch:
+            if not loads:
+                patch.setattr(index, "KERNEL", None)
+            copy = Broker.unpack(packed)
+        for id in ("made", "joined", "filter"):
+            copy.unsubscribe(id)
+        assert len(copy) == 0

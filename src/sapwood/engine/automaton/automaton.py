@@ -171,7 +171,7 @@ class Automaton:
                 continue
             listed = handles if isinstance(handles, list) else [handles]
             parts = tuple([self._part(handle) for handle in listed])
-            if parts or weight:
+            if handles is not _NO_PARTS or weight:
                 writer.add(RegisteredQuery(slot, BINDS if binds[slot] else 0, weight, parts))
         return RegisteredParts(writer.queries(), self.relative_paths)
 
@@ -268,6 +268,9 @@ class Automaton:
 
     def match_ahead(self, messages: Sequence[Message]) -> Sequence[MatchedAhead | None]:
         return [None] * len(messages)  # one interpreter runs one thread at a time
+
+    def is_current(self, ahead: MatchedAhead | None) -> bool:
+        return True
 
     def find(
         self,

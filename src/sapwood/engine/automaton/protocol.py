@@ -152,6 +152,10 @@ class QueryAutomaton(Protocol):
         """
         ...
 
+    def is_current(self, ahead: MatchedAhead | None) -> bool:
+        """Return whether the queries have not been changed since a message was matched ahead."""
+        ...
+
     def find(
         self, message: Message, with_text: bool, with_source: bool, ahead: MatchedAhead | None = None
     ) -> AutomatonMatches:

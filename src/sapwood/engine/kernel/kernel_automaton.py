@@ -144,6 +144,9 @@ class KernelAutomaton:
         encodings = tuple([message.encoding for message in messages])
         return self._compiled.match_many(data, encodings, self._tuning.tokenizer)
 
+    def is_current(self, ahead: MatchedAhead | None) -> bool:
+        return not isinstance(ahead, _kernel.Result) or ahead.version == self._compiled.version
+
     def find(
         self,
         message: Message,
@@ -152,7 +155,7 @@ class KernelAutomaton:
         ahead: MatchedAhead | None = None,
     ) -> KernelMatches:
         check_size(message, self._limits)
-        if isinstance(ahead, _kernel.Result) and ahead.version == self._compiled.version:
+        if isinstance(ahead, _kernel.Result) and self.is_current(ahead):
             result: _kernel.Result | int = ahead
         else:
             result = self._compiled.match(message.data, message.encoding, self._tuning.tokenizer)

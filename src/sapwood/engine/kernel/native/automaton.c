@@ -78,11 +78,11 @@ static int prepare_sorted(const struct automaton *automaton, struct sorted_tests
 int automaton_prepare(struct automaton *automaton) {
     if (predicates_build(&automaton->predicates)) return -1;
     while (automaton->unsorted.count) {
-        struct unsorted next = POP(&automaton->unsorted);
+        struct unsorted next = automaton->unsorted.items[automaton->unsorted.count - 1];
         struct rare_tests *rare = automaton->predicates.items.items[next.index].rare;
-        if (rare == NULL) continue; /* it has gone since */
-        struct sorted_tests *sorted = &rare->ordered[next.operator];
-        if (sorted->waits && prepare_sorted(automaton, sorted)) return -1;
+        struct sorted_tests *sorted = rare == NULL ? NULL : &rare->ordered[next.operator]; /* NULL: gone since */
+        if (sorted != NULL && sorted->waits && prepare_sorted(automaton, sorted)) return -1;
+        (void)POP(&automaton->unsorted);
     }
     return 0;
 }
@@ -94,8 +94,9 @@ static int queue_sorting(struct automaton *automaton, uint32_t index, uint32_t o
     /* indexes that come and go leave entries behind, even if no message is ever matched */
     uint32_t most = 64 + 4 * automaton->predicates.items.count;
     if (automaton->unsorted.count > most && automaton_prepare(automaton)) return -1;
+    if (PUSH(&automaton->unsorted, ((struct unsorted){index, operator}))) return -1;
     rare->ordered[operator].waits = 1;
-    return PUSH(&automaton->unsorted, ((struct unsorted){index, operator}));
+    return 0;
 }
 
 /* -- symbols and paths ---------------------------------------------------------------------------------- */

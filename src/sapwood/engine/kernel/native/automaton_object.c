@@ -47,6 +47,29 @@ static void give_scratch(Automaton *self, struct scratch *scratch) {
     scratch_free(scratch);
 }
 
+/* -- locks ------------------------------------------------------------------------------------------------- */
+
+/* Whoever has the GIL must not wait for the automaton's lock, and whoever has that must not wait for the GIL: so
+   wait without both, and try again with the GIL. */
+
+static void wait_to_read(Automaton *self) {
+    while (!try_lock_read(&self->automaton.lock)) {
+        Py_BEGIN_ALLOW_THREADS
+        lock_read(&self->automaton.lock);
+        unlock_read(&self->automaton.lock);
+        Py_END_ALLOW_THREADS
+    }
+}
+
+static void wait_to_write(Automaton *self) {
+    while (!try_lock_write(&self->automaton.lock)) {
+        Py_BEGIN_ALLOW_THREADS
+        lock_write(&self->automaton.lock);
+        unlock_write(&self->automaton.lock);
+        Py_END_ALLOW_THREADS
+    }
+}
+
 /* -- edits -------------------------------------------------------------------------------------------------- */
 
 /* Finish an edit: an automaton that ran out of memory in the middle of one cannot be trusted. */
@@ -63,12 +86,7 @@ static int begin_edit(Automaton *self) {
         PyErr_SetString(PyExc_MemoryError, "memory ran out during an earlier change of the queries");
         return -1;
     }
-    while (!try_lock_write(&self->automaton.lock)) { /* never wait for the GIL with the lock, or others wait for both */
-        Py_BEGIN_ALLOW_THREADS
-        lock_write(&self->automaton.lock);
-        unlock_write(&self->automaton.lock);
-        Py_END_ALLOW_THREADS
-    }
+    wait_to_write(self);
     if (automaton_begin_edit(&self->automaton) == 0) return 0;
     unlock_write(&self->automaton.lock);
     PyErr_NoMemory();
@@ -138,7 +156,7 @@ static PyObject *automaton_py_count(Automaton *self, PyObject *slots) {
     if (!PyBytes_Check(slots)) return PyErr_Format(PyExc_TypeError, "slots are given as bytes");
     const char *bytes = PyBytes_AS_STRING(slots);
     uint64_t sum = 0;
-    lock_read(&self->automaton.lock);
+    wait_to_read(self);
     for (Py_ssize_t at = 0; at + 4 <= PyBytes_GET_SIZE(slots); at += 4) {
         uint32_t slot;
         memcpy(&slot, bytes + at, 4);
@@ -150,7 +168,7 @@ static PyObject *automaton_py_count(Automaton *self, PyObject *slots) {
 
 static PyObject *automaton_py_dump(Automaton *self, PyObject *unused) {
     (void)unused;
-    lock_read(&self->automaton.lock);
+    wait_to_read(self);
     PyObject *dumped = pack_queries(&self->automaton);
     unlock_read(&self->automaton.lock);
     return dumped;
@@ -269,7 +287,7 @@ static PyObject *automaton_py_match_many(Automaton *self, PyObject *args) {
 
 static PyObject *automaton_py_version(Automaton *self, void *unused) {
     (void)unused;
-    lock_read(&self->automaton.lock);
+    wait_to_read(self);
     uint64_t version = self->automaton.version;
     unlock_read(&self->automaton.lock);
     return PyLong_FromUnsignedLongLong(version);
@@ -284,7 +302,7 @@ static PyObject *bytes_of(const struct numbers *numbers) {
 static PyObject *result_py_slots(Result *self, PyObject *unused) {
     (void)unused;
     struct numbers slots = {NULL, 0, 0};
-    lock_read(&self->owner->automaton.lock);
+    wait_to_read(self->owner);
     int failed = result_slots(&self->result, &slots);
     unlock_read(&self->owner->automaton.lock);
     PyObject *made = failed ? PyErr_NoMemory() : bytes_of(&slots);
@@ -328,7 +346,7 @@ int is_result(PyObject *object) { return Py_IS_TYPE(object, &ResultType); }
 
 int result_object_slots(PyObject *object, struct numbers *slots) {
     Result *self = (Result *)object;
-    lock_read(&self->owner->automaton.lock);
+    wait_to_read(self->owner);
     int failed = result_list(&self->result, slots);
     unlock_read(&self->owner->automaton.lock);
     return failed;
@@ -389,7 +407,7 @@ static void automaton_dealloc(Automaton *self) {
 static PyObject *automaton_py_sizes(Automaton *self, PyObject *unused) {
     (void)unused;
     struct automaton_sizes sizes;
-    lock_read(&self->automaton.lock);
+    wait_to_read(self);
     automaton_measure(&self->automaton, &sizes);
     unlock_read(&self->automaton.lock);
     return Py_BuildValue("{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I}", "slots", sizes.slots, "names", sizes.names,
@@ -402,7 +420,7 @@ static PyObject *automaton_py_sizes(Automaton *self, PyObject *unused) {
 static PyObject *automaton_py_sizeof(Automaton *self, PyObject *unused) {
     (void)unused;
     struct automaton_sizes sizes;
-    lock_read(&self->automaton.lock);
+    wait_to_read(self);
     automaton_measure(&self->automaton, &sizes);
     unlock_read(&self->automaton.lock);
     return PyLong_FromUnsignedLongLong(sizeof *self + sizes.bytes);

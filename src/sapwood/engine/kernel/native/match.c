@@ -115,13 +115,20 @@ static int follow_splits(struct match *match) {
     return 0;
 }
 
+/* Memory is out in the middle of a fill: forget what is filled in, part of which is half made. */
+static void abandon_fill(struct automaton *automaton) {
+    if (automaton_clear(automaton)) automaton->damaged = 1;
+}
+
 int end_fill(struct match *match, int failed) {
     struct automaton *automaton = match->automaton;
+    if (failed) abandon_fill(automaton);
     unlock_write(&automaton->lock);
     lock_read(&automaton->lock);
+    if (failed) return NO_MEMORY;
     if (automaton->version != match->version || automaton->plan.number != match->plan_number) return RESTART;
     /* Not before: others may have filled in more between the two locks. */
-    return failed || reserve_scratch(match) || follow_splits(match) ? NO_MEMORY : 0;
+    return reserve_scratch(match) || follow_splits(match) ? NO_MEMORY : 0;
 }
 
 /* -- text ----------------------------------------------------------------------------------------------- */
@@ -370,7 +377,6 @@ static int finish(struct match *match) {
         TRY(test_value(match, VALUE_PROBE, text));
     }
     if (match->with_twigs) TRY(join_twigs(match, 0));
-    match->found->elements = match->element;
     match->found->loose = match->loose;
     return 0;
 }
@@ -409,6 +415,7 @@ static int prepare(struct match *match) {
         failed = failed || plan_make(automaton, &match->scratch->found);
         match->scratch->unplanned = 0;
     }
+    if (failed) abandon_fill(automaton);
     unlock_write(&automaton->lock);
     lock_read(&automaton->lock);
     if (failed) return NO_MEMORY;
@@ -442,7 +449,7 @@ int match_message(struct result *result, struct scratch *scratch, struct span me
     int tokenizer = options->tokenizer && (encoding == NULL || strcmp(encoding, "utf-8") == 0), status;
     lock_read(&automaton->lock);
     for (;;) {
-        status = prepare(&match);
+        status = automaton->damaged ? NO_MEMORY : prepare(&match);
         if (status == 0) status = run(&match, message, encoding, options, tokenizer);
         if (status == GAVE_UP && tokenizer)
             tokenizer = 0;

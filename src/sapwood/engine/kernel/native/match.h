@@ -76,7 +76,6 @@ struct matched {
     struct numbers candidates;             /* loose: slots that twigs may match */
     struct numbers bound_slots, bound_to;  /* slots that bind elements, and these */
     uint64_t count;                        /* subscriptions */
-    uint32_t elements;
     int loose;
     int mixed; /* slots may be in the classes as well */
 };

@@ -175,15 +175,17 @@ static uint32_t require_equal_entry(struct predicate_indexes *indexes, uint32_t 
 static int queue_building(struct predicate_indexes *indexes, uint32_t index) {
     struct pattern_set *set = &indexes->items.items[index].rare->substrings;
     if (set->waits || !patterns_need_building(set)) return 0;
+    if (PUSH(&indexes->unbuilt, index)) return -1;
     set->waits = 1;
-    return PUSH(&indexes->unbuilt, index);
+    return 0;
 }
 
 int predicates_build(struct predicate_indexes *indexes) {
     while (indexes->unbuilt.count) {
-        struct rare_tests *rare = indexes->items.items[POP(&indexes->unbuilt)].rare;
-        if (rare == NULL || !rare->substrings.waits) continue; /* it has gone since */
-        if (patterns_build(&rare->substrings, &indexes->constants)) return -1;
+        struct rare_tests *rare = indexes->items.items[indexes->unbuilt.items[indexes->unbuilt.count - 1]].rare;
+        int waits = rare != NULL && rare->substrings.waits; /* else it has gone since */
+        if (waits && patterns_build(&rare->substrings, &indexes->constants)) return -1;
+        (void)POP(&indexes->unbuilt);
     }
     return 0;
 }

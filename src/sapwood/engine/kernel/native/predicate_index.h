@@ -73,7 +73,7 @@ struct sorted_tests {
     uint32_t numbers;                /* so many of them are not NaN, and come first */
     struct ARRAY_OF(uint64_t) sums;  /* the weight of the first i tests, as far as they are whole queries */
     struct numbers shared;           /* places of tests that are not */
-    int waits;                       /* for `sorted_tests_prepare` */
+    int waits;                       /* for `automaton_prepare` */
 };
 
 struct unequal_test {

@@ -79,6 +79,11 @@ static int list_slots(PyObject *source, struct numbers *slots) {
     if (is_result(source)) return result_object_slots(source, slots) ? (PyErr_NoMemory(), -1) : 0;
     Py_buffer view;
     if (PyObject_GetBuffer(source, &view, PyBUF_SIMPLE)) return -1;
+    if (view.len % 4) {
+        PyBuffer_Release(&view);
+        PyErr_SetString(PyExc_ValueError, "slots are int32");
+        return -1;
+    }
     int failed = view.len / 4 >= NONE || RESERVE(slots, (uint32_t)(view.len / 4));
     if (!failed && view.len) memcpy(slots->items, view.buf, (size_t)view.len);
     slots->count = failed ? 0 : (uint32_t)(view.len / 4);

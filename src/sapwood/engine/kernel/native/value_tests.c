@@ -8,7 +8,7 @@
 /* A value of the message, looked up among the constants when first needed. */
 struct tested_value {
     struct span text;
-    uint32_t constant, number_constant;
+    uint32_t constant;
     double number;
     uint8_t has_constant, has_number;
 };
@@ -239,7 +239,7 @@ int test_value(struct match *match, uint32_t name, struct span text) {
     struct scratch *scratch = match->scratch;
     struct automaton *automaton = match->automaton;
     uint32_t node = scratch->open.items[match->depth].node;
-    struct tested_value value = {text, NONE, NONE, 0, 0, 0};
+    struct tested_value value = {text, NONE, 0, 0, 0};
     if (node == TRANSIENT) {
         const struct guide_node *own = &scratch->transients.items[match->depth];
         TRY_MEMORY(collect_indexes(automaton, &own->members, name, &scratch->probe));
