@@ -453,9 +453,10 @@ def test_the_budget_is_one_of_memory() -> None:
     matcher = Matcher(tuning=Tuning(cache=budget))
     matcher.add_many(enumerate(DEEP_QUERIES))
     before = held_by(matcher)
-    for _ in range(25):
+    for number in range(25):
         len(matcher.match(random_tree(rng, 11, "abcdefghijklmnop")))
-        assert held_by(matcher) - before < 20 * budget
+        if number % 4 == 0:  # to walk all objects takes longer than to match
+            assert held_by(matcher) - before < 20 * budget
 
 
 @pytest.mark.parametrize(

@@ -358,9 +358,10 @@ def test_classes_take_their_share_of_memory_only() -> None:
         matcher = Matcher(tuning=Tuning(kernel=False, cache=budget))
         matcher.add_many((i, random_path(rng)) for i in range(300))
         before = held_by(matcher)
-        for _ in range(60):
+        for number in range(60):
             len(matcher.match(random_message(rng, 8)))
-            assert held_by(matcher) - before < 20 * budget
+            if number % 5 == 4:  # to walk all objects takes longer than to match
+                assert held_by(matcher) - before < 20 * budget
         assert classes_of(matcher).entries > 100
 
 

@@ -56,8 +56,13 @@ def assert_same(compiled: Matcher, python: Matcher, message: bytes | str) -> Non
     assert found.numbers.tolist() == wanted.numbers.tolist()
 
 
-@pytest.mark.parametrize("python_classes", [True, False], ids=["classes in Python", "lists in Python"])
-@pytest.mark.parametrize("tuning", SWITCHES.values(), ids=SWITCHES.keys())
+@pytest.mark.parametrize(
+    ("tuning", "python_classes"),
+    [
+        *(pytest.param(tuning, True, id=name) for name, tuning in SWITCHES.items()),
+        pytest.param(Tuning(), False, id="everything on, against lists in Python"),
+    ],
+)
 @settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 1 << 32))
 def test_the_automata_agree_under_edits(tuning: Tuning, python_classes: bool, seed: int) -> None:
