@@ -15,6 +15,7 @@ from sapwood.bench.filter import (
     fallback_cost,
     matching_contenders,
     matching_cost,
+    query_parameters,
     recursive_messages,
     small_messages,
     thread_scaling,
@@ -32,6 +33,7 @@ from sapwood.bench.harness.isolation import stream_isolated
 from sapwood.bench.harness.runner import Options, run_suite
 from sapwood.bench.harness.timer import Timing
 from sapwood.bench.suites import FILTER
+from sapwood.engine.automaton.automaton import Automaton
 from sapwood.workload import load_dtd
 from tests.bench.support import (
     Run,
@@ -120,8 +122,14 @@ def test_every_chart_has_its_curves(everything: Run) -> None:
         if chart.name not in ("recursion", "fallback"):
             assert Role.BASELINE in [series.role for series in chart.series]
     assert [point.x for point in find_chart(report, "depth").series[0].points] == [6, 7]
-    assert Role.TWIN in [series.role for series in find_chart(report, "predicates").series]
-    assert Role.TWIN in [series.role for series in find_chart(report, "ranges").series]
+    for name in ("predicates", "ranges"):
+        assert {Role.OTHER, Role.TWIN} < {series.role for series in find_chart(report, name).series}
+
+
+def test_the_predicate_index_is_compared_with_its_twin_in_the_same_automaton() -> None:
+    tunings = query_parameters.INDEXED, query_parameters.TESTED
+    assert [tuning.index_values for tuning in tunings] == [True, False]
+    assert all(isinstance(Matcher(tuning=tuning).index.automaton, Automaton) for tuning in tunings)
 
 
 def test_files_are_written(everything: Run) -> None:
@@ -247,7 +255,7 @@ def test_threads_are_compared_where_there_are_any(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(Matcher, "match_many", match_many)
     bench = make_bench(tmp_path)
     list(thread_scaling.measure_threads.run(bench))
-    assert asked[:4] == [1, 2, 1, 2]
+    assert asked[:4] == [1, 2, 2, 1]
     paths, predicates = bench.report.figures
     assert paths.workload == "60 distinct paths" and predicates.workload == "30 with an attribute predicate"
     assert all(figure.bar == 1.7 and figure.at_least and figure.value > 0 for figure in (paths, predicates))

@@ -57,7 +57,7 @@ def measure_paths(
     query_count: int = scale(153_928, 20_000, 10_000, 60),
     few_count: int = scale(1_000, 1_000, 10),
     kept: int = scale(150_000, 19_000, 9_000, 50),
-    loads: int = scale(3, 1, 2),
+    loads: int = scale(3, 2, 2),
 ) -> Iterator[str]:
     """Measure plain paths, few and many; `kept` of them stay loaded while others are added and removed."""
     messages = bench.dataset.messages(message_count)
@@ -80,7 +80,7 @@ def measure_predicates(
     bench: Bench,
     message_count: int = scale(500, 300, 100, 4),
     query_count: int = scale(100_000, 20_000, 4_000, 30),
-    loads: int = scale(2, 1, 2),
+    loads: int = scale(2, 2, 2),
 ) -> Iterator[str]:
     messages = bench.dataset.messages(message_count)
     queries = bench.dataset.queries("predicates", query_count)
@@ -100,7 +100,7 @@ def _measure_others(
     bench: Bench,
     query_count: int,
     message_count: int = scale(500, 300, 100, 4),
-    loads: int = scale(2, 1, 1),
+    loads: int = scale(2, 2, 1),
 ) -> Iterator[str]:
     """Measure queries of a kind of the dataset: warm, loading."""
     messages = bench.dataset.messages(message_count)

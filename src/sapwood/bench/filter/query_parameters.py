@@ -12,7 +12,7 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from sapwood import Matcher, Tuning
+from sapwood import Tuning
 from sapwood.bench.filter.matching_contenders import (
     COST,
     PRECISION,
@@ -23,6 +23,10 @@ from sapwood.bench.filter.matching_contenders import (
 from sapwood.bench.harness import Bench, Role, experiment, scale
 from sapwood.bench.harness.datasets import generate_messages, generate_queries
 from sapwood.bench.harness.timer import Timing, match_pass, time_once, time_rounds
+
+INDEXED = Tuning(kernel=False)
+TESTED = Tuning(kernel=False, index_values=False)
+"""The predicate index and its null twin; both in Python, since the kernel cannot do without the index."""
 
 
 def _sweep(
@@ -37,7 +41,7 @@ def _sweep(
 ) -> Iterator[str]:
     """Add a point to each curve for each value of an option of `generate_queries`; `fixed` are the others.
 
-    The values `unindexed` are measured with the predicate index switched off as well.
+    The values `unindexed` are measured in Python as well, with and without the predicate index.
     """
     dtd = bench.dataset.dtd
     note = f"up to {query_count:,} distinct queries, DTD {dtd.name}"
@@ -50,12 +54,14 @@ def _sweep(
         add_matcher_points(bench, chart, value, load_matcher(queries)[0], messages)
         add_baseline_point(bench, chart, value, queries, messages)
         if value in unindexed:
-            yield f"{chart.x_label}: {value:g}, without the predicate index"
-            twin = Matcher(tuning=Tuning(index_values=False))
-            twin.add_many(enumerate(queries))
-            first = time_once(partial(match_pass, twin, messages), messages)
-            curve = chart.curve("first sight, each predicate tested by itself", Role.TWIN)
-            curve.add(value, first.multiple, **first.details())
+            yield f"{chart.x_label}: {value:g}, with and without the predicate index"
+            for label, role, tuning in (
+                ("first sight, in Python", Role.OTHER, INDEXED),
+                ("first sight, in Python, each predicate tested by itself", Role.TWIN, TESTED),
+            ):
+                matcher, _ = load_matcher(queries, tuning)
+                first = time_once(partial(match_pass, matcher, messages), messages)
+                chart.curve(label, role).add(value, first.multiple, **first.details())
 
 
 DEPTH = experiment("growth-depth", "cost against depth (experiment 3)")(
@@ -117,27 +123,29 @@ def measure_ranges(
     ranges: tuple[int, ...] = scale((10, 100, 1_000, 10_000, 100_000), (10, 100, 1_000, 10_000), (10, 20)),
     unindexed: int = scale(10_000, 1_000, 10),
 ) -> Iterator[str]:
-    """Measure the cost against the number of ranges; up to `unindexed` also without the predicate index."""
+    """Measure the cost against the number of ranges; up to `unindexed` with and without the index, too."""
     note = "distinct k; every message has a new price, half of the queries match on average"
     x_label = "queries /quote[price > k]"
     chart = bench.chart("ranges", "Ranges on one value", x_label, COST, log_x=True, note=note)
     for size in ranges:
         queries = [f"/quote[price > {k}.5]" for k in range(size)]
         yield f"{size:,} ranges"
-        indexed = _time_new_prices(bench, message_count, Tuning(), queries)
-        chart.curve("Sapwood", Role.SAPWOOD).add(size, indexed.multiple, **indexed.details())
+        own = _time_new_prices(bench, message_count, Tuning(), queries)
+        chart.curve("Sapwood", Role.SAPWOOD).add(size, own.multiple, **own.details())
         if size <= unindexed:
-            yield f"{size:,} ranges, without the predicate index"
-            tested = _time_new_prices(bench, message_count, Tuning(index_values=False), queries)
-            curve = chart.curve("Sapwood, each range tested by itself", Role.TWIN)
-            curve.add(size, tested.multiple, **tested.details())
+            yield f"{size:,} ranges, with and without the predicate index"
+            for label, role, tuning in (
+                ("Sapwood in Python", Role.OTHER, INDEXED),
+                ("Sapwood in Python, each range tested by itself", Role.TWIN, TESTED),
+            ):
+                timing = _time_new_prices(bench, message_count, tuning, queries)
+                chart.curve(label, role).add(size, timing.multiple, **timing.details())
         add_baseline_point(bench, chart, size, queries, _generate_quotes(Random(2), size, message_count))
 
 
 def _time_new_prices(bench: Bench, message_count: int, tuning: Tuning, queries: list[str]) -> Timing:
     precision = bench.select(PRECISION)
-    matcher = Matcher(tuning=tuning)
-    matcher.add_many(enumerate(queries))
+    matcher, _ = load_matcher(queries, tuning)
     random = Random(1)
 
     def one_pass() -> float:

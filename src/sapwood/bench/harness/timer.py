@@ -166,7 +166,11 @@ def time_interleaved(
     seconds: float = 0.0,
     warm_up: int = 0,
 ) -> list[Timing]:
-    """Time several passes to be compared: every round runs all of them, one after the other."""
+    """Time several passes to be compared: every round runs all of them, one after the other.
+
+    Every second round runs them in reverse order: the same pass showed up to 3 % more where it always came
+    right after raw parsing.
+    """
     for _ in range(warm_up):
         for own_pass in passes:
             own_pass()
@@ -175,7 +179,9 @@ def time_interleaved(
     own: list[tuple[float, ...]] = []
     while len(own) < least or (sum(raw) + sum(map(sum, own)) < seconds and len(own) < MAX_ROUNDS):
         raw.append(raw_pass(messages))
-        own.append(tuple(own_pass() for own_pass in passes))
+        order = range(len(passes)) if len(own) % 2 == 0 else reversed(range(len(passes)))
+        seconds_of = {place: passes[place]() for place in order}
+        own.append(tuple(seconds_of[place] for place in range(len(passes))))
     return [Timing(times, tuple(raw), len(messages)) for times in zip(*own, strict=True)]
 
 
