@@ -104,8 +104,8 @@ def build_in_tree(root: Path, *, if_older: bool = False) -> Path | None:
 
 def _is_current(installed: Path, root: Path) -> bool:
     native = root / PACKAGE / "native"
-    # The folder changes when a C file is removed.
-    sources = [native, *native.glob("*.[ch]"), root / "hatch_build.py"]
+    # A folder changes when a C file in it is removed.
+    sources = [native, *native.rglob("*"), root / "hatch_build.py"]
     return installed.exists() and installed.stat().st_mtime > max(map(_last_change, sources))
 
 
@@ -150,7 +150,8 @@ def compile_kernel(root: Path, output: Path, sanitizers: str = "") -> Path:
         flags = [*_UNIX_FLAGS, *_SANITISED, f"-fsanitize={sanitizers}"]
     extension = Extension(
         "_kernel",
-        sorted(str(file) for file in native.glob("*.c")),
+        sorted(str(file) for file in native.rglob("*.c")),
+        include_dirs=sorted({str(file.parent) for file in native.rglob("*.h")}),
         define_macros=[("SOURCE_CHECKSUM", f"{source_checksum(native)}u")],
         extra_compile_args=_MSVC_FLAGS if windows else flags,
         extra_link_args=[f"-fsanitize={sanitizers}"] if sanitizers else [],

@@ -1,4 +1,4 @@
-"""The extension module that `hatch_build.py` compiles from `native/*.c`."""
+"""The extension module that `hatch_build.py` compiles from the C files in `native`."""
 
 from collections.abc import Hashable
 from typing import Any, Literal

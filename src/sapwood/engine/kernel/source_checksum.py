@@ -12,8 +12,8 @@ from zlib import crc32
 
 
 def source_checksum(folder: Path) -> int:
-    """The CRC-32 of names and bytes of the C files in a folder; 0 if there are none."""
+    """The CRC-32 of names and bytes of the C files below a folder; 0 if there are none."""
     checksum = 0
-    for file in sorted(folder.glob("*.[ch]")):
-        checksum = crc32(file.read_bytes(), crc32(file.name.encode(), checksum))
+    for file in sorted(folder.rglob("*.[ch]")):
+        checksum = crc32(file.read_bytes(), crc32(file.relative_to(folder).as_posix().encode(), checksum))
     return checksum
