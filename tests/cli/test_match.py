@@ -11,13 +11,10 @@ from pathlib import Path
 import pytest
 from lxml import etree
 
-
-def sapwood(*arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    command = [sys.executable, "-m", "sapwood.cli", *arguments]
-    return subprocess.run(command, input=stdin, capture_output=True, timeout=60, check=False)
+from tests.support.in_process import Run, sapwood
 
 
-def records(run: subprocess.CompletedProcess[bytes]) -> list[dict[str, object]]:
+def records(run: Run | subprocess.CompletedProcess[str]) -> list[dict[str, object]]:
     return [json.loads(line) for line in run.stdout.splitlines()]
 
 
@@ -36,7 +33,8 @@ def messages(tmp_path: Path) -> str:
 
 
 def test_match_writes_a_json_line_a_message(queries: str, messages: str) -> None:
-    run = sapwood("match", queries, messages)
+    command = [sys.executable, "-m", "sapwood.cli", "match", queries, messages]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert run.returncode == 0, run.stderr
     assert records(run) == [
         {"message": f"{messages}:1", "matches": [2, 4]},
@@ -54,9 +52,9 @@ def test_errors_name_the_option_that_declares_a_prefix(command: str, tmp_path: P
         "explain": ["explain", "//p:a"],
         "import": ["subscriptions", "import", str(queries), "--store", str(tmp_path / "s.db")],
     }[command]
-    told = sapwood(*arguments).stderr.decode()
+    told = sapwood(*arguments).stderr
     assert "hint: declare it with -n p=URI (declared: none)" in told
-    made = sapwood("explain", "for $a in //a return <q:r/>").stderr.decode()
+    made = sapwood("explain", "for $a in //a return <q:r/>").stderr
     assert 'hint: add xmlns:q="…", or declare it with -n q=URI (declared: none)' in made
 
 
@@ -64,7 +62,7 @@ def test_errors_name_the_option_that_declares_a_prefix(command: str, tmp_path: P
 def test_errors_for_other_languages_name_commands(engine: str, tmp_path: Path) -> None:
     queries = tmp_path / "queries.txt"
     queries.write_text("for $a in //a return <r/>\nS//a->x JOIN{x = y, 1 day} S//b->y\n")
-    told = sapwood("match", str(queries), "-", "--engine", engine, stdin=b"<a/>").stderr.decode()
+    told = sapwood("match", str(queries), "-", "--engine", engine, stdin="<a/>").stderr
     assert "hint: filters are XPath 1.0; 'sapwood transform' takes for-where-return queries, too" in told
     assert "hint: filters are XPath 1.0; 'sapwood join' takes joins, too" in told
     assert "Matcher" not in told
@@ -74,7 +72,7 @@ def test_errors_for_other_languages_name_commands(engine: str, tmp_path: Path) -
 def test_explain_with_tables_names_the_option_to_omit(query: str) -> None:
     run = sapwood("explain", query, "--engine", "relational")
     assert run.returncode == 2
-    told = run.stderr.decode()
+    told = run.stderr
     assert "hint: the relational engine evaluates filters only: omit --engine relational" in told
     assert "Matcher" not in told
 
@@ -104,14 +102,14 @@ def test_queries_may_be_the_files_of_a_folder(tmp_path: Path) -> None:
     (folder / "b.xpath").write_text("//b")
     (folder / "a.xpath").write_text("//a\n  [@x\n   = 1]")
     (folder / "t.xq").write_text("for $a in //a\nreturn <t>{$a/@x}</t>")
-    run = sapwood("match", str(folder), "-", stdin=b"<a x='1'/>\n")
+    run = sapwood("match", str(folder), "-", stdin="<a x='1'/>\n")
     assert run.returncode == 1
     assert records(run) == [{"message": "-:1", "matches": ["a"]}]
-    assert f"{folder}/t.xq: this is a for-where-return query, not a filter" in run.stderr.decode()
-    tables = sapwood("match", "--engine", "relational", str(folder), "-", stdin=b"<a x='1'/>\n")
+    assert f"{folder}/t.xq: this is a for-where-return query, not a filter" in run.stderr
+    tables = sapwood("match", "--engine", "relational", str(folder), "-", stdin="<a x='1'/>\n")
     assert records(tables) == records(run)
-    assert f"{folder}/t.xq: " in tables.stderr.decode()
-    made = sapwood("transform", str(folder), "-", stdin=b"<a x='1'/>\n")
+    assert f"{folder}/t.xq: " in tables.stderr
+    made = sapwood("transform", str(folder), "-", stdin="<a x='1'/>\n")
     assert [(r["subscription"], r["body"]) for r in records(made)] == [
         ("a", "<a x='1'/>"),
         ("t", '<t x="1"/>'),
@@ -126,7 +124,7 @@ def test_queries_and_messages_may_be_json_lines_compressed_folders_or_stdin(tmp_
     (folder / "one.xml").write_text("<a/>")
     (folder / "two.xml").write_text("<b/>")
     (folder / "notes.txt").write_text("not a message")
-    run = sapwood("match", str(queries), str(tmp_path / "inbox"), "-", stdin=b"<r><a/></r>\n")
+    run = sapwood("match", str(queries), str(tmp_path / "inbox"), "-", stdin="<r><a/></r>\n")
     assert records(run) == [
         {"message": str(folder / "one.xml"), "matches": ["s1"]},
         {"message": str(folder / "two.xml"), "matches": []},
@@ -149,7 +147,7 @@ def test_invalid_queries_and_messages_are_reported_and_skipped(tmp_path: Path) -
     messages.write_text("<a/>\n<a><b></a>\n<c/>\n")
     run = sapwood("match", str(queries), str(messages))
     assert run.returncode == 1
-    assert f"{queries}:2:" in run.stderr.decode()
+    assert f"{queries}:2:" in run.stderr
     assert [record.get("matches") for record in records(run)] == [[1], None, [3]]
     assert records(run)[1]["error"] == {"reason": "mismatched tag", "line": 1, "column": 9}
 
@@ -169,7 +167,7 @@ def test_undecided_queries_are_reported_and_the_others_answered(tmp_path: Path) 
         run = sapwood("match", str(tmp_path / "queries"), name, *more)
         assert records(run) == [{"message": name, **answer, "undecided": told}]
         assert run.returncode == 1
-        assert b"1: over budget: it takes more than 1 s" in run.stderr
+        assert "1: over budget: it takes more than 1 s" in run.stderr
 
 
 @pytest.mark.slow
@@ -186,10 +184,10 @@ def test_failing_transformations_are_reported_and_the_others_delivered(tmp_path:
             {"message": name, "undecided": [failed]},
         ]
         assert run.returncode == 1
-        assert b"1: failed: more than 100,000 groups" in run.stderr
+        assert "1: failed: more than 100,000 groups" in run.stderr
         raw = sapwood(command, "--raw", str(tmp_path / "queries"), name)
-        assert (raw.stdout, raw.returncode) == (b"<r/>\n", 1)
-        assert b"1: failed: more than 100,000 groups" in raw.stderr
+        assert (raw.stdout, raw.returncode) == ("<r/>\n", 1)
+        assert "1: failed: more than 100,000 groups" in raw.stderr
 
 
 def test_mistakes_on_the_command_line_are_one_line_without_a_traceback(queries: str, messages: str) -> None:
@@ -212,8 +210,8 @@ def test_mistakes_on_the_command_line_are_one_line_without_a_traceback(queries: 
     ]:
         run = sapwood(*arguments)
         assert run.returncode == 2, arguments
-        assert says in run.stderr.decode()
-        assert "Traceback" not in run.stderr.decode()
+        assert says in run.stderr
+        assert "Traceback" not in run.stderr
 
 
 def test_a_closed_pipe_ends_quietly(queries: str, tmp_path: Path) -> None:
@@ -229,7 +227,7 @@ def test_explain_shows_what_is_native_and_why_a_message_matches(tmp_path: Path) 
     message = tmp_path / "message.xml"
     message.write_text("<a><b/><b/></a>")
     run = sapwood("explain", "//a[count(b) > 1]", "--message", str(message))
-    text = run.stdout.decode()
+    text = run.stdout
     assert "refined   count(b) > 1" in text
     assert "matched   yes" in text
     as_json = json.loads(sapwood("explain", "//a", "--json").stdout)
@@ -239,7 +237,7 @@ def test_explain_shows_what_is_native_and_why_a_message_matches(tmp_path: Path) 
 def test_namespaces_are_declared_on_the_command_line(tmp_path: Path) -> None:
     queries = tmp_path / "queries.txt"
     queries.write_text("//p:a\n")
-    run = sapwood("match", "-n", "p=urn:x", str(queries), "-", stdin=b'<a xmlns="urn:x"/>')
+    run = sapwood("match", "-n", "p=urn:x", str(queries), "-", stdin='<a xmlns="urn:x"/>')
     assert records(run)[0]["matches"] == [1]
 
 
@@ -249,8 +247,8 @@ def test_generated_queries_and_messages_go_together(tmp_path: Path) -> None:
     for line in messages.stdout.splitlines():
         etree.fromstring(line)
     queries = sapwood("generate", "queries", "--dtd", "quotes", "--count", "30", "--predicates", "1")
-    (tmp_path / "queries.txt").write_bytes(queries.stdout)
-    (tmp_path / "messages.xmll").write_bytes(messages.stdout)
+    (tmp_path / "queries.txt").write_text(queries.stdout)
+    (tmp_path / "messages.xmll").write_text(messages.stdout)
     run = sapwood("match", "--count", str(tmp_path / "queries.txt"), str(tmp_path / "messages.xmll"))
     assert run.returncode == 0
     assert sum(int(str(record["count"])) for record in records(run)) > 0
@@ -268,26 +266,26 @@ def test_items_and_joins_of_them_are_generated() -> None:
     assert sapwood("generate", "feeds", "-c", "30", "--channels", "3", "--seed", "5").stdout == items.stdout
     for schema, root in (("flat", "/r->"), ("levels", "/r->"), ("feed", "/item->")):
         run = sapwood("generate", "joins", "--schema", schema, "--count", "20", "--stream", "news")
-        queries = run.stdout.decode().splitlines()
+        queries = run.stdout.splitlines()
         assert len(queries) == 20
         assert all(query.startswith(f"news{root}v0[") for query in queries)
         assert all(query.count("FOLLOWED BY{") == query.count(", INF}") == 1 for query in queries)
         assert max(query.count("=") for query in queries) <= 6
     refused = sapwood("generate", "joins", "--schema", "feed", "--equalities", "6")
     assert refused.returncode == 2
-    assert "at most 5" in refused.stderr.decode()
+    assert "at most 5" in refused.stderr
 
 
 def test_explain_says_why_nothing_is_made_of_a_message(tmp_path: Path) -> None:
     message = tmp_path / "m.xml"
     message.write_text("<a><b>2</b></a>")
     run = sapwood("explain", "for $a in /a where $a/b = 1 return <r/>", "--message", str(message))
-    out = run.stdout.decode()
+    out = run.stdout
     assert "matched   no: nothing passes the step" in out
     assert "found     b is '2'" in out
     assert out.endswith("the message gives no result\n")
     run = sapwood("explain", "for $a in /a where $a/b = 2 return <r/>", "--message", str(message))
-    assert run.stdout.endswith(b"\n<r/>\n")
+    assert run.stdout.endswith("\n<r/>\n")
 
 
 @pytest.mark.parametrize("command", ["match", "transform", "join"])
@@ -295,20 +293,20 @@ def test_a_folder_without_messages_is_reported(command: str, queries: str, tmp_p
     (tmp_path / "empty").mkdir()
     (tmp_path / "empty" / "notes.txt").write_text("no message")
     run = sapwood(command, queries, str(tmp_path / "empty"))
-    assert (run.returncode, run.stdout) == (0, b"")
-    assert run.stderr.startswith(b"there were no messages; in folders, files are read that end in .xml")
+    assert (run.returncode, run.stdout) == (0, "")
+    assert run.stderr.startswith("there were no messages; in folders, files are read that end in .xml")
 
 
 def test_one_refusal_is_reported_in_the_singular(queries: str) -> None:
-    run = sapwood("match", queries, "-", stdin=b"<a>\n<b/>\n")
-    assert run.stderr == b"refused, or without an answer: 1 query or message\n"
+    run = sapwood("match", queries, "-", stdin="<a>\n<b/>\n")
+    assert run.stderr == "refused, or without an answer: 1 query or message\n"
 
 
 def test_explain_names_the_message_that_it_cannot_read(tmp_path: Path) -> None:
     (tmp_path / "m.xml").write_text("<a>")
     run = sapwood("explain", "//a", "--message", str(tmp_path / "m.xml"))
     assert run.returncode == 2
-    assert run.stderr.decode().startswith(f"error: {tmp_path}/m.xml: line 1, column 4: no element found")
+    assert run.stderr.startswith(f"error: {tmp_path}/m.xml: line 1, column 4: no element found")
 
 
 def test_a_malformed_message_does_not_stop_transformations_and_joins(tmp_path: Path) -> None:
@@ -330,5 +328,5 @@ def test_a_malformed_message_does_not_stop_transformations_and_joins(tmp_path: P
         error,
         [f"{messages}:1", f"{messages}:3"],
     ]
-    assert raw.stdout == b'<b n="1"/>\n<b n="1"/>\n'
-    assert b"messages.xmll:2: line 1, column 4: no element found" in raw.stderr
+    assert raw.stdout == '<b n="1"/>\n<b n="1"/>\n'
+    assert "messages.xmll:2: line 1, column 4: no element found" in raw.stderr

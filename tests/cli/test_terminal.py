@@ -6,6 +6,7 @@ import os
 import pty
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from threading import Thread
 
@@ -55,11 +56,12 @@ class Terminal:
         return bytes(self._shown)
 
 
-@pytest.fixture
-def inputs(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("inputs")
     for name, text in INPUTS.items():
-        (tmp_path / name).write_text(text)
-    return tmp_path
+        (folder / name).write_text(text)
+    return folder
 
 
 def run(command: list[str], folder: Path, stdout: int, stderr: int) -> bytes:
@@ -70,15 +72,20 @@ def run(command: list[str], folder: Path, stdout: int, stderr: int) -> bytes:
     return done.stdout or b""
 
 
-@pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
-def test_output_is_the_same_with_and_without_a_terminal(command: list[str], inputs: Path) -> None:
-    plain = run(command, inputs, subprocess.PIPE, subprocess.DEVNULL)
+@cache
+def run_without_terminal(name: str, folder: Path) -> bytes:
+    return run(COMMANDS[name], folder, subprocess.PIPE, subprocess.DEVNULL)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_output_is_the_same_with_and_without_a_terminal(name: str, inputs: Path) -> None:
+    plain = run_without_terminal(name, inputs)
     assert plain.count(b"\n") >= 20
 
     terminal = Terminal()
     try:
         with (inputs / "output").open("wb") as file:
-            run(command, inputs, file.fileno(), terminal.stream)
+            run(COMMANDS[name], inputs, file.fileno(), terminal.stream)
     finally:
         shown = terminal.close()
     assert (inputs / "output").read_bytes() == plain
@@ -108,15 +115,15 @@ def test_output_of_a_command_may_go_to_a_stream_without_a_file(inputs: Path) -> 
     finally:
         shown = terminal.close()
     assert b"Traceback" not in shown
-    assert done.stdout == run(COMMANDS["match"], inputs, subprocess.PIPE, subprocess.DEVNULL)
+    assert done.stdout == run_without_terminal("match", inputs)
 
 
-@pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
-def test_a_progress_bar_is_not_mixed_with_output_on_the_terminal(command: list[str], inputs: Path) -> None:
-    plain = run(command, inputs, subprocess.PIPE, subprocess.DEVNULL)
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_progress_bar_is_not_mixed_with_output_on_the_terminal(name: str, inputs: Path) -> None:
+    plain = run_without_terminal(name, inputs)
     terminal = Terminal()
     try:
-        run(command, inputs, terminal.stream, terminal.stream)
+        run(COMMANDS[name], inputs, terminal.stream, terminal.stream)
     finally:
         shown = terminal.close()
     assert plain.replace(b"\n", b"\r\n") in shown

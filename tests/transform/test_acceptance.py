@@ -19,7 +19,7 @@ from sapwood.transform.source_fragments import SourceFragments
 from sapwood.workload import MessageGenerator, TransformationGenerator, load_dtd
 from tests.support.requirements import FULL
 
-QUERIES, MESSAGES = (10_000 if FULL else 2_000), 200
+QUERIES, MESSAGES = (10_000 if FULL else 1_000), 200
 BOOK = load_dtd("book")
 
 

@@ -35,6 +35,7 @@ from tests.support.cases.transforms import (
 )
 from tests.support.generators import path_strategies
 from tests.support.generators.path_strategies import RANDOMS
+from tests.support.requirements import FULL
 
 SECTIONS = graph(
     "section", "section section", "section figure", "section title", "figure title", "figure image"
@@ -304,7 +305,7 @@ def test_a_plan_describes_itself() -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300 if FULL else 150, deadline=None)
 @given(RANDOMS)
 def test_all_plans_agree_with_nested_loops(rng: Random) -> None:
     whole, other = path_strategies.element_graph(rng), path_strategies.element_graph(rng)
