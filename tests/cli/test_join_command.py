@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.test_match import records, sapwood
+from tests.cli.test_match import records
+from tests.support.in_process import sapwood
 
 QUERIES = """\
 books//book->b[author->a] FOLLOWED BY{a = w, 1 day} blogs//post->p[author->w]
@@ -57,7 +58,7 @@ def test_raw_writes_bodies_alone(files: dict[str, str]) -> None:
     run = sapwood(
         "join", "--raw", files["queries"], f"books={files['books']}", f"blogs={files['blogs']}", *times()
     )
-    lines = run.stdout.decode().splitlines()
+    lines = run.stdout.splitlines()
     assert lines[0].startswith("<joined><book") and lines[1] == '<alert by="Ann"/>'
 
 
@@ -92,11 +93,11 @@ def test_late_messages_are_reported_and_the_others_joined(files: dict[str, str],
 )
 def test_invalid_options_are_reported(files: dict[str, str], arguments: list[str], told: str) -> None:
     run = sapwood("join", files["queries"], f"books={files['books']}", *arguments)
-    assert run.returncode != 0 and told in run.stderr.decode()
-    assert "Traceback" not in run.stderr.decode()
+    assert run.returncode != 0 and told in run.stderr
+    assert "Traceback" not in run.stderr
 
 
 def test_explain_shows_the_template(files: dict[str, str]) -> None:
     run = sapwood("explain", QUERIES.splitlines()[0], "--among", files["queries"])
-    assert "l0  r0  l0 = r0: 1 row" in run.stdout.decode()
-    assert "books//book/author" in run.stdout.decode()
+    assert "l0  r0  l0 = r0: 1 row" in run.stdout
+    assert "books//book/author" in run.stdout

@@ -107,7 +107,7 @@ def test_signatures_that_others_build_on() -> None:
     assert parameters(Matcher.remove) == ["self", "id"]
     assert parameters(Matcher.replace) == ["self", "id", "query"]
     assert parameters(Matcher.match) == ["self", "message"]
-    assert parameters(Matcher.match_many) == ["self", "messages"]
+    assert parameters(Matcher.match_many) == ["self", "messages", "threads"]
     assert parameters(Matcher.select) == ["self", "message"]
     assert parameters(Matcher.explain) == ["self", "id"]
     assert parameters(Matcher.why) == ["self", "id", "message"]

@@ -9,7 +9,8 @@ import pytest
 from sapwood.engine.diagnostics.lint import find_warnings, uses_prefixes
 from sapwood.lang.languages import compile_text
 from sapwood.lang.pattern import use_prefixes
-from tests.cli.test_match import records, sapwood
+from tests.cli.test_match import records
+from tests.support.in_process import sapwood
 
 NAMESPACES = {"p": "urn:p", "q": "urn:q"}
 
@@ -146,8 +147,8 @@ def test_whether_a_query_uses_prefixes(query: str, uses: bool) -> None:
 def store(folder: Path, *arguments: str, stdin: str = "") -> tuple[int, str, str]:
     command, *rest = arguments
     place = str(folder / "s.db")
-    run = sapwood("subscriptions", command, "--store", place, *rest, stdin=stdin.encode())
-    return run.returncode, run.stdout.decode(), run.stderr.decode()
+    run = sapwood("subscriptions", command, "--store", place, *rest, stdin=stdin)
+    return run.returncode, run.stdout, run.stderr
 
 
 def test_add_and_replace_warn_and_go_on(tmp_path: Path) -> None:
@@ -184,10 +185,10 @@ def test_import_warns_with_the_place_and_not_too_often(tmp_path: Path) -> None:
 def test_match_warns_on_the_standard_error(tmp_path: Path, engine: str) -> None:
     queries = tmp_path / "queries.txt"
     queries.write_text("/a\n/a[0]\n")
-    run = sapwood("match", "--engine", engine, "-n", "p=urn:p", str(queries), "-", stdin=b"<a/>\n")
+    run = sapwood("match", "--engine", engine, "-n", "p=urn:p", str(queries), "-", stdin="<a/>\n")
     assert run.returncode == 0
     assert records(run) == [{"message": "-:1", "matches": [1]}]
-    assert run.stderr.decode().splitlines() == [
+    assert run.stderr.splitlines() == [
         f"warning: {queries}:2: no message can match it",
         "warning: nothing uses the prefix p, and names without a prefix have no namespace",
     ]
@@ -196,4 +197,4 @@ def test_match_warns_on_the_standard_error(tmp_path: Path, engine: str) -> None:
 def test_explain_warns_too() -> None:
     run = sapwood("explain", "-n", "p=urn:p", "-n", "q=urn:q", "/p:a/b")
     assert run.returncode == 0
-    assert run.stderr.startswith(b"warning: the query: b has no prefix")
+    assert run.stderr.startswith("warning: the query: b has no prefix")
