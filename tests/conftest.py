@@ -20,8 +20,11 @@ _TESTS = Path(__file__).parent
 _MARK_OF_FOLDER = {"bench": "slow", "demo": "spark", "spark": "spark"}
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests that need Spark or a server, and those of slow folders, for `make test-fast`."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark tests that need Spark or a server, and those of slow folders, for `make test-fast`.
+
+    Several processes begin with Spark, whose files take longest, so that none waits long for the last one.
+    """
     for item in items:
         mark = _MARK_OF_FOLDER.get(item.path.relative_to(_TESTS).parts[0])
         if mark is not None:
@@ -29,6 +32,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         parameters = getattr(item, "callspec", None)
         if parameters is not None and "postgresql" in parameters.params.values():
             item.add_marker("server")
+    if hasattr(config, "workerinput"):  # of pytest-xdist
+        items.sort(key=lambda item: item.get_closest_marker("spark") is None)
 
 
 _QUICK_JAVA = [

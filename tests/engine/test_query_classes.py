@@ -351,6 +351,7 @@ def test_entries_are_bounded_by_the_cache(budget: int) -> None:
         twin.close()
 
 
+@pytest.mark.slow
 def test_classes_take_their_share_of_memory_only() -> None:
     rng = random.Random(8)
     budget = 40_000

@@ -75,6 +75,7 @@ def compare(texts: Iterable[str], planner: QueryPlanner, namespaces: Mapping[str
 # -- many queries ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("odd", [0.02, 0.2])
 def test_random_queries(odd: float) -> None:
     """All of them with the same planners, so that most templates were made for another query."""
@@ -272,6 +273,7 @@ def test_a_query_that_is_not_exact_comes_compiled() -> None:
         assert found.query is not None and not found.exact
 
 
+@pytest.mark.slow
 def test_queries_with_as_many_branches_as_twigs_may_have() -> None:
     """A blank may be many steps, so that the depths of a template say nothing of those of a query."""
     assert MOST_TOKENS <= 2 * MOST_LEVELS

@@ -59,8 +59,8 @@ def assert_same(compiled: Matcher, python: Matcher, message: bytes | str) -> Non
 @pytest.mark.parametrize(
     ("tuning", "python_classes"),
     [
-        *(pytest.param(tuning, True, id=name) for name, tuning in SWITCHES.items()),
         pytest.param(Tuning(), False, id="everything on, against lists in Python"),
+        *(pytest.param(tuning, True, id=name, marks=pytest.mark.slow) for name, tuning in SWITCHES.items()),
     ],
 )
 @settings(max_examples=40, deadline=None)

@@ -502,6 +502,7 @@ COLLIDING = 40_000
 """names that collide: some 20 ms if each is found at once, and seconds if they form one chain"""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reader", READERS)
 @pytest.mark.parametrize("kind", ["hash of Java", "first and last bytes"])
 def test_names_chosen_to_collide_cost_no_more_than_others(kind: str, reader: ReaderName) -> None:
