@@ -7,7 +7,6 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any
-from weakref import WeakSet
 
 import numpy as np
 
@@ -19,7 +18,7 @@ from sapwood.engine.diagnostics.why import Why, explain_match
 from sapwood.engine.failures import FailureKind, QueryProblem
 from sapwood.engine.index import Index
 from sapwood.engine.limits import Limits, Tuning
-from sapwood.engine.matches import Matches, Node, Selected, failures
+from sapwood.engine.matches import Matches, Node, Selected, UnreadMatches, failures
 from sapwood.engine.message.message_reader import Message
 from sapwood.engine.message.message_source import Source as Source
 from sapwood.engine.node_selection import Selection
@@ -56,7 +55,7 @@ class Matcher(Closeable):
         self._index = Index(self._limits, self._tuning, self._namespaces)
         self._subscriptions = make_subscriptions(self._tuning)
         self._next_number = 0
-        self._unread: WeakSet[Matches] = WeakSet()
+        self._unread = UnreadMatches()
 
     @property
     def namespaces(self) -> Mapping[str, str]:
@@ -198,10 +197,7 @@ class Matcher(Closeable):
     @synchronized
     def freeze_unread(self) -> None:
         """List the ids of unread matches now, because the slots that they refer to are about to change."""
-        if self._unread:
-            for matches in list(self._unread):
-                matches.freeze()
-            self._unread.clear()
+        self._unread.freeze()
 
     # -- messages --------------------------------------------------------------------------------------
 
@@ -241,10 +237,12 @@ class Matcher(Closeable):
         waiting = deque([source for source in sources if isinstance(source, Message)])
         found: list[Matches | SapwoodError] = []
         while waiting:
-            for ahead in self._index.match_ahead(waiting):
-                with self.lock:  # for one message, so that changes need not wait for all
-                    found.append(self._complete(waiting.popleft(), ahead))
-                    if not self._index.is_current(ahead):
+            ahead = self._index.match_ahead(waiting)
+            for start in range(0, len(ahead), _AT_ONCE):
+                with self.lock:  # for a few messages, so that changes need not wait for all
+                    some = ahead[start : start + _AT_ONCE]
+                    found += [self._complete(waiting.popleft(), each) for each in some]
+                    if not self._index.is_current(some[-1]):
                         break  # the others were matched before the same change: match them again
         matched = iter(found)
         return [source if isinstance(source, SapwoodError) else next(matched) for source in sources]
@@ -368,7 +366,7 @@ class Matcher(Closeable):
         self.__dict__.update(state)
         self.lock = RLock()
         self._subscriptions = load_subscriptions(state["_subscriptions"], self._tuning)
-        self._unread = WeakSet()
+        self._unread = UnreadMatches()
 
     # -- closing ---------------------------------------------------------------------------------------
 
@@ -376,6 +374,10 @@ class Matcher(Closeable):
     def close(self) -> None:
         """Release the processes that evaluate queries with lxml; they end with the last matcher."""
         self._index.close()
+
+
+_AT_ONCE = 8
+"""Messages of a batch that are completed before others have their turn."""
 
 
 def _read(message: Source) -> Message | SapwoodError:

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 import numpy as np
 
@@ -103,6 +104,37 @@ class Matches:
         ids = [str(id) for id in islice(self, _MAX_SHOWN)]
         more = [f"and {len(self) - _MAX_SHOWN:,} more"] if len(self) > _MAX_SHOWN else []
         return notebook_html.sections([(count, ids + more or ["none"])])
+
+
+class UnreadMatches:
+    """The matches that somebody holds and may still read, without holding them.
+
+    Weak references to matches that are gone are dropped when there are many, which is cheaper than to be told
+    of each.
+    """
+
+    _FEW = 64
+
+    def __init__(self) -> None:
+        self._references: list[ref[Matches]] = []
+        self._most = self._FEW
+
+    def __bool__(self) -> bool:
+        return bool(self._references)
+
+    def add(self, matches: Matches) -> None:
+        self._references.append(ref(matches))
+        if len(self._references) > self._most:
+            self._references = [reference for reference in self._references if reference() is not None]
+            self._most = max(self._FEW, 2 * len(self._references))
+
+    def freeze(self) -> None:
+        """List all of them now, and forget them."""
+        for reference in self._references:
+            matches = reference()
+            if matches is not None:
+                matches.freeze()
+        self._references.clear()
 
 
 def failures(subscriptions: Subscriptions, problems: Mapping[int, QueryProblem]) -> tuple[Failure, ...]:

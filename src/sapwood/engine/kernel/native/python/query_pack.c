@@ -241,16 +241,41 @@ static int read_parts(struct pack_reader *reader, uint32_t depth, const struct p
 
 enum { MOST_NESTED = 1000 };
 
+static int is_descendant(const struct span *symbol) {
+    return symbol->length == 2 && memcmp(symbol->bytes, "//", 2) == 0;
+}
+
+/* Return whether a path is one: `//` is followed by a name test. */
+static int is_path(const struct leaf_spec *leaf) {
+    for (uint32_t i = 0; i < leaf->path_length; i++) {
+        if (is_descendant(&leaf->path[i]) && (i + 1 == leaf->path_length || is_descendant(&leaf->path[i + 1]))) return 0;
+    }
+    return 1;
+}
+
+/* Return whether a part begins at an anchor so many steps down. */
+static int passes_anchor(const struct part_spec *part, uint32_t step) {
+    if (part->kind == TWIG_SPEC) return part->step >= step;
+    uint32_t steps = 0;
+    for (uint32_t i = 0; i < part->leaf.path_length; i++) steps += !is_descendant(&part->leaf.path[i]);
+    return steps >= step;
+}
+
 static int read_part(struct pack_reader *reader, uint32_t depth, struct part_spec *part) {
     if (reader->at < reader->end && *reader->at < 0) {
         part->kind = TWIG_SPEC;
         part->step = ~(uint32_t)*reader->at++;
         if (depth == MOST_NESTED) return DAMAGED_PACK;
         int status = read_parts(reader, depth + 1, &part->parts, &part->count);
-        return status == 0 && part->count == 0 ? DAMAGED_PACK : status;
+        if (status == 0 && part->count == 0) status = DAMAGED_PACK;
+        for (uint32_t i = 0; status == 0 && i < part->count; i++) {
+            if (!passes_anchor(&part->parts[i], part->step)) status = DAMAGED_PACK;
+        }
+        return status;
     }
     part->kind = LEAF_SPEC;
-    return read_leaf(reader, &part->leaf);
+    int status = read_leaf(reader, &part->leaf);
+    return status == 0 && !is_path(&part->leaf) ? DAMAGED_PACK : status;
 }
 
 static int read_parts(struct pack_reader *reader, uint32_t depth, const struct part_spec **made, uint32_t *count) {
