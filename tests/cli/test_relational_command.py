@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -212,6 +213,15 @@ def test_ctrl_c_finishes_the_chunk(sapwood: Sapwood, monkeypatch: pytest.MonkeyP
     assert ([record["count"] for record in records(run)], chunks) == ([0, 50], 5)
 
 
+@pytest.fixture
+def default_handler() -> Iterator[None]:
+    """The handler that Python starts with: Spark sets one of its own in the processes of its tests."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("default_handler")
 def test_ctrl_c_while_nothing_is_under_way() -> None:
     with pytest.raises(KeyboardInterrupt), InterruptHandler() as interruption:
         with interruption.allowed():

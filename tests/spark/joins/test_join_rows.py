@@ -114,11 +114,12 @@ def match(snapshot: IndexSnapshot, restored: pa.RecordBatch, matches: str | None
 
 
 PARSERS = [
-    f"sapwood.engine.{module}.{function}"
-    for module in ("automaton.automaton", *(["kernel.kernel_automaton"] if KERNEL else []))
-    for function in ("read_document", "read_structure")
+    "sapwood.engine.automaton.automaton.read_document",
+    "sapwood.engine.automaton.automaton.read_structure",
 ]
-"""Where Python reads a message, beside the kernel: for its nodes, or for the reason why it is refused."""
+if KERNEL is not None:
+    PARSERS += [f"sapwood.engine.kernel.kernel_automaton.{name}" for name in ("read_nodes", "read_structure")]
+"""Where the nodes of a message are read after matching, or the reason why it is refused."""
 
 
 @pytest.mark.parametrize("query", ["//b", "//b/@x", "//a[@x = '1' and b]"])
