@@ -113,7 +113,7 @@ class UnreadMatches:
     of each.
     """
 
-    _FEW = 64
+    _FEW = 16
 
     def __init__(self) -> None:
         self._references: list[ref[Matches]] = []
