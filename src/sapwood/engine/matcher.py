@@ -22,7 +22,7 @@ from sapwood.engine.matches import Matches, Node, Selected, UnreadMatches, failu
 from sapwood.engine.message.message_reader import Message
 from sapwood.engine.message.message_source import Source as Source
 from sapwood.engine.node_selection import Selection
-from sapwood.engine.parallel_matching import ParallelMatches
+from sapwood.engine.parallel_matches import ParallelMatches
 from sapwood.engine.serialization import pack, unpack
 from sapwood.engine.subscriptions import load_subscriptions, make_subscriptions
 from sapwood.engine.thread_lock import synchronized

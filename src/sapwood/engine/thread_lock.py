@@ -6,7 +6,7 @@ lock when it is read.
 
 The compiled kernel has a lock of its own, which many readers may hold. So a thread that finds this lock taken
 matches its message *ahead*, in C and in parallel, and takes its turn only for the rest; if the queries have
-been changed meanwhile, it matches again. See `Matcher.match` and `parallel_matching`.
+been changed meanwhile, it matches again. See `Matcher.match` and `parallel_matches`.
 """
 
 from __future__ import annotations

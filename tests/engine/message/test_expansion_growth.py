@@ -11,7 +11,7 @@ import pytest
 from sapwood import Limits, Matcher, MessageError
 from sapwood.engine.message import doctype_limits
 from tests.support.growth import assert_linear, cpu_seconds
-from tests.support.requirements import FULL, SANITIZED
+from tests.support.requirements import FULL
 
 pytestmark = pytest.mark.slow
 
@@ -121,7 +121,6 @@ POPULATIONS = {
 }
 
 
-@pytest.mark.skipif(SANITIZED, reason="a sanitizer copies whatever is made longer, also in expat and libxml2")
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS.keys())
 @pytest.mark.parametrize("queries", POPULATIONS.values(), ids=POPULATIONS.keys())
 def test_time_and_memory_grow_with_the_message(
