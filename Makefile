@@ -67,16 +67,9 @@ format: setup
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# What gives the same result with the kernel and without, and is not run again without it: tests of the kernel
-# itself, of queries that are only compiled, of budgets and processes of lxml, and of what is Python in any case.
-# A new test is run both ways unless it is named here.
-SAME_WITHOUT_KERNEL := kernel diagnostics/test_lint.py fallback/test_budgets.py fallback/test_fallback_processes.py \
-  test_query_classes.py test_query_planner.py test_serialization.py test_subscriptions.py
-
 test: java lint
 	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder --durations 10
-	SAPWOOD_KERNEL=0 $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder tests/engine \
-	  $(addprefix --ignore tests/engine/,$(SAME_WITHOUT_KERNEL))
+	SAPWOOD_KERNEL=0 $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder tests/engine
 
 test-fast: setup
 	$(BIN)/pytest -n 2 -m "not slow and not spark and not server"
