@@ -35,6 +35,7 @@ Value = TypeVar("Value")
 INSTALL_HINT = "in a clone of Sapwood, pip install '.[bench]'"
 _MISSING = {
     "psutil": f"psutil is missing: {INSTALL_HINT}",
+    "confluent_kafka": f"confluent-kafka is missing: {INSTALL_HINT}",
     "pyspark": "Spark is missing: in a clone of Sapwood, pip install '.[spark]'",
 }
 

@@ -48,7 +48,8 @@ def peak_megabytes() -> float:
 
 def largest_child_megabytes(command: str) -> float:
     """Return the resident memory of the largest descendant whose command line contains `command`, or NaN."""
-    psutil = _psutil()
+    if (psutil := _psutil()) is None:
+        return nan
     sizes = []
     for child in psutil.Process().children(recursive=True):
         try:
