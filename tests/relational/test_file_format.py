@@ -30,12 +30,15 @@ def test_digests_find_the_queries_of_older_files(query: str, digest: tuple[int, 
     database.close()
 
 
-def test_the_state_of_a_snapshot_is_read_from_older_folders() -> None:
-    text = (
+def test_the_state_of_a_snapshot_is_read_from_folders_of_the_same_layout() -> None:
+    old = (
         '{"plan": "shared", "counters": {"rule": 3, "chain": 2, "fact": 5, "query": 3}, "rules": 2, '
         '"chained": true, "stretches": {"0": "123", "4": "7"}}'
     )
+    assert TableVersions.from_json(old) is None  # its files have other columns, and are written again
+    text = old.replace("}}", '}, "layout": 2}')
     versions = TableVersions.from_json(text)
+    assert versions is not None
     assert (versions.plan, versions.rules, versions.chained) == (Plan.SHARED, 2, True)
     assert versions.ranges == {0: "123", 4: "7"}
     assert TableVersions.from_json(versions.to_json()) == versions

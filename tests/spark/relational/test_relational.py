@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from datetime import date, datetime
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from sapwood import Matcher, MessageError
 from sapwood.relational import Plan, RelationalMatcher
 from sapwood.relational.storage import table_snapshot
 from sapwood.relational.storage.store_sync import read_sync_state
 from sapwood.relational.storage.table_snapshot import SnapshotTable
+from sapwood.spark.dataframe_match import column
 from sapwood.spark.pipeline.batch import BatchProcessor, Outcome
 from sapwood.spark.pipeline.config import read_config
 from sapwood.spark.pipeline.pipeline import Pipeline
+from sapwood.spark.relational import isolated_session, spark_backend
 from sapwood.spark.relational.parquet_snapshot import ParquetSnapshot
-from sapwood.spark.relational.table_match import RelationalMatching, match_relational
+from sapwood.spark.relational.table_match import Backend, RelationalMatching, match_relational
 from sapwood.store import NewSubscription
 from tests.support.crashes import Crash, after
 from tests.support.spark.spark_stream import Stream
@@ -86,6 +91,54 @@ def test_chains_on_spark_give_the_matchers_answers(
             assert subscriptions == []
 
 
+@pytest.mark.parametrize("on", ["duckdb", "spark"])
+def test_columns_of_messages_are_passed(spark: SparkSession, on: Backend) -> None:
+    """Whatever they are called, and of any type; also if there are residual checks, which need the body."""
+    columns = {
+        "message_id": "INT",
+        "msg": "STRING",
+        "tag": "STRING",
+        "_0": "STRUCT<a: INT NOT NULL, `b.c`: ARRAY<TIMESTAMP>>",
+        "a.b": "MAP<STRING, DECIMAL(9, 2)>",
+        "value_count": "INT",
+        "Msg": "DATE",
+    }
+    schema = ", ".join(f"`{name}` {kind}" for name, kind in columns.items())
+    spark.conf.set("spark.sql.caseSensitive", "true")
+    try:
+        given = spark.createDataFrame(
+            [
+                (1, "m", None, (7, [datetime(2024, 2, 29, 12)]), {"x": Decimal("1.25")}, 3, date(2024, 1, 1)),
+                (2, None, "t", None, None, None, None),
+            ],
+            schema,
+        ).withColumn("body", F.lit("<a><b>1</b></a>"))
+        for queries, found in ((("/a[b = 1]",), ["0"]), (("/a[b = 1]", "/a[not(c)]"), ["0", "1"])):
+            with RelationalMatcher() as tables:
+                tables.add_many((str(number), query) for number, query in enumerate(queries))
+                matched = match_relational(given, tables, shape="messages", on=on)
+                assert [sorted(row["subscriptions"]) for row in matched.collect()] == [found, found]
+            own = matched.select(*(column(name) for name in columns)).orderBy("message_id")
+            assert own.collect() == given.drop("body").orderBy("message_id").collect()
+    finally:
+        spark.conf.unset("spark.sql.caseSensitive")
+
+
+def test_a_batch_with_too_many_rows_to_broadcast(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Spark refuses any broadcast here, as it does those of a batch that is too large for one statement."""
+    monkeypatch.setitem(isolated_session._SETTINGS, "spark.sql.maxBroadcastTableSize", "1b")
+    monkeypatch.setitem(isolated_session._SETTINGS, "spark.sql.autoBroadcastJoinThreshold", "-1")
+    monkeypatch.setattr(spark_backend, "_MAX_BROADCAST_ROWS", -1)
+    messages = spark.createDataFrame([(1, b"<a><b>7</b><c/></a>")], "message_id INT, body BINARY")
+    with RelationalMatcher(plan=Plan.UNROLLED) as tables, caplog.at_level("INFO"):
+        tables.add_many((str(i), f"/a[b = {i}]/c") for i in range(20))
+        [row] = match_relational(messages, tables, on="spark").collect()
+    assert row["subscription"] == "7"
+    assert "too many rows to broadcast: batches of" in caplog.text
+
+
 def test_one_message_reads_few_files(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(table_snapshot, "_RULES_PER_PARTITION", 10)
     read: dict[str, list[int]] = {}
@@ -116,9 +169,26 @@ def test_one_message_reads_few_files(spark: SparkSession, monkeypatch: pytest.Mo
         "fact": 2,  # b as a number: nothing else is asked for
         "unrolled": 4,  # b, c, and what holds of every message
         "fact_chain": 4,
-        "rule": 2,
         "predicate": 2,
     }
+
+
+def test_a_snapshot_is_used_again_unless_it_lacks_columns(tmp_path: Path) -> None:
+    def update() -> str:
+        connection = tables.connection
+        try:
+            return ParquetSnapshot(tables, str(tmp_path)).update(connection, Plan.UNROLLED)
+        finally:
+            connection.close()
+
+    with RelationalMatcher(plan=Plan.UNROLLED) as tables:
+        tables.add("1", "/a[b = 1]")
+        first = update()
+        assert update() == first
+        marks = tmp_path / first / "marks"
+        marks.write_text(marks.read_text().replace(', "layout": 2', ""))  # as earlier versions wrote it
+        assert update() != first
+        assert not (tmp_path / first).exists()
 
 
 def test_invalid_arguments_are_refused(spark: SparkSession, tmp_path: Path) -> None:

@@ -28,21 +28,29 @@ class SqlStep(NamedTuple):
 
 
 class Dialect(Protocol):
-    """Expressions that differ between SQL engines."""
+    """Expressions and tables that differ between SQL engines."""
+
+    @property
+    def rules_in_rows(self) -> bool:
+        """Whether rows of `unrolled` have query and shape of their rule, so that `rule` is not read."""
 
     def array_item(self, array: str, index: str) -> str:
         """Return the expression for an array's item, counted from 1; null beyond its end."""
 
 
 class DuckDBDialect:
-    """DuckDB's SQL."""
+    """DuckDB's SQL, on the tables of `table_schema`."""
+
+    rules_in_rows = False
 
     def array_item(self, array: str, index: str) -> str:
         return f"{array}[{index}]"
 
 
 class SparkDialect:
-    """Spark SQL."""
+    """Spark SQL, on the tables of `table_snapshot`."""
+
+    rules_in_rows = True
 
     def array_item(self, array: str, index: str) -> str:
         return f"get({array}, {index} - 1)"

@@ -12,12 +12,16 @@ and create tables step by step, each for those that follow:
     extent    for each class of paths, the minimum and maximum of its values
     true_fact the facts that hold for it
     …         the rules whose facts and bounds hold: `found`, by chains or by rows
+    candidate the same with query and shape; where rows have both, it is found instead of `found`
     satisfied of the rules with branching points, those whose branches meet: see `branching_steps`
     matched   the queries
 
 Joins are written in the order in which they are to be executed: the join order optimizers of engines are
 switched off. No step has more rows than distinct results, so nothing is multiplied by how often a value
 occurs in a message.
+
+Statements have hints that name what comes from the batch: Spark broadcasts it, instead of shuffling tables.
+To DuckDB they are comments.
 """
 
 from __future__ import annotations
@@ -79,12 +83,15 @@ def plan_steps(parameters: PlanParameters, dialect: Dialect) -> Iterator[SqlStep
     """Yield all statements, from the values of messages to the queries that they match."""
     yield from _value_steps(parameters)
     if parameters.plan is Plan.UNROLLED:
-        yield from _unrolled_steps(parameters)
+        yield from _unrolled_steps(parameters, dialect)
     else:
         first = """
-            SELECT t.msg, c.id, c.final FROM fact_chain c JOIN true_fact t ON t.fact = c.fact
+            SELECT /*+ BROADCAST(t) */ t.msg, c.id, c.final
+            FROM fact_chain c JOIN true_fact t ON t.fact = c.fact
             WHERE c.level = 1 AND c.pre = 0"""
         yield from _chain_steps(parameters, first)
+    if not _has_candidate_rows(parameters, dialect):
+        yield _CANDIDATE
     yield from _match_steps(parameters, dialect)
 
 
@@ -126,24 +133,24 @@ def _fact_queries(parameters: PlanParameters) -> Iterator[str]:
     ops = parameters.fact_ops
     if ops & {EQUAL_TEXT, EQUAL_NUMBER}:
         yield """
-            SELECT DISTINCT k.msg, f.id
+            SELECT /*+ BROADCAST(k) */ DISTINCT k.msg, f.id
             FROM fact f JOIN path_match m ON m.path = f.path
                         JOIN probe k ON k.key = f.key AND k.tag = m.tag AND k.op = f.op
             WHERE f.text = k.text OR f.number = k.number"""
     if EXISTS in ops:
         yield f"""
-            SELECT DISTINCT s.msg, f.id
+            SELECT /*+ BROADCAST(s) */ DISTINCT s.msg, f.id
             FROM path_match m JOIN seen s ON s.tag = m.tag
                               JOIN (SELECT id, path FROM fact WHERE op = {EXISTS}) f ON f.path = m.path"""
     if ops & {CONTAINS, STARTS}:
         yield f"""
-            SELECT DISTINCT v.msg, f.id
+            SELECT /*+ BROADCAST(v) */ DISTINCT v.msg, f.id
             FROM path_match m JOIN fact f ON f.path = m.path
                               JOIN value v ON v.tag = m.tag AND {predicate_condition("v", "f")}
             WHERE f.op IN ({CONTAINS}, {STARTS})"""
     if max(ops, default=0) >= FIRST_BOUND:
         yield f"""
-            SELECT e.msg, f.id
+            SELECT /*+ BROADCAST(e) */ e.msg, f.id
             FROM fact f JOIN path_class c ON c.path = f.path
                         JOIN extent e ON e.class = c.class AND {bound_condition("e", "f", texts=False)}
             WHERE f.op >= {FIRST_BOUND}"""
@@ -165,7 +172,7 @@ def _chain_steps(parameters: PlanParameters, first: str, rows: str | None = None
         reached.append(f"SELECT msg, id FROM fact_round{level} WHERE NOT final")
         finals.append(f"SELECT msg, id AS rule FROM fact_round{level} WHERE final")
         next_round = f"""
-            SELECT s.msg, c.id, c.final
+            SELECT /*+ BROADCAST(s, t) */ s.msg, c.id, c.final
             FROM fact_chain c JOIN fact_round{level} s ON s.id = c.pre
                               JOIN true_fact t ON t.msg = s.msg AND t.fact = c.fact
             WHERE c.level = {level + 1} AND NOT s.final"""
@@ -175,7 +182,7 @@ def _chain_steps(parameters: PlanParameters, first: str, rows: str | None = None
         yield SqlStep(
             f"bound_round{level}",
             f"""
-            SELECT s.msg, c.id, c.final
+            SELECT /*+ BROADCAST(s, e) */ s.msg, c.id, c.final
             FROM bound_chain c JOIN {source} s ON s.id = c.pre
                                JOIN path_class p ON p.path = c.path
                                JOIN extent e ON e.msg = s.msg AND e.class = p.class AND {bound_holds}
@@ -193,20 +200,33 @@ _NO_RULES = "SELECT msg, CAST(0 AS BIGINT) AS rule FROM message WHERE false"
 # -- rows ----------------------------------------------------------------------------------------------
 
 
-def _unrolled_steps(parameters: PlanParameters) -> Iterator[SqlStep]:
+def _has_candidate_rows(parameters: PlanParameters, dialect: Dialect) -> bool:
+    """Return whether rows of `unrolled` are all there is to candidates."""
+    chained = parameters.size.fact_levels or parameters.size.bound_levels
+    return parameters.plan is Plan.UNROLLED and dialect.rules_in_rows and not chained
+
+
+def _unrolled_steps(parameters: PlanParameters, dialect: Dialect) -> Iterator[SqlStep]:
     """Yield the plan for rules in one row: the first two facts, bounds, other facts, and then chains."""
     facts = [_fact_column_join(slot) for slot in range(2, parameters.size.fact_slots + 1)]
     bounds = [
         _bound_column_join(slot, parameters.texts) for slot in range(1, parameters.size.bound_slots + 1)
     ]
     joins = " ".join([*facts[:1], *bounds, *facts[1:]])
-    row = f"SELECT t.msg, u.rule, u.next FROM unrolled u JOIN true_fact t ON t.fact = u.fact1 {joins}"
+    names = ["t", *(f"t{slot + 2}" for slot in range(len(facts)))]
+    names += [f"e{slot + 1}" for slot in range(len(bounds))]
+    select = f"SELECT /*+ BROADCAST({', '.join(names)}) */ t.msg, u.rule"
+    source = f"FROM unrolled u JOIN true_fact t ON t.fact = u.fact1 {joins}"
+    if _has_candidate_rows(parameters, dialect):
+        yield SqlStep(_CANDIDATE.name, f"{select}, u.query, u.shape {source}")
+        return
+    row = f"{select}, u.next {source}"
     if not parameters.size.fact_levels and not parameters.size.bound_levels:
         yield SqlStep("found", f"SELECT msg, rule FROM ({row}) r")
         return
     yield SqlStep("in_row", row)
     first = """
-        SELECT s.msg, c.id, c.final
+        SELECT /*+ BROADCAST(s, t) */ s.msg, c.id, c.final
         FROM fact_chain c JOIN in_row s ON s.next = c.pre
                           JOIN true_fact t ON t.msg = s.msg AND t.fact = c.fact
         WHERE c.level = 1"""
@@ -227,12 +247,16 @@ def _bound_column_join(slot: int, texts: bool) -> str:
 # -- branching points ----------------------------------------------------------------------------------
 
 
+_CANDIDATE = SqlStep(
+    "candidate",
+    """
+    SELECT /*+ BROADCAST(f) */ f.msg, f.rule, r.query, r.shape
+    FROM rule r JOIN found f ON f.rule = r.id""",
+)
+
+
 def _match_steps(parameters: PlanParameters, dialect: Dialect) -> Iterator[SqlStep]:
     """Yield the steps to `matched`; `certain` is false where branching points had too many positions."""
-    yield SqlStep(
-        "candidate",
-        "SELECT f.msg, f.rule, r.query, r.shape FROM rule r JOIN found f ON f.rule = r.id",
-    )
     plain = "SELECT DISTINCT msg, query, true AS certain FROM candidate WHERE shape IS NULL"
     if not parameters.depth:
         yield SqlStep("matched", plain)
@@ -243,9 +267,9 @@ def _match_steps(parameters: PlanParameters, dialect: Dialect) -> Iterator[SqlSt
         f"""
         SELECT msg, query, max(CASE WHEN certain THEN 1 ELSE 0 END) = 1 AS certain
         FROM ({plain}
-              UNION ALL SELECT c.msg, c.query, true
+              UNION ALL SELECT /*+ BROADCAST(s) */ c.msg, c.query, true
               FROM candidate c JOIN satisfied s ON s.msg = c.msg AND s.rule = c.rule
-              UNION ALL SELECT c.msg, c.query, false
+              UNION ALL SELECT /*+ BROADCAST(b) */ c.msg, c.query, false
               FROM candidate c JOIN binding b ON b.msg = c.msg AND b.rule = c.rule AND b.unclear) a
         GROUP BY msg, query""",
     )
@@ -254,7 +278,7 @@ def _match_steps(parameters: PlanParameters, dialect: Dialect) -> Iterator[SqlSt
 HIT = SqlStep(
     "hit",
     f"""
-    SELECT c.msg, c.rule, c.shape, p.n, p.branching, v.tag, v.nodes
+    SELECT /*+ BROADCAST(c, v) */ c.msg, c.rule, c.shape, p.n, p.branching, v.tag, v.nodes
     FROM predicate p JOIN candidate c ON c.rule = p.rule
                      JOIN path_match m ON m.path = p.path
                      JOIN value v ON v.msg = c.msg AND v.tag = m.tag AND {predicate_condition("v", "p")}

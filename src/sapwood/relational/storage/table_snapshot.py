@@ -32,6 +32,8 @@ _MIN_CHANGES_FOR_BASE = 5_000
 _RULES_PER_PARTITION = 50_000
 """rules that are worth a further partition of each table"""
 _MAX_PARTITIONS = 16
+_LAYOUT = 2
+"""the version of the columns of the tables here"""
 _COUNTERS = ("rule", "chain", "fact", "query")
 _TYPES = {
     "BIGINT": pa.int64(),
@@ -53,6 +55,7 @@ class SnapshotTable:
     by        the expression that rows are looked up by, and partitioned by
     order     the sort order, if sorting is worth its cost
     without   columns that no statement reads
+    rule      columns of its rule, which each row has besides
     """
 
     name: str
@@ -61,11 +64,15 @@ class SnapshotTable:
     by: str = ""
     order: str = ""
     without: tuple[str, ...] = ()
+    rule: tuple[str, ...] = ()
 
     @property
     def schema(self) -> pa.Schema:
-        columns = [column.split() for column in TABLES[self.name].split(", ")]
-        return pa.schema([(name, _TYPES[kind]) for name, kind in columns if name not in self.without])
+        own = [column.split() for column in TABLES[self.name].split(", ")]
+        rule = [column.split() for column in TABLES["rule"].split(", ")]
+        columns = [(name, kind) for name, kind in own if name not in self.without]
+        columns += [(name, kind) for name, kind in rule if name in self.rule]
+        return pa.schema([(name, _TYPES[kind]) for name, kind in columns])
 
     def partition_conditions(self, count: int) -> list[str]:
         """Return the conditions of the partitions; rows without a lookup value have one of their own."""
@@ -90,7 +97,9 @@ class SnapshotTable:
 
     @property
     def _select(self) -> str:
-        return f"SELECT {', '.join(self.schema.names)} FROM {self.name} WHERE ({self.where})"
+        columns = ", ".join(("id AS rule", *self.rule))
+        joined = f"JOIN (SELECT {columns} FROM rule) r USING (rule)" if self.rule else ""
+        return f"SELECT {', '.join(self.schema.names)} FROM {self.name} {joined} WHERE ({self.where})"
 
 
 def partition_expression(column: str, count: int) -> str:
@@ -116,11 +125,12 @@ _COMMON_TABLES = (
     SnapshotTable("fact_chain", _NEW_CHAIN_ROWS, by="fact", order="level, pre"),
     SnapshotTable("bound_chain", _NEW_CHAIN_ROWS, order="level, pre"),
 )
-_UNROLLED = SnapshotTable("unrolled", "rule >= {rule}", by="fact1", order="fact1")
+_UNROLLED = SnapshotTable("unrolled", "rule >= {rule}", by="fact1", order="fact1", rule=("query", "shape"))
 LOOKUP_STEPS = {
     "probe": ("key", ("fact",)),
     TRUE_FACT: ("fact", ("unrolled", "fact_chain")),
-    "found": ("rule", ("rule", "predicate")),
+    "found": ("rule", ("rule",)),
+    "candidate": ("rule", ("predicate",)),
 }
 """Steps of plans, with the column by which later steps look up rows, and the tables with these rows."""
 
@@ -162,12 +172,14 @@ class TableVersions:
     def to_json(self) -> str:
         """Return the state as JSON; the ranges are called `stretches` there."""
         fields = asdict(self)
-        return json.dumps(fields | {"stretches": fields.pop("ranges")})
+        return json.dumps(fields | {"stretches": fields.pop("ranges"), "layout": _LAYOUT})
 
     @classmethod
-    def from_json(cls, text: str) -> TableVersions:
-        """Return the state that `to_json` has written."""
+    def from_json(cls, text: str) -> TableVersions | None:
+        """Return the state that `to_json` has written; None if that was for files with other columns."""
         fields = json.loads(text)
+        if fields.pop("layout", 1) != _LAYOUT:
+            return None
         ranges = {int(number): digest for number, digest in fields.pop("stretches").items()}
         return cls(**fields | {"plan": Plan(fields["plan"]), "ranges": ranges})
 

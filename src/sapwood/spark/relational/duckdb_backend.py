@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from uuid import uuid4
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
-from pyspark.sql import DataFrame
 
 from sapwood.relational.executor import RESIDUAL_QUERIES, BatchTooLarge, match_rules
 from sapwood.relational.relational_matcher import RelationalMatcher
@@ -21,7 +21,8 @@ from sapwood.spark.io.file_system import clear_folder, open_output, remove_folde
 from sapwood.spark.relational.residual_stage import ResidualStage, evaluate_residuals
 from sapwood.spark.relational.result_combiner import FAILED_PAIRS_SQL, MATCHED_PAIRS_SQL, BackendResult
 from sapwood.spark.relational.row_schemas import FAILED_PAIR, MATCHED_PAIR, RESIDUAL_CANDIDATE, to_spark
-from sapwood.spark.relational.shredded_batch import BLOCK_BITS, SparkShreddedBatch
+from sapwood.spark.relational.shred_stage import BLOCK_BITS
+from sapwood.spark.relational.shredded_batch import SparkShreddedBatch
 
 _log = logging.getLogger(__name__)
 
@@ -47,8 +48,8 @@ class DuckDBBackend:
         clear_folder(folder)
 
     @contextmanager
-    def match(self, batch: SparkShreddedBatch, messages: DataFrame) -> Iterator[BackendResult]:
-        """Match a batch; `messages` has `msg` and `body`."""
+    def match(self, batch: SparkShreddedBatch) -> Iterator[BackendResult]:
+        """Match a batch."""
         folder = f"{self._folder}/{uuid4().hex}"
         clear_folder(folder)
         try:
@@ -58,22 +59,24 @@ class DuckDBBackend:
                 pq.ParquetWriter(file, MATCHED_PAIR) as writer,
             ):
                 for portion in _iter_portions(batch.blocks):
-                    failures += self._match_portion(batch, messages, portion, writer)
-            spark = messages.sparkSession
+                    failures += self._match_portion(batch, portion, writer)
+            spark = batch.rows.sparkSession
             failed = spark.createDataFrame(pa.concat_tables(failures)) if failures else None
             pairs = spark.read.schema(to_spark(MATCHED_PAIR)).parquet(folder)
             yield BackendResult(pairs, failures=failed)
         finally:
             remove_folder(folder)
 
-    def reduce_batch_size(self) -> bool:
-        """Match fewer messages at a time from now on; return whether that is possible."""
+    def adapt_to(self, error: Exception) -> bool:
+        """After running out of memory, match fewer messages at a time; return whether that is possible."""
+        if not isinstance(error, duckdb.OutOfMemoryException):
+            return False
         self._max_messages //= 2
         _log.debug("out of memory: matching %d messages at once", self._max_messages)
         return self._max_messages > 0
 
     def _match_portion(
-        self, batch: SparkShreddedBatch, messages: DataFrame, portion: str, writer: pq.ParquetWriter
+        self, batch: SparkShreddedBatch, portion: str, writer: pq.ParquetWriter
     ) -> list[pa.Table]:
         """Write the pairs of some messages; return FAILED_PAIR tables."""
         connection = batch.connection
@@ -94,7 +97,7 @@ class DuckDBBackend:
             except BatchTooLarge:
                 self._max_messages = max(1, len(some) // 2)
                 continue
-            failures += self._check_residuals(batch, messages, numbers)
+            failures += self._check_residuals(batch, numbers)
             for rows in connection.stream(MATCHED_PAIRS_SQL, _ROWS_PER_FETCH):
                 own = pa.array(numbers[rows.column(0).to_numpy()])
                 writer.write_batch(pa.record_batch([own, rows.column(1)], schema=MATCHED_PAIR))
@@ -102,10 +105,10 @@ class DuckDBBackend:
             self._max_messages += self._max_messages // 8 + 1  # later messages may need less memory
         return failures
 
-    def _check_residuals(
-        self, batch: SparkShreddedBatch, messages: DataFrame, numbers: NDArray[np.int64]
-    ) -> list[pa.Table]:
+    def _check_residuals(self, batch: SparkShreddedBatch, numbers: NDArray[np.int64]) -> list[pa.Table]:
         """Keep in `matched` what is certain or passes its residual check; return FAILED_PAIR tables."""
+        if not batch.residual:
+            return []
         connection = batch.connection
         candidates = connection.arrow(RESIDUAL_QUERIES)
         if not len(candidates):
@@ -113,8 +116,8 @@ class DuckDBBackend:
         msg = pa.array(numbers[candidates.column(0).to_numpy()])
         candidates = candidates.set_column(0, "msg", msg).cast(RESIDUAL_CANDIDATE)
         stage = ResidualStage(batch.namespaces, self._matcher.limits)
-        pairs = messages.sparkSession.createDataFrame(candidates)
-        results = evaluate_residuals(pairs, messages, stage).toArrow()
+        pairs = batch.rows.sparkSession.createDataFrame(candidates)
+        results = evaluate_residuals(pairs, batch.bodies, stage).toArrow()
         passed = results.column("kind").is_null()
         true = results.filter(passed).select(["msg", "query"])
         true = true.set_column(0, "msg", pa.array(np.searchsorted(numbers, true.column(0).to_numpy())))

@@ -113,6 +113,8 @@ class ParquetSnapshot:
             return None
         with open_file(f"{self._folder}/{name}/{_VERSIONS_FILE}") as file:
             versions = TableVersions.from_json(file.read().decode())
+        if versions is None:
+            return None
         _log.info("snapshot %s of an earlier run is used again", name)
         return _SnapshotFolder(name, versions, _NO_SUBSCRIPTIONS)
 

@@ -27,6 +27,8 @@ SHREDDED_ROW = pa.schema(
         ("column", pa.int32()),
         ("body", pa.binary()),
         ("missing", pa.list_(pa.string())),
+        ("value_count", pa.int32()),
+        ("rejected_count", pa.int32()),
     ]
 )
 """All results of shredding a batch in one frame; the columns that are not null tell the kind of a row:
@@ -34,7 +36,11 @@ SHREDDED_ROW = pa.schema(
     msg  tag  text …                     a value
     msg                                  a message that could be shredded
     msg       reason line column body    one that is rejected
+    msg           …_count                numbers of values and of rejected messages in the block that begins
+                                         with this number, or in a part of it
                                 missing  a tag path that the driver has to resolve
+
+Rows of messages have the messages' own columns besides, under other names: see `carried_name`.
 """
 RESIDUAL_CANDIDATE = pa.schema([_MSG, ("query", pa.int64()), ("text", pa.string())])
 """A query, with its text, to be evaluated on a message."""
@@ -44,6 +50,11 @@ MATCHED_PAIR = pa.schema([_MSG, ("subscription", pa.string())])
 """A subscription that a message matches."""
 FAILED_PAIR = pa.schema([_MSG, ("subscription", pa.string()), ("kind", pa.string()), ("reason", pa.string())])
 """A subscription that could not be evaluated on a message, and why."""
+
+
+def carried_name(number: int) -> str:
+    """Return the name of a message's own column in shredded rows: its own may be one of theirs."""
+    return f"_{number}"
 
 
 def to_spark(schema: pa.Schema) -> StructType:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.core.broadcast import Broadcast
@@ -22,11 +23,13 @@ from sapwood.relational.paths.tag_tree import FrozenTagTree
 from sapwood.relational.shredder import Shredder
 from sapwood.spark.distribution.match_worker import iter_values
 from sapwood.spark.distribution.worker_cache import WORKER_CACHE
-from sapwood.spark.relational.row_schemas import SHREDDED_ROW
+from sapwood.spark.relational.row_schemas import SHREDDED_ROW, carried_name
 
-_MESSAGES_PER_CHUNK = 256
+_MESSAGES_PER_CHUNK = 1_024
 _BYTES_PER_CHUNK = 8 * 1024 * 1024
 """the maximal number of messages, and of their bytes, for which rows are built at a time"""
+BLOCK_BITS = 14
+"""the number of low bits in which the numbers of a partition's messages in one block differ"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,19 +61,26 @@ class _Rejection:
 
 @dataclass(frozen=True, slots=True)
 class ShredStage:
-    """A function for `mapInArrow`: `msg`, `body` and `problem` of messages in, SHREDDED_ROW out."""
+    """A function for `mapInArrow`: `msg`, `body` and `problem` of messages in, SHREDDED_ROW out.
+
+    Further columns are carried to the rows of messages.
+    """
 
     snapshot: Broadcast[ShredderSnapshot]
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         snapshot = self.snapshot.value
         worker = WORKER_CACHE.get_or_create(_WorkerShredder, snapshot.id, lambda: _WorkerShredder(snapshot))
+        batch: pa.RecordBatch | None = None
         for batch in batches:
             for start, end in _iter_chunks(batch.column(1)):
                 yield from _shred_chunk(worker.shredder, batch.slice(start, end - start))
+        if batch is None:
+            return
         missing = worker.tags.missing  # also those of an earlier task, which may have to be repeated
         if missing:
-            yield _build_batch(len(missing), {"missing": [list(path) for path in missing]})
+            rows = {"missing": [list(path) for path in missing]}
+            yield _build_batch(_output_schema(batch), len(missing), rows)
 
 
 def _iter_chunks(bodies: pa.Array) -> Iterator[tuple[int, int]]:
@@ -84,7 +94,8 @@ def _iter_chunks(bodies: pa.Array) -> Iterator[tuple[int, int]]:
 
 
 def _shred_chunk(shredder: Shredder, chunk: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    numbers, bodies, problems = chunk.columns
+    numbers, bodies, problems, *carried = chunk.columns
+    schema = _output_schema(chunk)
     messages: list[Message] = []
     rows: list[int] = []
     rejected: dict[int, _Rejection] = {}
@@ -97,32 +108,42 @@ def _shred_chunk(shredder: Shredder, chunk: pa.RecordBatch) -> Iterator[pa.Recor
     batch = shredder.shred(messages)
     for index, error in batch.rejected.items():
         rejected[rows[index]] = _Rejection(error.reason, error.line, error.column)
-    msg = numbers.to_numpy()[rows]
+    msg = numbers.to_numpy()
     values = batch.values
+    blocks, block = np.unique(msg >> BLOCK_BITS, return_inverse=True)
+    value_count = np.zeros(len(blocks), np.intp)
     if len(values):
         columns = {name: values.column(name).combine_chunks() for name in values.column_names}
-        yield _build_batch(len(values), columns | {"msg": msg[columns["msg"].to_numpy()]})
-    if batch.readable:
-        yield _build_batch(len(batch.readable), {"msg": msg[batch.readable]})
+        row = np.array(rows)[columns["msg"].to_numpy()]
+        value_count = np.bincount(block[row], minlength=len(blocks))
+        yield _build_batch(schema, len(values), columns | {"msg": msg[row]})
+    rejected_count = np.bincount(block[list(rejected)], minlength=len(blocks))
+    counts = {"value_count": value_count, "rejected_count": rejected_count}
+    yield _build_batch(schema, len(blocks), {"msg": blocks << BLOCK_BITS, **counts})
+    columns = {carried_name(number): column for number, column in enumerate(carried)} | {"msg": numbers}
     if rejected:
-        where = sorted(rejected)
-        rejections = [rejected[row] for row in where]
-        yield _build_batch(
-            len(where),
-            {
-                "msg": numbers.to_numpy()[where],
-                "reason": [rejection.reason for rejection in rejections],
-                "line": [rejection.line for rejection in rejections],
-                "column": [rejection.column for rejection in rejections],
-                "body": bodies.take(pa.array(where)).cast(pa.binary()),
-            },
-        )
+        found = [rejected.get(row) for row in range(len(msg))]
+        refused = pa.array([rejection is not None for rejection in found])
+        columns |= {
+            "reason": [rejection and rejection.reason for rejection in found],
+            "line": [rejection and rejection.line for rejection in found],
+            "column": [rejection and rejection.column for rejection in found],
+            "body": pc.if_else(refused, bodies.cast(pa.binary()), None),
+        }
+    yield _build_batch(schema, len(msg), columns)
 
 
-def _build_batch(count: int, columns: dict[str, Any]) -> pa.RecordBatch:
+def _output_schema(messages: pa.RecordBatch) -> pa.Schema:
+    """Return SHREDDED_ROW with the carried columns of messages."""
+    types = messages.schema.types[3:]
+    carried = [pa.field(carried_name(number), kind) for number, kind in enumerate(types)]
+    return pa.schema([*SHREDDED_ROW, *carried])
+
+
+def _build_batch(schema: pa.Schema, count: int, columns: dict[str, Any]) -> pa.RecordBatch:
     """Return rows with the columns given, and null in the others."""
     arrays = [
         pa.array(columns[field.name], field.type) if field.name in columns else pa.nulls(count, field.type)
-        for field in SHREDDED_ROW
+        for field in schema
     ]
-    return pa.RecordBatch.from_arrays(arrays, schema=SHREDDED_ROW)
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -14,28 +14,18 @@ from dataclasses import replace
 from tempfile import TemporaryDirectory
 from typing import Literal, Protocol, get_args
 
-import duckdb
-from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sapwood.errors import ArgumentError
 from sapwood.relational import RelationalMatcher
-from sapwood.spark.dataframe_match import (
-    PROBLEM,
-    Shape,
-    check_messages,
-    check_shape,
-    column,
-    to_pairs,
-    with_problem,
-)
+from sapwood.spark.dataframe_match import Shape, check_messages, check_shape, to_pairs, with_problem
 from sapwood.spark.distribution.index_snapshot import IndexSnapshot
 from sapwood.spark.relational.duckdb_backend import DuckDBBackend
-from sapwood.spark.relational.isolated_session import create_isolated_session, move_to_session
+from sapwood.spark.relational.isolated_session import create_isolated_session, detach
 from sapwood.spark.relational.parquet_snapshot import ParquetSnapshot
-from sapwood.spark.relational.result_combiner import MESSAGE_NUMBER, BackendResult, combine_results
-from sapwood.spark.relational.shredded_batch import SparkShreddedBatch, SparkShredder
+from sapwood.spark.relational.result_combiner import BackendResult, combine_results
+from sapwood.spark.relational.shredded_batch import MESSAGE_NUMBER, SparkShreddedBatch, SparkShredder
 from sapwood.spark.relational.spark_backend import SparkBackend
 
 _log = logging.getLogger(__name__)
@@ -47,11 +37,11 @@ Backend = Literal["duckdb", "spark"]
 class MatchBackend(Protocol):
     """An engine that runs the statements of a plan on shredded batches."""
 
-    def match(self, batch: SparkShreddedBatch, messages: DataFrame) -> AbstractContextManager[BackendResult]:
-        """Match a batch; `messages` has `msg` and `body`. The result is valid inside the context only."""
+    def match(self, batch: SparkShreddedBatch) -> AbstractContextManager[BackendResult]:
+        """Match a batch. The result is valid inside the context only."""
 
-    def reduce_batch_size(self) -> bool:
-        """Match fewer messages at a time from now on; return whether that is possible."""
+    def adapt_to(self, error: Exception) -> bool:
+        """Take care that a batch which has failed needs less memory; return whether to try it again."""
 
 
 def match_relational(
@@ -107,29 +97,25 @@ class RelationalMatching:
         if self._session is None:
             self._session = create_isolated_session(spark)
         with_number = messages.withColumn(MESSAGE_NUMBER, F.monotonically_increasing_id())
-        # persisted: numbers must not change, and a source need not be read twice
-        numbered = move_to_session(with_number, self._session).persist(StorageLevel.DISK_ONLY)
-        try:
-            with ExitStack() as stack:
-                result = self._match(stack, numbered)
-                yield move_to_session(combine_results(numbered, result, snapshot), spark)
-        finally:
-            numbered.unpersist()
-
-    def _match(self, stack: ExitStack, numbered: DataFrame) -> BackendResult:
-        problem = column(PROBLEM) if PROBLEM in numbered.columns else F.lit(None).cast("string")
-        bodies = numbered.select(F.col(MESSAGE_NUMBER).alias("msg"), "body", problem.alias("problem"))
+        numbered = detach(with_number, self._session)
         while True:
             with ExitStack() as attempt:
-                batch = attempt.enter_context(self._shredder.shred(bodies))
                 try:
-                    result = attempt.enter_context(self._backend.match(batch, bodies))
-                except duckdb.OutOfMemoryException:  # which aborts the transaction
-                    if self._backend.reduce_batch_size():
+                    matched = detach(self._match(attempt, numbered, snapshot), spark)
+                except Exception as error:  # which may have aborted DuckDB's transaction
+                    if self._backend.adapt_to(error):
                         continue
                     raise
-                stack.enter_context(attempt.pop_all())
-                return replace(result, rejected=batch.rejected if batch.rejections else None)
+                yield matched
+                return
+
+    def _match(self, stack: ExitStack, numbered: DataFrame, snapshot: IndexSnapshot | None) -> DataFrame:
+        carry_all = snapshot is not None and not snapshot.empty
+        batch = stack.enter_context(self._shredder.shred(numbered, carry_all))
+        result = stack.enter_context(self._backend.match(batch))
+        if batch.rejections:
+            result = replace(result, rejected=batch.rejected)
+        return combine_results(batch.numbered, result, snapshot)
 
     def close(self) -> None:
         """Free the workers' memory, and drop the reference to the matcher."""

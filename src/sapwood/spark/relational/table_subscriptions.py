@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Mapping
 from hashlib import file_digest
 from itertools import islice
 from pathlib import Path
 from typing import Protocol
 
 from sapwood.errors import QueryError, TablesError
+from sapwood.join.state.portable_state import EquatedVariables
 from sapwood.relational import RelationalMatcher
 from sapwood.relational.relational_matcher import CHUNK
 from sapwood.relational.storage.store_sync import UnsupportedLanguage, clear_tables, synchronize
@@ -65,13 +66,18 @@ class TableSubscriptions:
     def newest(self) -> int:
         return self._others.newest()
 
-    def subscribers(self, since: int, until: int) -> Iterable[tuple[str, str]]:
-        return self._others.subscribers(since, until)
+    @property
+    def subscribers(self) -> Mapping[str, str]:
+        return self._others.subscribers
 
     def snapshot(self, context: SnapshotTransport, version: int) -> IndexSnapshot:
         """Return the broker's snapshot of a version, after synchronizing the tables with it."""
         self._filters.synchronize(version)
         return self._others.snapshot(context, version)
+
+    def equated_variables(self) -> Mapping[bytes, EquatedVariables]:
+        """The variables that the joins in the broker equate."""
+        return self._others.equated_variables()
 
     def __len__(self) -> int:
         return len(self._others) + len(self._matcher)
