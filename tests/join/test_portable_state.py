@@ -12,7 +12,8 @@ import pytest
 from sapwood import Broker, Delivery
 from sapwood.broker.distributed_broker import DistributedBroker
 from sapwood.engine.message.message_reader import Message
-from sapwood.join.state.message_state import StoredMessage
+from sapwood.join.results import Meetings
+from sapwood.join.state.message_state import RecordList, StoredMessage
 from sapwood.join.state.portable_state import PortableMessage
 from tests.support.generators.join_queries import NAMESPACES, written
 from tests.support.generators.join_strategies import random_message, random_query
@@ -23,11 +24,12 @@ Result = tuple[Hashable, tuple[Hashable, ...], bytes]
 
 
 class StateStore:
-    """Stores the portable values of all messages, and joins each new one with them, chain by chain."""
+    """Stores messages in two partitions, and joins each new one with both, chain by chain."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = DistributedBroker(broker)
-        self._stored: list[bytes] = []
+        self._partitions = [self._broker.open_partition(RecordList()) for _ in range(2)]
+        self._stored = 0
 
     def publish(self, body: str, id: int, stream: str, time: float) -> Iterator[Result]:
         broker, message = self._broker, Message(body)
@@ -36,11 +38,13 @@ class StateStore:
         yield from map(result_of, broker.deliveries(broker.match_single_blocks(alone, record), []))
         pending = [PortableMessage((record,), [values])]
         while pending:
-            current = pending.pop(0)
-            results = broker.join(current, [pickle.loads(data) for data in self._stored])
-            yield from map(result_of, broker.deliveries(results, []))
-            pending += broker.partial_matches(results)
-            self._stored.append(pickle.dumps(current))
+            items = broker.restore(pickle.loads(pickle.dumps(pending.pop(0))))
+            for partition in self._partitions:
+                results = broker.join(partition, items)
+                yield from map(result_of, broker.deliveries(results, []))
+                pending += broker.partial_matches(results)
+            self._stored += 1
+            broker.insert(self._partitions[self._stored % 2], items)
 
 
 def result_of(delivery: Delivery) -> Result:
@@ -71,11 +75,20 @@ def restored(distributed: DistributedBroker, body: str, time: float = 1, version
     return PortableMessage((record,), [values])
 
 
+def joined(
+    distributed: DistributedBroker, current: PortableMessage, earlier: list[PortableMessage]
+) -> Meetings:
+    partition = distributed.open_partition(RecordList())
+    for message in earlier:
+        distributed.insert(partition, distributed.restore(message))
+    return distributed.join(partition, distributed.restore(current))
+
+
 def test_a_query_sees_messages_from_its_version_on() -> None:
     distributed = DistributedBroker(Broker())
     distributed.subscribe_from(3, [("q", "S/a->x JOIN{x = y, INF} S/b->y")])
     earlier = [restored(distributed, "<a>1</a>", version=version) for version in (2, 3, 4)]
-    results = list(distributed.join(restored(distributed, "<b>1</b>", version=4), earlier))
+    results = list(joined(distributed, restored(distributed, "<b>1</b>", version=4), earlier))
     assert [[record.visible_from for record in result.records] for result in results] == [[3, 4], [4, 4]]
     assert not distributed.has_feedback
 
@@ -87,7 +100,31 @@ def test_published_messages_have_one_order_whatever_order_they_are_stored_in() -
     first, second, third = (restored(distributed, f"<a n='{n}'>1</a>", n) for n in range(3))
     current = restored(distributed, "<b>1</b>", 5)
     orders = [[first, second, third], [third, second, first], [second, third, first]]
-    results = [distributed.join(current, order) for order in orders]
+    results = [joined(distributed, current, order) for order in orders]
     published = [[made.message.data for made in distributed.published(each)] for each in results]
     assert published[0] == published[1] == published[2]
     assert len(published[0]) == 3
+
+
+def test_partitions_drop_what_only_removed_queries_needed() -> None:
+    broker = Broker()
+    distributed = DistributedBroker(broker)
+    query = "S/a->x JOIN{x = y, INF} S/b->y"
+    distributed.subscribe_from(0, [("q", query), ("other", "S/a->x JOIN{x = y, 5 s} S/c->y")])
+    partition = distributed.open_partition(RecordList())
+    for time in range(20):
+        distributed.insert(partition, distributed.restore(restored(distributed, f"<a>{time}</a>", time)))
+    distributed.evict(partition, 10)
+    assert len(partition.state) == len(partition.state.records) == 20
+    broker.unsubscribe("q")
+    distributed.evict(partition, 10)
+    assert int(partition.state.live.sum()) == 15  # those that the other still reaches
+    broker.unsubscribe("other")
+    assert len(partition.state) == len(partition.state.records) == 0
+    distributed.subscribe_from(1, [("again", query)])  # with numbers that were others' before
+    for message in (restored(distributed, "<a>1</a>", 30, 1), restored(distributed, "<b>1</b>", 31, 1)):
+        items = distributed.restore(message)
+        results = distributed.join(partition, items)
+        distributed.insert(partition, items)
+    assert len(results) == 1
+    distributed.close_partition(partition)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sapwood.broker.delivery import Deliveries, Delivery, Published, PublishResult
+from sapwood.broker.delivery import Deliveries, Delivery, GroupedDelivery, Published, PublishResult
 from sapwood.broker.delivery_why import why_joined, why_transformed
 from sapwood.broker.publisher import Publisher
 from sapwood.broker.registry import SubscriptionRegistry, TransformationPlan, count_subscriptions
@@ -254,6 +254,10 @@ class Broker(Closeable):
         """Yield the deliveries of join results; `message` is the id of the message that completed them.
         Subscriptions whose query fails are added to `failures`."""
         return self._publisher.join_deliveries(meetings, message, failures)
+
+    def grouped_deliveries(self, meetings: Meetings, failures: list[Failure]) -> Iterator[GroupedDelivery]:
+        """Yield join results, each once with all subscriptions that receive it; `failures` as above."""
+        return self._publisher.grouped_deliveries(meetings, None, failures)
 
     def chain_failures(self, meetings: Meetings, name: Hashable) -> Iterator[Failure]:
         """Yield the subscriptions to chains that could not be continued from join results."""

@@ -26,6 +26,14 @@ class Delivery(NamedTuple):
     meeting: Meeting | None = None
 
 
+class GroupedDelivery(NamedTuple):
+    """A join result, what it is delivered as, and the subscriptions to the query."""
+
+    meeting: Meeting
+    body: bytes
+    subscriptions: list[Hashable]
+
+
 class Deliveries(list[Delivery]):
     """The deliveries of a published message, with the failures of queries."""
 

@@ -1,10 +1,10 @@
 """A broker's operations for runtimes that hold the join state themselves, as Spark does.
 
 In one process `Broker.publish` extracts the witnesses of a message, joins them with the state, updates the
-state and builds the deliveries. A distributed runtime runs these steps in different processes, with its own
-state store in between:
+state and builds the deliveries. A distributed runtime runs these steps in different processes, and divides
+the state into partitions: each message is joined with all of them, and inserted into one.
 
-    extract ──► portable values ──► state store ──► join ──► deliveries, failures, feedback
+    extract ──► portable values ──► restore ──► join, insert ──► deliveries, failures, feedback
 """
 
 from __future__ import annotations
@@ -12,14 +12,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from sapwood.broker.broker import Broker
-from sapwood.broker.delivery import Delivery, Published, PublishResult
+from sapwood.broker.delivery import Delivery, GroupedDelivery, Published, PublishResult
 from sapwood.engine.bulk_load import OnError
 from sapwood.engine.failures import Failure
 from sapwood.engine.index import IndexMatches
 from sapwood.engine.message.message_reader import Message
 from sapwood.join.results import Meetings
-from sapwood.join.state.message_state import StoredMessage
-from sapwood.join.state.portable_state import EquatedVariables, PortableMessage, PortableValue
+from sapwood.join.state.message_state import CurrentItem, MessageState, RecordStore, StoredMessage
+from sapwood.join.state.portable_state import (
+    EquatedVariables,
+    PortableMessage,
+    PortableValue,
+    StatePartition,
+)
 
 
 class DistributedBroker:
@@ -82,13 +87,50 @@ class DistributedBroker:
 
     # -- results ---------------------------------------------------------------------------------------
 
-    def join(self, current: PortableMessage, earlier: Sequence[PortableMessage]) -> Meetings:
-        """Return the join results of a restored message with earlier ones."""
-        return self._joins.join_portable(current, earlier)
+    def restore(self, message: PortableMessage) -> list[CurrentItem]:
+        """Return a message that was stored elsewhere as items that can be joined and inserted."""
+        return self.restore_items(
+            message.records, message.time, message.visible_from, message.ways, bool(message.chain)
+        )
+
+    def restore_items(
+        self,
+        records: tuple[StoredMessage, ...],
+        time: float,
+        visible_from: int,
+        ways: Sequence[Sequence[PortableValue]],
+        is_chain: bool,
+    ) -> list[CurrentItem]:
+        """Return the values of a message, or of a partial match of a chain, as items."""
+        return self._joins.restore_items(records, time, visible_from, ways, is_chain)
+
+    def open_partition(self, records: RecordStore) -> StatePartition:
+        """Return an empty part of the join state, whose messages are in a store of the caller."""
+        return self._joins.open_partition(MessageState(records=records))
+
+    def close_partition(self, partition: StatePartition) -> None:
+        """Drop a part of the join state."""
+        self._joins.close_partition(partition)
+
+    def join(self, partition: StatePartition, items: Sequence[CurrentItem]) -> Meetings:
+        """Return the join results of a message with a part of the state."""
+        return self._joins.join_partition(partition, items)
+
+    def insert(self, partition: StatePartition, items: Sequence[CurrentItem]) -> None:
+        """Insert a message into a part of the state."""
+        self._joins.insert_partition(partition, items)
+
+    def evict(self, partition: StatePartition, watermark: float) -> None:
+        """Evict from a part of the state what is behind the watermark, or of removed queries only."""
+        self._joins.evict_partition(partition, watermark)
 
     def match_single_blocks(self, queries: Sequence[int], message: StoredMessage) -> Meetings:
         """Return the results of queries over one block that `extract` found for a message."""
         return self._joins.match_single_blocks(queries, message)
+
+    def grouped_deliveries(self, results: Meetings, failures: list[Failure]) -> Iterator[GroupedDelivery]:
+        """Yield join results with their output and all subscriptions that receive it; failures as below."""
+        return self.broker.grouped_deliveries(results, failures)
 
     def deliveries(self, results: Meetings, failures: list[Failure]) -> Iterator[Delivery]:
         """Yield the deliveries of join results; subscriptions whose query fails are added to `failures`."""

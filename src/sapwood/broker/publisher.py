@@ -14,7 +14,14 @@ from dataclasses import replace
 from operator import itemgetter
 from time import time as clock
 
-from sapwood.broker.delivery import Deliveries, Delivery, Published, PublishResult, delivery_id
+from sapwood.broker.delivery import (
+    Deliveries,
+    Delivery,
+    GroupedDelivery,
+    Published,
+    PublishResult,
+    delivery_id,
+)
 from sapwood.broker.registry import SubscriptionRegistry
 from sapwood.engine.failures import Failure, FailureKind, QueryProblem, report_defect
 from sapwood.engine.index import IndexMatches
@@ -142,8 +149,16 @@ class Publisher:
     def join_deliveries(
         self, results: Meetings, name: Hashable, failures: list[Failure]
     ) -> Iterator[Delivery]:
-        """Yield the deliveries of join results, in the order in which the joined messages came. A query that
-        fails for several of them has one failure for the message."""
+        """Yield the deliveries of join results, in the order in which the joined messages came."""
+        for meeting, body, subscriptions in self.grouped_deliveries(results, name, failures):
+            for subscription in subscriptions:
+                yield Delivery(subscription, name, body, meeting)
+
+    def grouped_deliveries(
+        self, results: Meetings, name: Hashable, failures: list[Failure]
+    ) -> Iterator[GroupedDelivery]:
+        """Yield join results with all subscriptions to them, in the order in which the joined messages came.
+        A query that fails for several of them has one failure for the message."""
         ids, numbers_of = self._registry.ids, self._registry.numbers_of_joins
         failed: set[int] = set()
         for result in sorted(results, key=lambda result: [r.arrival for r in result.records]):
@@ -154,8 +169,7 @@ class Publisher:
                 failed.add(result.entry.number)
                 failures += self._failures(result.entry.number, body, name)
                 continue
-            for number in numbers_of[result.entry.number]:
-                yield Delivery(ids[number], name, body, result)
+            yield GroupedDelivery(result, body, [ids[number] for number in numbers_of[result.entry.number]])
         failures += self.chain_failures(results, name)
 
     def _body(self, result: Meeting) -> bytes | QueryProblem:

@@ -37,6 +37,7 @@ from sapwood.join.state.portable_state import (
     EquatedVariables,
     PortableMessage,
     PortableValue,
+    StatePartition,
     equated_variables,
 )
 from sapwood.join.state.state_stats import State, TemplateState
@@ -48,6 +49,8 @@ _FEW_ROWS, _FEW_RUNS = 16, 128
 """the maximal number of template rows, and of runs, for which row by row is faster than arrays"""
 _MOST_RELEASED = 64
 """numbers of removed variables whose values may still be in the state, before it is cleaned"""
+_BEFORE_ALL = -1e300
+"""a watermark before all messages, at which values that no query needs are expired"""
 _log = logging.getLogger(__name__)
 
 
@@ -69,6 +72,8 @@ class JoinEngine:
         self._next = 0
         self._since_eviction = 0  # messages
         self._retention_changed = False  # since the last eviction
+        self._removals = 0  # of queries, ever
+        self._partitions: list[StatePartition] = []
         self._version = 0  # of the subscriptions, see `StoredMessage.visible_from`
         self._latest = -inf
 
@@ -139,6 +144,7 @@ class JoinEngine:
         self._streams.remove(entry.join.streams, entry.join.publish, bool(entry.join.links))
         self._catalog.remove(entry)
         self._retention_changed = True
+        self._removals += 1
         if len(self._catalog.numbers.released) > _MOST_RELEASED or not self._entries:
             self._evict()
 
@@ -157,6 +163,8 @@ class JoinEngine:
             before,
         )
         self._since_eviction = 0
+        for partition in self._partitions:  # whose values have the same numbers
+            self.evict_partition(partition, partition.watermark)
         self._catalog.numbers.reuse_released()
 
     # -- messages --------------------------------------------------------------------------------------
@@ -386,19 +394,41 @@ class JoinEngine:
         """True if results may have to be processed again: there are chains, or queries that publish."""
         return bool(self._catalog.prefixes) or self._streams.has_publishers
 
-    def join_portable(self, current: PortableMessage, earlier: Sequence[PortableMessage]) -> Meetings:
-        """Return the results of a restored message with earlier ones; `Meetings.partial` are partial matches
-        of chains. `visible_from` of the messages says which queries see them."""
+    def open_partition(self, state: MessageState) -> StatePartition:
+        """Add a part of the join state that the caller joins and evicts, until it closes it."""
+        partition = StatePartition(state, removals=self._removals)
+        self._partitions.append(partition)
+        return partition
+
+    def close_partition(self, partition: StatePartition) -> None:
+        """Remove a part of the join state."""
+        self._partitions.remove(partition)
+
+    def join_partition(self, partition: StatePartition, items: Sequence[CurrentItem]) -> Meetings:
+        """Return the results of a restored message with a part of the state; `Meetings.partial` are partial
+        matches of chains. `visible_from` of the messages says which queries see them."""
         results = Meetings(self._cache, self._entries)
-        state = MessageState(cached=False)
-        for message in earlier:
-            for item in self._restore_items(message):
-                state.insert(item, np.full(len(item), inf), -inf)
-        for item in self._restore_items(current):
+        state = partition.state
+        for item in items:
             if len(item) and len(state):
                 for matches in self._match(item, state):
                     results.partial.update(dict.fromkeys(results.add(matches, self._catalog.chain_targets)))
         return results
+
+    def insert_partition(self, partition: StatePartition, items: Sequence[CurrentItem]) -> None:
+        """Insert a restored message into a part of the state, unless no query needs it there."""
+        for item in items:
+            expiry = self._catalog.retention.expiry(item.variable, item.time)
+            partition.state.insert(item, expiry, max(partition.watermark, _BEFORE_ALL))
+
+    def evict_partition(self, partition: StatePartition, watermark: float) -> None:
+        """Evict from a part of the state what no message at or after the watermark can reach, and what only
+        queries needed that are removed."""
+        if partition.removals < self._removals:
+            partition.state.limit_expiry(self._catalog.retention.expiry)
+            partition.removals = self._removals
+        partition.watermark = max(partition.watermark, watermark)
+        partition.state.evict_expired(max(partition.watermark, _BEFORE_ALL))
 
     def iter_partial_matches(self, results: Meetings) -> Iterator[PortableMessage]:
         """Yield the partial matches of chains, to be stored like messages."""
@@ -410,11 +440,25 @@ class JoinEngine:
             if ways:
                 yield PortableMessage(records, ways, prefix.name)
 
-    def _restore_items(self, message: PortableMessage) -> Iterator[CurrentItem]:
-        number_of = self._catalog.carried_keys if message.chain else self.witnesses.by_key()
-        for way in message.ways:
-            known = [Witness(number_of[key], value, nodes) for key, value, nodes in way if key in number_of]
-            yield CurrentItem(message.records, message.time, message.visible_from, known)
+    def restore_items(
+        self,
+        records: tuple[StoredMessage, ...],
+        time: float,
+        visible_from: int,
+        ways: Sequence[Sequence[PortableValue]],
+        is_chain: bool,
+    ) -> list[CurrentItem]:
+        """Return a message, or a partial match of a chain, as items, with the values that queries compare."""
+        number_of = self._catalog.carried_keys if is_chain else self.witnesses.by_key()
+        return [
+            CurrentItem(
+                records,
+                time,
+                visible_from,
+                [Witness(number_of[key], value, nodes) for key, value, nodes in way if key in number_of],
+            )
+            for way in ways
+        ]
 
     def reads(self, stream: str) -> bool:
         """Return whether any query reads a stream."""

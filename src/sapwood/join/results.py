@@ -14,7 +14,7 @@ from sapwood.engine.pattern_evaluator import PatternEvaluator
 from sapwood.join.evaluation.bindings import Binding
 from sapwood.join.join_catalog import ChainPrefix, JoinEntry
 from sapwood.join.output import LoadedMessage, MessageCache, load_message
-from sapwood.join.state.message_state import StoredMessage
+from sapwood.join.state.message_state import RecordStore, StoredMessage
 
 Records = tuple[StoredMessage, ...]
 
@@ -27,7 +27,7 @@ class LinkMatches:
     entries: Ints
     """-1 for links of chains"""
     items: Ints
-    stored: list[Records]
+    stored: RecordStore
     """the messages of all items of the state"""
     current: Records
     state_is_left: bool
@@ -151,7 +151,7 @@ class Meetings:
         self._single: list[tuple[int, StoredMessage]] = []
         self._chained: dict[tuple[int, Records], None] = {}
         self.partial: dict[tuple[ChainPrefix, Records], None] = {}
-        """partial matches of chains that the caller has to continue, see `JoinEngine.join_portable`"""
+        """partial matches of chains that the caller has to continue, see `JoinEngine.join_partition`"""
         self.problems: dict[int, str] = {}
         """entries of chains that could not be continued, and the reason"""
 

@@ -7,20 +7,21 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.types import BinaryType, IntegerType, StringType, TimestampType
 
 from sapwood import Broker
 from sapwood.engine.kernel import KERNEL
+from sapwood.spark.deliveries.delivery_rows import LATENESS
 from sapwood.spark.distribution.index_snapshot import BrokerSnapshots, IndexSnapshot
 from sapwood.spark.distribution.match_result import MatchResult, Rejection
 from sapwood.spark.distribution.match_worker import MatchPartition, load_broker
-from sapwood.spark.joins import schema, witness_extraction
-from sapwood.spark.joins.join_emitter import RestoreMessages
-from sapwood.spark.joins.witness_extraction import ExtractWitnesses
+from sapwood.spark.joins import feedback, schema, witness_extraction
+from sapwood.spark.joins.feedback import FeedbackWriter
+from sapwood.spark.joins.witness_extraction import BatchPlan, ExtractWitnesses
 from tests.spark.distribution.test_index_snapshot import Context
 
 QUERIES = {
@@ -89,26 +90,31 @@ def count_calls(monkeypatch: pytest.MonkeyPatch, *names: str) -> Counter[str]:
 
 
 def extract(
-    snapshot: IndexSnapshot, monkeypatch: pytest.MonkeyPatch, time: str = "/*/@t"
-) -> list[schema.WitnessRow]:
-    monkeypatch.setattr(witness_extraction, "load_batch_broker", lambda folder: load_broker(snapshot))
-    rows = ExtractWitnesses("", "S", time, COLUMNS, 4)(iter([messages()]))
-    return list(schema.from_arrow(rows, schema.WitnessRow))
-
-
-def restore(rows: list[schema.WitnessRow]) -> pa.RecordBatch:
-    """The messages as the batch has them, without what the state does in between."""
-    passed = [
-        schema.JoinRow(row.kind, row.name, b"", row.parsed)
-        for row in rows
-        if row.kind in ("plain", "joinable")
-    ]
-    (restored,) = RestoreMessages(COLUMNS, False)(iter([schema.to_arrow(passed, schema.JOIN_SCHEMA)]))
-    return restored
+    snapshot: IndexSnapshot,
+    monkeypatch: pytest.MonkeyPatch,
+    folder: Path,
+    time: str = "/*/@t",
+    watermark: int | None = None,
+) -> tuple[pa.RecordBatch, schema.ExtractionSummary, list[dict[str, Any]]]:
+    """The rows of the batch, the summary, and the rows in the message log."""
+    plan = BatchPlan(snapshot, watermark)
+    monkeypatch.setattr(witness_extraction, "load_batch_plan", lambda folder: plan)
+    extraction = ExtractWitnesses("", str(folder), 0, "S", time, COLUMNS, text=False)
+    *rows, last = extraction(iter([messages()]))
+    assert [row.num_rows for row in rows] == [len(BODIES)]
+    summary = schema.ExtractionSummary.from_bytes(last.column(schema.SUMMARY)[0].as_py())
+    assert last.column(schema.SUMMARY).null_count == 0 and last.num_rows == 1
+    if summary.file is None:
+        return rows[0], summary, []
+    assert [path.name for path in folder.iterdir()] == [summary.file]
+    logged = pa.ipc.open_file(pa.memory_map(str(folder / summary.file))).read_all()
+    assert logged.num_rows == summary.rows
+    return rows[0], summary, logged.to_pylist()
 
 
 def match(snapshot: IndexSnapshot, restored: pa.RecordBatch, matches: str | None) -> list[dict[str, Any]]:
-    (matched,) = MatchPartition(snapshot, "_3", "_4", False, matches)(iter([restored]))
+    numbered = restored.rename_columns([f"_{number}" for number in range(len(restored.columns))])
+    (matched,) = MatchPartition(snapshot, "_3", "_4", False, matches)(iter([numbered]))
     found = matched.select(["_0", "_1", "_2", "subscriptions", "bodies", "error", "undecided"]).to_pylist()
     return [row | {"subscriptions": sorted(row["subscriptions"])} for row in found]
 
@@ -124,27 +130,27 @@ if KERNEL is not None:
 
 @pytest.mark.parametrize("query", ["//b", "//b/@x", "//a[@x = '1' and b]"])
 def test_a_message_is_parsed_once_if_only_its_time_needs_text(
-    query: str, monkeypatch: pytest.MonkeyPatch
+    query: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     broker = Broker()
     broker.subscribe("filter", query)
     snapshot = BrokerSnapshots(broker).issue(Context())
     parsed = count_calls(monkeypatch, *PARSERS)
-    rows = extract(snapshot, monkeypatch, "/*/b[1]")
+    _, summary, logged = extract(snapshot, monkeypatch, tmp_path, "/*/b[1]")
     assert parsed.total() == sum(body is not None for body in BODIES) - 1  # the last one is rejected unread
-    (event,) = [row for row in rows if row.kind == "event-time"]
-    assert event.event_time == datetime.fromtimestamp(1, UTC)
+    assert summary.latest == 1 and summary.source == 0
+    assert not logged and not list(tmp_path.iterdir())  # since no join reads any
 
 
 def test_a_message_is_parsed_and_matched_once(
-    snapshot: IndexSnapshot, monkeypatch: pytest.MonkeyPatch
+    snapshot: IndexSnapshot, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     parsed = count_calls(monkeypatch, *PARSERS)
-    restored = restore(extract(snapshot, monkeypatch))
-    matched = match(snapshot, restored, "_6")
+    rows, _, _ = extract(snapshot, monkeypatch, tmp_path)
+    matched = match(snapshot, rows, "_6")
     readable = sum(body is not None for body in BODIES) - 1  # the last one is rejected unread
     assert parsed.total() == readable
-    again = match(snapshot, restored, None)
+    again = match(snapshot, rows, None)
     assert parsed.total() > readable
     assert matched == again
     assert matched[0]["subscriptions"] == ["filter", "made", "slow", "value"]
@@ -158,66 +164,69 @@ def test_a_message_is_parsed_and_matched_once(
 
 
 def test_the_columns_of_a_message_pass_unchanged(
-    snapshot: IndexSnapshot, monkeypatch: pytest.MonkeyPatch
+    snapshot: IndexSnapshot, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    restored = restore(extract(snapshot, monkeypatch))
+    rows, _, logged = extract(snapshot, monkeypatch, tmp_path)
     given = messages()
-    assert restored.schema.types[:3] == COLUMNS
-    assert restored.columns[0].to_pylist() == given.columns[0].to_pylist()
-    assert restored.columns[1].to_pylist() == given.columns[1].to_pylist()
-    assert restored.columns[2] == given.columns[2].cast(COLUMNS[2])
-    assert restored.columns[3].to_pylist() == BODIES
-
-
-def test_rows_have_all_values_that_joins_read(
-    snapshot: IndexSnapshot, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rows = extract(snapshot, monkeypatch)
-    kinds = Counter(row.kind for row in rows)
-    assert kinds == {"joinable": 3, "plain": 4, "value": 2, "event-time": 1}
-    single = [row.name for row in rows if schema.deserialize_numbers(row.parsed.single_blocks)]
-    assert single == [b"S\0m1"]
-    (event,) = [row for row in rows if row.kind == "event-time"]
-    assert event.event_time == datetime.fromtimestamp(4, UTC)
-    stored = schema.deserialize_message(rows[0].parsed.message)
-    assert stored.records[0].data == BODIES[0] and stored.time == 1.0
-    assert schema.deserialize_message(schema.serialize_message(stored)) == stored
-
-
-@pytest.mark.parametrize(
-    ("row", "arrow"),
-    [
-        (schema.WitnessRow, schema.WITNESS_SCHEMA),
-        (schema.CandidateRow, schema.CANDIDATE_SCHEMA),
-        (schema.JoinRow, schema.JOIN_SCHEMA),
-        (schema.FeedbackRow, schema.FEEDBACK_SCHEMA),
-    ],
-)
-def test_a_row_has_the_columns_of_its_schema(row: Any, arrow: pa.Schema) -> None:
-    assert list(schema.column_names(row)) == arrow.names
-    spark = schema.spark_schema(arrow)
-    known = {
-        "kind": StringType(),
-        "name": BinaryType(),
-        "bucket": IntegerType(),
-        "event_time": TimestampType(),
+    assert rows.schema.types[:3] == COLUMNS
+    assert rows.columns[0].to_pylist() == given.columns[0].to_pylist()
+    assert rows.columns[1].to_pylist() == given.columns[1].to_pylist()
+    assert rows.columns[2] == given.columns[2].cast(COLUMNS[2])
+    assert rows.columns[3].to_pylist() == BODIES
+    of_batch = {
+        row["_0"]: row for row in rows.select([0, 1, 2]).rename_columns(["_0", "_1", "_2"]).to_pylist()
     }
-    for field in spark.fields:
-        assert field.dataType == known.get(field.name, field.dataType)
+    assert len(logged) == 2
+    for row in logged:
+        assert {name: row[name] for name in ("_0", "_1", "_2")} == of_batch[row["_0"]]
 
 
-def test_rows_survive_pandas() -> None:
+def test_the_log_has_all_that_joins_read(
+    snapshot: IndexSnapshot, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    rows, summary, logged = extract(snapshot, monkeypatch, tmp_path)
+    assert [row["name"] for row in logged] == [b"S\0m0", b"S\0m1"]
+    assert [bool(schema.deserialize_numbers(row["single_blocks"])) for row in logged] == [False, True]
+    first = logged[0]
+    assert (first["body"], first["time"], first["stream"], first["floor"]) == (BODIES[0], 1.0, "S", 0)
+    (way,) = schema.deserialize_ways(first["ways"])
+    assert sorted(value for _, value, _ in way) == ["1", "2"]
+    assert summary.latest == 4
+    ((variable, latest),) = summary.variables
+    assert variable == way[0][0] and latest == 1_000
+    assert rows.column(LATENESS).null_count == len(BODIES)
+
+
+def test_a_late_message_has_no_values(
+    snapshot: IndexSnapshot, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    rows, summary, logged = extract(snapshot, monkeypatch, tmp_path, watermark=3_500)
+    late = [lateness is not None for lateness in rows.column(LATENESS).to_pylist()]
+    assert late == [True, True, False, False, False, False, False]
+    assert rows.column(LATENESS)[0].as_py().startswith("too late for joins: it happened before 1970-01-01T00")
+    (single,) = logged  # which needs no other
+    assert (single["name"], single["ways"]) == (b"S\0m1", b"")
+    assert not summary.variables and summary.late == 2
+
+
+def test_feedback_survives_its_file_and_copies_are_numbered_over_all_files(tmp_path: Path) -> None:
+    folder = str(tmp_path / "7")
+    chain = schema.FeedbackRow(None, None, -1, 0, 5, 1.5, 3, None, None, b"c" * 8, b"w", [4, 9], 9)
     rows = [
-        schema.CandidateRow(1, "plain", b"a", parsed=schema.ParsedMessage(b"x" * 9_000_000, problem="wrong")),
-        schema.CandidateRow(2, "pair", b"b", b"c"),
-        schema.CandidateRow(
-            3, "joinable", b"d", until=5, parsed=schema.ParsedMessage(matches=b"y" * 9_000_000), watermark=7
-        ),
+        schema.FeedbackRow("P", id, query, piece, 0, 1.0, 0, b"<p/>", None)
+        for id, query, piece in (("a", 2, 1), ("a", 1, 2), ("b", 1, 1), ("a", 1, 1))
     ]
-    frames = list(schema.to_frames(iter(rows), schema.CandidateRow))
-    assert [len(frame) for frame in frames] == [3]
-    assert [len(frame) for frame in schema.to_frames(iter(rows * 2), schema.CandidateRow)] == [3, 3]
-    assert list(schema.from_frames(frames, schema.CandidateRow)) == rows
+    for name, some in (("0", [chain, *rows[:2]]), ("1", rows[2:]), ("2", [])):
+        writer = FeedbackWriter(folder, name)
+        for row in some:
+            writer.add(row)
+        writer.close()
+    assert sorted(path.name for path in (tmp_path / "7").iterdir()) == ["0.arrow", "1.arrow"]
+    found = list(feedback._read_rows(f"{folder}/0.arrow"))
+    assert [row.records for row in found] == [[4, 9], [], []]
+    assert found[0] == chain
+    assert feedback._number_copies(f"{folder}/0.arrow") == [1, 3, 2]
+    assert feedback._number_copies(f"{folder}/1.arrow") == [1, 1]
 
 
 def test_a_match_result_survives_as_bytes(snapshot: IndexSnapshot) -> None:

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from math import floor, inf
 from pathlib import Path
 from random import Random
-from typing import NamedTuple
+from typing import Any, ClassVar, NamedTuple
 from urllib.parse import unquote, urlparse
 
 from pyspark.sql import SparkSession
@@ -142,6 +142,7 @@ def has_feedback(query: str) -> bool:
 class JoinedStreams:
     """A folder with all of it."""
 
+    SETTINGS: ClassVar[str] = _SETTINGS
     folder: Path
     lateness: int = 20
     seed: int = 1
@@ -152,7 +153,7 @@ class JoinedStreams:
     def __post_init__(self) -> None:
         for stream in STREAMS:
             (self.folder / stream).mkdir(parents=True)
-        self.settings.write_text(_SETTINGS.format(lateness=self.lateness))
+        self.settings.write_text(self.SETTINGS.format(lateness=self.lateness))
         self._rng = Random(self.seed)
         with self.store() as store:
             store.declare(NAMESPACES)
@@ -257,17 +258,7 @@ class JoinedStreams:
         rows = spark.read.parquet(str(self.folder / "deliveries"))
         marked = rows.selectExpr("marked <=> if(stream = 'T', concat(message_id, '!'), null) AS right")
         assert marked.distinct().collect() == [(True,)]
-        return Counter(
-            DeliveryRow(
-                row["subscription"],
-                row["message_id"],
-                tuple(row["messages"]) if row["messages"] is not None else None,
-                canonical(row["body"]) if row["body"] is not None else None,
-                row["version"],
-                row["batch"],
-            ).normalized
-            for row in rows.collect()
-        )
+        return Counter(read_row(row.asDict()) for row in rows.collect())
 
     def too_late(self) -> set[str]:
         return {row["message_id"] for row in self.rejected()}
@@ -285,6 +276,18 @@ class JoinedStreams:
         assert self.too_late() == late
         assert all("too late for joins" in row["reason"] for row in self.rejected())
         return deliveries
+
+
+def read_row(row: dict[str, Any]) -> DeliveryRow:
+    """The delivery in a row of a sink."""
+    return DeliveryRow(
+        row["subscription"],
+        row["message_id"],
+        tuple(row["messages"]) if row["messages"] is not None else None,
+        canonical(row["body"]) if row["body"] is not None else None,
+        row["version"],
+        row["batch"],
+    ).normalized
 
 
 def _change(broker: Broker, store: SubscriptionStore, since: int, until: int, unserved: Set[str]) -> None:

@@ -1,7 +1,7 @@
-"""Items of feeds on Spark: the pipeline against a broker, and the spread of its state over partitions.
+"""Items of feeds on Spark: the pipeline against a broker, the spread of its state, and small batches.
 
 Both write a body for every delivery and never evict state. The pipeline also writes deliveries to files, and
-its state to a checkpoint. Each runs in a process of its own.
+messages to the log in its checkpoint. Each runs in a process of its own.
 """
 
 from __future__ import annotations
@@ -12,36 +12,47 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import pairwise
 from pathlib import Path
+from statistics import median
 from time import perf_counter
-from typing import Any
 
 from sapwood import Broker
-from sapwood.bench.harness import Bench, BenchError, experiment, run_isolated, scale
+from sapwood.bench.harness import Bench, BenchError, at_least, at_most, experiment, run_isolated, scale
 from sapwood.bench.join.join_workload import STREAM
 from sapwood.workload import FeedGenerator, JoinGenerator, feed_schema
 
 _BATCHES = 3
 _TIME = re.compile(rb"<timestamp>(.*?)</timestamp>")
-_OPERATORS = {"values": 1, "messages": 0}  # Spark numbers them from the end
+RATE = 0.7
+"""the least rate at local[2] after the first batch, against one process"""
+SPREAD = 1.2
+"""the most messages in a bucket of the state, against an even spread"""
+LATENCY = 1.0
+"""the most seconds of a batch of a few messages"""
+_SMALL, _SMALL_BATCHES, _FIRST_SMALL = 10, 12, 4
+"""messages of a small batch, such batches, and those that are not counted"""
 
 
 @dataclass(frozen=True, slots=True)
 class FeedOutcome:
-    """Seconds and deliveries of all items; on Spark also seconds of each batch, and rows of state."""
+    """Seconds and deliveries of all items; on Spark also seconds of each batch, and messages by bucket."""
 
     seconds: float
     deliveries: int
     batches: list[float] = field(default_factory=list)
-    rows: dict[str, list[int]] = field(default_factory=dict)
-    """by operator and partition"""
+    buckets: list[int] = field(default_factory=list)
 
 
-@experiment("feed-spark", "items of feeds on Spark, and how their state spreads", "pyspark")
+@experiment("feed-spark", "items of feeds on Spark, how their state spreads, and small batches", "pyspark")
 def measure_spark(
-    bench: Bench, items: int = scale(4_000, 800, 0), queries: int = scale(300, 100, 0)
+    bench: Bench,
+    items: int = scale(4_000, 800, 0),
+    queries: int = scale(300, 100, 0),
+    subscriptions: int = scale(10_000, 1_000, 0),
 ) -> Iterator[str]:
-    """Measure a few thousand items through a pipeline at local[2], and through a broker; 0 skips it."""
+    """Measure a few thousand items through a pipeline at local[2], and through a broker, then batches of ten
+    items, with as many subscriptions of which a tenth are joins; 0 skips it."""
     if not items:
         return
     folder = bench.folder / "feed-spark"
@@ -49,13 +60,22 @@ def measure_spark(
     yield f"{items:,} items for {queries:,} queries in one process"
     broker = yield from run_isolated(publish_in_process, queries, items)
     yield f"{items:,} items for {queries:,} queries on Spark"
-    spark = yield from run_isolated(publish_on_spark, folder, queries, items)
+    spark = yield from run_isolated(publish_on_spark, folder, generate_queries(queries), _split(items))
     if spark.deliveries != broker.deliveries:
         raise BenchError(
             f"the pipeline makes {spark.deliveries:,} deliveries of the same items, "
             f"the broker {broker.deliveries:,}"
         )
     _report(bench, f"feed, {queries:,} queries, {items:,} items", items, broker, spark)
+    folder = bench.folder / "feed-spark-small"
+    folder.mkdir()
+    yield f"batches of {_SMALL} items for {subscriptions:,} subscriptions on Spark"
+    mixed = generate_queries(subscriptions // 10) + _generate_filters(subscriptions - subscriptions // 10)
+    small = yield from run_isolated(publish_on_spark, folder, mixed, [_SMALL] * _SMALL_BATCHES)
+    counted = small.batches[_FIRST_SMALL:]
+    workload = f"feed, {subscriptions:,} subscriptions, a tenth of them joins, {_SMALL} items a batch"
+    measure = "seconds of a small batch at local[2]"
+    bench.figure(measure, workload, median(counted), "s", at_most(LATENCY), most=max(counted))
 
 
 def _report(bench: Bench, workload: str, items: int, broker: FeedOutcome, spark: FeedOutcome) -> None:
@@ -67,17 +87,17 @@ def _report(bench: Bench, workload: str, items: int, broker: FeedOutcome, spark:
     measure = "items a second on Spark at local[2] after the first batch, against one process"
     after_first = items * len(later) / _BATCHES / max(sum(later), 1e-9)
     rates = {"spark_per_second": after_first, "process_per_second": rate}
-    bench.ratio(measure, workload, **rates, first_batch_seconds=first)
-    for name, rows in spark.rows.items():
-        uneven = max(rows) * len(rows) / max(sum(rows), 1)
-        measure = f"rows of {name} in the fullest partition, against an even spread"
-        bench.figure(measure, workload, uneven, rows=[float(count) for count in rows])
+    bench.ratio(measure, workload, at_least(RATE), **rates, first_batch_seconds=first)
+    uneven = max(spark.buckets) * len(spark.buckets) / max(sum(spark.buckets), 1)
+    measure = "messages in the fullest bucket of the state, against an even spread"
+    counts = [float(count) for count in spark.buckets]
+    bench.figure(measure, workload, uneven, "times", at_most(SPREAD), messages=counts)
 
 
 def publish_in_process(queries: int, items: int) -> Iterator[str | FeedOutcome]:
     """Publish all items to a broker."""
     with Broker() as broker:
-        broker.subscribe_many(enumerate(_generate_queries(queries)))
+        broker.subscribe_many(enumerate(generate_queries(queries)))
         feed = FeedGenerator(seed=1).take(items)
         times = [datetime.fromisoformat(_TIME.findall(item)[0].decode()) for item in feed]
         deliveries, started = 0, perf_counter()
@@ -86,13 +106,13 @@ def publish_in_process(queries: int, items: int) -> Iterator[str | FeedOutcome]:
         yield FeedOutcome(perf_counter() - started, deliveries)
 
 
-def publish_on_spark(folder: Path, queries: int, items: int) -> Iterator[str | FeedOutcome]:
-    """Run a pipeline at local[2] over all items."""
+def publish_on_spark(folder: Path, queries: list[str], sizes: list[int]) -> Iterator[str | FeedOutcome]:
+    """Run a pipeline at local[2] over batches of items."""
     from sapwood.spark import session
     from sapwood.spark.pipeline.config import parse_config
     from sapwood.spark.pipeline.pipeline import Pipeline
 
-    _write_inputs(folder, queries, items)
+    _write_inputs(folder, queries, sizes)
     given = parse_config(
         {
             "source": {"path": "inbox", "stream": STREAM, "time": "/item/timestamp", "files_per_batch": 1},
@@ -105,41 +125,37 @@ def publish_on_spark(folder: Path, queries: int, items: int) -> Iterator[str | F
         folder=folder,
     )
     spark = session("local[2]", log=folder / "spark.log")
-    pipeline = Pipeline(spark, given)
-    started = perf_counter()
+    ends = [perf_counter()]
+    pipeline = Pipeline(spark, given, lambda outcome: ends.append(perf_counter()))
     pipeline.run()
-    seconds = perf_counter() - started
-    outcomes = pipeline.outcomes()
     yield FeedOutcome(
-        seconds,
-        sum(outcome.deliveries for outcome in outcomes),
-        [outcome.seconds for outcome in outcomes],
-        {name: _count_rows(spark, folder, operator) for name, operator in _OPERATORS.items()},
+        ends[-1] - ends[0],
+        sum(outcome.deliveries for outcome in pipeline.outcomes()),
+        [end - start for start, end in pairwise(ends)],
+        [messages for _, (messages, _) in sorted(pipeline.bucket_sizes.items())],
     )
 
 
-def _generate_queries(count: int) -> list[str]:
+def _split(items: int) -> list[int]:
+    return [items * (number + 1) // _BATCHES - items * number // _BATCHES for number in range(_BATCHES)]
+
+
+def generate_queries(count: int) -> list[str]:
+    """Return queries that join the items of feeds."""
     return JoinGenerator(feed_schema(), seed=1, stream=STREAM).take(count)
 
 
-def _write_inputs(folder: Path, queries: int, items: int) -> None:
-    lines = [json.dumps({"id": str(i), "query": query}) for i, query in enumerate(_generate_queries(queries))]
+def _generate_filters(count: int) -> list[str]:
+    """Return filters of items, each for a channel of its own, one of which an item may be from."""
+    return [f"/item[channel_url='http://feeds.example/{number}/']/title" for number in range(count)]
+
+
+def _write_inputs(folder: Path, queries: list[str], sizes: list[int]) -> None:
+    lines = [json.dumps({"id": str(number), "query": query}) for number, query in enumerate(queries)]
     (folder / "queries.jsonl").write_text("".join(f"{line}\n" for line in lines))
     (folder / "inbox").mkdir()
     feed = FeedGenerator(seed=1)
-    for number in range(_BATCHES):
-        batch = feed.take(items * (number + 1) // _BATCHES - items * number // _BATCHES)
+    for number, size in enumerate(sizes):
         file = folder / "inbox" / f"{number:04}.xmll"
-        file.write_bytes(b"".join(item + b"\n" for item in batch))
+        file.write_bytes(b"".join(item + b"\n" for item in feed.take(size)))
         os.utime(file, (number + 1, number + 1))  # Spark takes the oldest first
-
-
-def _count_rows(spark: Any, folder: Path, operator: int) -> list[int]:
-    """Return the rows of state of an operator by partition."""
-    from sapwood.spark.joins.join_state import ENTRIES
-
-    reader = spark.read.format("statestore").option("operatorId", operator).option("stateVarName", ENTRIES)
-    found = reader.load(str(folder / "checkpoint/spark")).groupBy("partition_id").count().collect()
-    counts = {row["partition_id"]: row["count"] for row in found}
-    partitions = int(spark.conf.get("spark.sql.shuffle.partitions"))
-    return [counts.get(partition, 0) for partition in range(partitions)]

@@ -17,7 +17,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,7 +51,28 @@ class StoredMessage:
     data: bytes = field(compare=False)
     encoding: str | None = field(compare=False)
     arrival: int = 0
-    """its position in the order in which messages came; 0 where there is no such order, as on Spark"""
+    """its position in the order in which messages came; 0 where there is no such order"""
+
+
+class RecordStore(Protocol):
+    """The messages of the items of a state by number: a list, or a store that loads them on access."""
+
+    def append(self, records: tuple[StoredMessage, ...], /) -> None:
+        """Add the messages of the next item."""
+
+    def __getitem__(self, item: int, /) -> tuple[StoredMessage, ...]: ...
+
+    def __len__(self) -> int: ...
+
+    def retain(self, items: Sequence[int], /) -> RecordStore:
+        """Return a store of some items only, which are numbered anew."""
+
+
+class RecordList(list[tuple[StoredMessage, ...]]):
+    """The messages of all items in memory."""
+
+    def retain(self, items: Sequence[int]) -> RecordList:
+        return RecordList([self[item] for item in items])
 
 
 class CurrentItem:
@@ -141,7 +162,7 @@ class MessageState:
     item_time: Floats = field(default_factory=lambda: np.zeros(64, np.float64))
     item_visible_from: NDArray[np.int64] = field(default_factory=lambda: np.zeros(64, np.int64))
     item_first_run: Ints = field(default_factory=lambda: np.zeros(64, np.int32))
-    records: list[tuple[StoredMessage, ...]] = field(default_factory=list)
+    records: RecordStore = field(default_factory=RecordList)
     """the messages of each item"""
     latest: float = float("-inf")
     """the largest time of an item"""
@@ -345,7 +366,7 @@ class MessageState:
         for name in ("item_time", "item_visible_from"):
             setattr(self, name, _with_room(getattr(self, name)[items]))
         self.item_first_run = _with_room(np.searchsorted(item_of_run, np.arange(len(items))).astype(np.int32))
-        self.records = [self.records[item] for item in items.tolist()]
+        self.records = self.records.retain(items.tolist())
         self.latest = float(self.item_time[: len(items)].max()) if len(items) else float("-inf")
         self.oldest_version = int(self.item_visible_from[: len(items)].min()) if len(items) else 1 << 62
         self._dead = 0

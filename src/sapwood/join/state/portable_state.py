@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from math import inf
 from typing import NamedTuple
 
 from sapwood.join.join_catalog import CatalogLink
-from sapwood.join.state.message_state import StoredMessage
+from sapwood.join.state.message_state import MessageState, StoredMessage
 
 
 class PortableValue(NamedTuple):
@@ -38,6 +39,17 @@ class PortableMessage:
     def visible_from(self) -> int:
         """The lowest `visible_from` of its messages."""
         return min(record.visible_from for record in self.records)
+
+
+@dataclass(eq=False, slots=True)
+class StatePartition:
+    """A part of the join state, which a distributed runtime joins and evicts by itself."""
+
+    state: MessageState
+    watermark: float = -inf
+    """that of the last eviction"""
+    removals: int = 0
+    """how many queries had been removed by then"""
 
 
 class EquatedVariables(NamedTuple):

@@ -2,7 +2,7 @@
 
     batch N ── EmitJoins ──► feedback/N ──► one more source of the stream ── ReadFeedback ──► batch N + 1
 
-A folder is written before its batch is committed, and overwritten if the batch runs again. It is removed when
+A folder is written before its batch is committed, and emptied if the batch runs again. It is removed when
 Spark has committed the batch that has read it. Feedback is never late, whatever the watermark is by then; and
 until all that comes of it is joined, nothing is evicted that its first message might be joined with.
 """
@@ -10,56 +10,100 @@ until all that comes of it is joined, nothing is evicted that its first message 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from hashlib import blake2b
+from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
-from pyspark.sql import DataFrame, SparkSession, Window
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 from sapwood.broker.delivery import Published, delivery_id
+from sapwood.engine.index import IndexMatches
 from sapwood.engine.message.message_reader import Message
-from sapwood.join.state.message_state import StoredMessage
 from sapwood.join.state.portable_state import PortableMessage
-from sapwood.spark.io.file_system import list_names, open_file, remove_folder
+from sapwood.spark.distribution.match_worker import load_broker
+from sapwood.spark.io.file_system import list_names, make_folder, open_file, open_output, remove_folder
 from sapwood.spark.joins.schema import (
-    CHAIN,
-    FOREVER,
-    RETAIN,
-    WITNESS_SCHEMA,
+    FEEDBACK_SCHEMA,
     FeedbackRow,
-    MessageColumns,
-    WitnessRow,
-    deserialize_message,
-    serialize_message,
-    spark_schema,
+    LogRow,
+    deserialize_ways,
+    serialize_ways,
     to_arrow,
 )
-from sapwood.spark.joins.witness_extraction import WitnessExtractor, load_batch_broker
+from sapwood.spark.joins.witness_extraction import MessageExtraction, load_batch_plan
 
 _log = logging.getLogger(__name__)
-_ROWS_PER_READ = 64
-"""since messages can be large"""
+_ENDING = ".arrow"
+_ROWS_PER_WRITE, _BYTES_PER_WRITE = 64, 16 << 20
+"""the maximal size of an Arrow batch of feedback, since messages can be large"""
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
 
-def chain_feedback(message: PortableMessage, floor: int, columns: bytes) -> FeedbackRow:
-    """The feedback of the first messages of a chain."""
-    return FeedbackRow(None, None, -1, 0, floor, serialize_message(message), columns)
+def chain_feedback(message: PortableMessage, floor: int, origin: int) -> FeedbackRow:
+    """The feedback of the first messages of a chain, as positions in the message log."""
+    return FeedbackRow(
+        stream=None,
+        id=None,
+        query=-1,
+        piece=0,
+        floor=floor,
+        time=message.time,
+        version=message.visible_from,
+        body=None,
+        encoding=None,
+        chain=message.chain,
+        ways=serialize_ways(message.ways),
+        records=[record.arrival for record in message.records],
+        origin=origin,
+    )
 
 
 def published_feedback(made: Published, piece: int, floor: int) -> FeedbackRow:
     """The feedback of a message that a query publishes."""
     message = made.message
-    record = StoredMessage(made.id, made.stream, made.time, 0, message.data, message.encoding)
-    data = serialize_message(PortableMessage((record,), []))
-    return FeedbackRow(made.stream, made.id, made.query, piece, floor, data, b"")
+    return FeedbackRow(
+        made.stream, made.id, made.query, piece, floor, made.time, 0, message.data, message.encoding
+    )
+
+
+class FeedbackWriter:
+    """Writes the feedback that one task makes; there is no file unless there is any."""
+
+    def __init__(self, folder: str, name: str) -> None:
+        self._folder = folder
+        self._name = name
+        self._file: Any = None
+        self._writer: Any = None
+        self._rows: list[FeedbackRow] = []
+        self._bytes = 0
+
+    def add(self, row: FeedbackRow) -> None:
+        self._rows.append(row)
+        self._bytes += len(row.body or b"") + len(row.ways)
+        if len(self._rows) >= _ROWS_PER_WRITE or self._bytes >= _BYTES_PER_WRITE:
+            self._write()
+
+    def _write(self) -> None:
+        if self._writer is None:
+            make_folder(self._folder)
+            self._file = open_output(f"{self._folder}/{self._name}{_ENDING}")
+            self._writer = pa.ipc.new_file(self._file, FEEDBACK_SCHEMA)
+        self._writer.write_batch(to_arrow(self._rows, FEEDBACK_SCHEMA))
+        self._rows, self._bytes = [], 0
+
+    def close(self) -> None:
+        """Finish the file."""
+        if self._rows:
+            self._write()
+        if self._writer is not None:
+            self._writer.close()
+            self._file.close()
 
 
 class FeedbackFolder:
@@ -68,24 +112,17 @@ class FeedbackFolder:
     def __init__(self, folder: str) -> None:
         self._folder = folder
 
-    def write(self, feedback: DataFrame, batch: int) -> None:
-        """Write the feedback of a batch, which must not be empty; messages of one id become copies."""
-        same_id = Window.partitionBy("stream", "id").orderBy("query", "piece")
-        chains = feedback.filter("stream IS NULL").withColumn("copy", F.lit(1))
-        others = feedback.filter("stream IS NOT NULL").withColumn("copy", F.row_number().over(same_id))
-        rows = chains.unionByName(others).drop("query", "piece")
-        rows.write.mode("overwrite").parquet(f"{self._folder}/{batch}")
-        _log.debug("feedback of batch %d written", batch)
+    def begin(self, batch: int) -> str:
+        """Return the folder for the feedback of a batch, without what a crash may have left there."""
+        folder = f"{self._folder}/{batch}"
+        remove_folder(folder)
+        return folder
 
-    def remove(self, batch: int) -> None:
-        """Remove the feedback of a batch, which may have been written before a crash."""
-        remove_folder(f"{self._folder}/{batch}")
-
-    def open(self, spark: SparkSession, reader: ReadFeedback) -> DataFrame:
-        """Open the feedback as a stream of rows of `WITNESS_SCHEMA`."""
+    def open(self, spark: SparkSession, reader: ReadFeedback, schema: StructType) -> DataFrame:
+        """Open the feedback as a stream of rows of the batch."""
         spark.dataSource.register(FeedbackSource)
         files = spark.readStream.format(FeedbackSource.name()).option("path", self._folder).load()
-        return files.mapInArrow(reader, spark_schema(WITNESS_SCHEMA))
+        return files.mapInArrow(reader, schema)
 
 
 # -- the source --------------------------------------------------------------------------------------------
@@ -125,8 +162,7 @@ class _FeedbackStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             InputPartition(f"{self._folder}/{batch}/{name}")
             for batch in sorted(self._batches())
             if start["batch"] < batch <= end["batch"]
-            for name in sorted(list_names(f"{self._folder}/{batch}"))
-            if name.endswith(".parquet")
+            for name in _list_files(f"{self._folder}/{batch}")
         ]
 
     def read(self, partition: InputPartition) -> Iterator[tuple[str]]:
@@ -141,77 +177,121 @@ class _FeedbackStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return [int(name) for name in list_names(self._folder) if name.isdigit()]
 
 
+def _list_files(folder: str) -> list[str]:
+    return sorted(name for name in list_names(folder) if name.endswith(_ENDING))
+
+
+def _read_rows(path: str) -> Iterator[FeedbackRow]:
+    with open_file(path) as file:
+        try:
+            reader = pa.ipc.open_file(file)
+        except pa.ArrowInvalid as error:
+            raise ValueError(
+                f"{path}, the feedback of an earlier batch for this one, is damaged ({error}); its "
+                "content is lost, and its folder may be removed"
+            ) from None
+        for number in range(reader.num_record_batches):
+            batch = reader.get_batch(number)
+            yield from map(FeedbackRow, *(column.to_pylist() for column in batch.columns))
+
+
+def _number_copies(path: str) -> list[int]:
+    """For each row of a file of feedback, its number among the published messages of the same id in all files
+    of its batch, from 1."""
+    folder = path.rpartition("/")[0]
+    keys = [
+        (row.stream, row.id, row.query, row.piece, name, number)
+        for name in _list_files(folder)
+        for number, row in enumerate(_read_rows(f"{folder}/{name}"))
+        if row.stream is not None
+    ]
+    keys.sort()
+    seen: Counter[tuple[str, str | None]] = Counter()
+    copies: dict[tuple[str, int], int] = {}
+    for stream, id, _, _, name, number in keys:
+        seen[stream, id] += 1
+        copies[name, number] = seen[stream, id]
+    own = path.rpartition("/")[2]
+    return [copies.get((own, number), 1) for number in range(sum(1 for _ in _read_rows(path)))]
+
+
 @dataclass(frozen=True, slots=True)
 class ReadFeedback:
-    """A function for `mapInArrow`: paths of files in, rows of `WITNESS_SCHEMA` out."""
+    """A function for `mapInArrow`: paths of files in, rows of `batch_schema` out."""
 
-    snapshots: str
-    """the folder of the snapshots"""
+    plans: str
+    """the folder of the plans"""
+    log: str
+    """the folder of the log's files"""
     names: tuple[str | None, ...]
     """of the messages' columns; None for those that a published message has no value for"""
     columns: list[pa.DataType]
     """types of the messages' columns"""
-    buckets: int
+    text: bool
+    """whether bodies are strings"""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        extractor = WitnessExtractor(load_batch_broker(self.snapshots), self.buckets)
-        columns = MessageColumns(self.columns)
-        floor = FOREVER
-        for batch in batches:
-            for path in batch.column(0).to_pylist():
-                for feedback in self._read(path):
-                    rows: list[WitnessRow] = []
-                    for each in feedback.to_pylist():
-                        rows += self._extract(extractor, columns, **each)
-                    floor = min([floor, *(row.floor for row in rows if row.floor >= 0)])
-                    yield to_arrow(rows, WITNESS_SCHEMA)
-        if floor < FOREVER:
-            retained = [WitnessRow(bucket, RETAIN, floor=floor) for bucket in range(self.buckets)]
-            yield to_arrow(retained, WITNESS_SCHEMA)
+        plan = load_batch_plan(self.plans)
+        live = load_broker(plan.snapshot)
+        with MessageExtraction(live, plan.watermark, self.log, self.columns, self.text) as extraction:
+            for batch in batches:
+                for path in batch.column(0).to_pylist():
+                    yield from self._extract(extraction, path)
+            yield extraction.finish(-1)
 
-    def _read(self, path: str) -> Iterator[pa.RecordBatch]:
-        with open_file(path) as file:
-            try:
-                parquet = pq.ParquetFile(file)
-            except pa.ArrowInvalid as error:
-                raise ValueError(
-                    f"{path}, the feedback of an earlier batch for this one, is damaged ({error}); its "
-                    "content is lost, and its folder may be removed"
-                ) from None
-            yield from parquet.iter_batches(_ROWS_PER_READ)
+    def _extract(self, extraction: MessageExtraction, path: str) -> Iterator[pa.RecordBatch]:
+        published: list[tuple[FeedbackRow, str]] = []
+        for row, copy in zip(_read_rows(path), _number_copies(path), strict=True):
+            extraction.retain_from(row.floor)
+            if row.stream is None:
+                extraction.add_chain(_chain_row(row), deserialize_ways(row.ways))
+                continue
+            assert row.id is not None
+            published.append((row, delivery_id(row.id, copy)))
+            if len(published) == _ROWS_PER_WRITE:
+                yield from self._extract_published(extraction, published)
+                published = []
+        if published:
+            yield from self._extract_published(extraction, published)
 
-    def _extract(
-        self,
-        extractor: WitnessExtractor,
-        message_columns: MessageColumns,
-        stream: str | None,
-        id: str | None,
-        copy: int,
-        floor: int,
-        message: bytes,
-        columns: bytes,
-    ) -> list[WitnessRow]:
-        """The rows of one row of feedback."""
-        stored = deserialize_message(message)
-        if stream is None:
-            return extractor.state_rows(CHAIN, _chain_name(stored), stored, columns, floor)
-        assert id is not None
-        record = stored.records[0]
-        id = delivery_id(id, copy)
-        known = {"message_id": id, "stream": stream, "published_at": _to_datetime(record.time)}
-        values = [known[name] if name is not None else None for name in self.names]
-        published = Message(record.data)
-        published.encoding = record.encoding
-        own = message_columns.serialize_values(values)
-        rows, _ = extractor.extract_message(stream, id, own, published, lambda found: record.time, floor)
-        return rows
+    def _extract_published(
+        self, extraction: MessageExtraction, published: list[tuple[FeedbackRow, str]]
+    ) -> Iterator[pa.RecordBatch]:
+        known: dict[str, list[Any]] = {
+            "message_id": [id for _, id in published],
+            "stream": [row.stream for row, _ in published],
+            "published_at": [_to_datetime(row.time) for row, _ in published],
+        }
+        columns = [
+            pa.array(known[name], type) if name is not None else pa.nulls(len(published), type)
+            for name, type in zip(self.names, self.columns, strict=True)
+        ]
+        bodies = [row.body or b"" for row, _ in published]
+        if self.text:
+            array = pa.array([body.decode("utf-8", "surrogatepass") for body in bodies], pa.string())
+        else:
+            array = pa.array(bodies, pa.binary())
+        extraction.begin(columns, array)
+        for (row, id), body in zip(published, bodies, strict=True):
+            message = Message(body)
+            message.encoding = row.encoding
+            extraction.add(row.stream or "", id, message, _constant(row.time), row.floor)
+            if extraction.full:
+                yield extraction.take()
+        yield extraction.take()
 
 
-def _chain_name(message: PortableMessage) -> bytes:
-    """A name that no message has: no stream's name begins like it."""
-    records = repr([(r.stream, r.id, r.time, r.visible_from) for r in message.records])
-    digest = blake2b(records.encode("utf-8", "surrogatepass"), digest_size=16).digest()
-    return b"\1" + message.chain + digest
+def _constant(time: float) -> Callable[[IndexMatches], float]:
+    return lambda found: time
+
+
+def _chain_row(row: FeedbackRow) -> LogRow:
+    records = row.records
+    # a name that no message has: no stream's name begins like it
+    name = b"\1" + row.chain + b"".join(position.to_bytes(8, "big") for position in records)
+    return LogRow(
+        "", name, row.time, row.version, b"", None, row.ways, b"", row.floor, row.chain, records, row.origin
+    )
 
 
 def _to_datetime(time: float) -> datetime | None:

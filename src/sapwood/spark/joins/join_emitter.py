@@ -1,220 +1,257 @@
-"""The last stage of a stream with joins: the messages of a batch, and the deliveries that joins emit.
+"""The last stage of a stream with joins: joins the messages of a batch with a bucket of the state.
 
-Rows in are those of `JOIN_SCHEMA`: messages, and pairs of a newer message's name with an older message.
+All buckets join all messages of the batch, in the order of their event times; each inserts its own.
 """
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from itertools import groupby
-from operator import attrgetter
-from typing import Any
+from itertools import chain
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
-from sapwood.broker.delivery import Delivery
+from sapwood.broker.delivery import GroupedDelivery
 from sapwood.broker.distributed_broker import DistributedBroker
 from sapwood.engine.failures import Failure
 from sapwood.join.results import Meetings
-from sapwood.join.state.portable_state import PortableMessage
+from sapwood.join.state.message_state import CurrentItem, StoredMessage
 from sapwood.spark.distribution.index_snapshot import IndexSnapshot
 from sapwood.spark.distribution.match_worker import load_broker
-from sapwood.spark.io.delivery_columns import decode_text
-from sapwood.spark.joins.feedback import chain_feedback, published_feedback
+from sapwood.spark.io.message_text import decode_text
+from sapwood.spark.joins.feedback import FeedbackWriter, chain_feedback, published_feedback
+from sapwood.spark.joins.join_state import BucketState, buckets_of, load_bucket
+from sapwood.spark.joins.message_log import LogFile, LogReader
 from sapwood.spark.joins.schema import (
-    DELIVERY_SCHEMA,
-    LATE,
-    PAIR,
     FeedbackRow,
-    JoinRow,
-    MessageColumns,
-    deserialize_message,
+    LogRow,
+    delivery_schema,
     deserialize_numbers,
-    from_arrow,
+    deserialize_ways,
+    log_schema,
 )
 
-_ROWS, _BYTES = 2_000, 32 << 20
+if TYPE_CHECKING:
+    from pyspark.accumulators import Accumulator
+
+_ROWS, _BYTES = 10_000, 32 << 20
 """of an Arrow batch"""
-_CACHE_BYTES = 32 << 20
-"""size of the cache of older messages, most of which are joined with several newer ones"""
-_MESSAGE_BYTES, _WITNESS_BYTES = 700, 280
-"""memory that a message and each of its witnesses take beside the message's bytes, about"""
+_ROWS_PER_READ = 64
+"""messages of the batch in memory at a time, since they can be large"""
+_ROW_BYTES = 200
+"""of a delivery beside its body, about"""
 
 
-class _RowBuilder:
-    """A builder of Arrow batches: the columns of a message, and further ones of given types."""
+class _DeliveryBuilder:
+    """A builder of Arrow batches: the columns of a message, and a result or a failure for a subscription."""
 
-    def __init__(self, columns: MessageColumns, types: Sequence[pa.DataType]) -> None:
+    def __init__(self, columns: pa.Table, schema: pa.Schema) -> None:
         self._columns = columns
-        self._types = list(types)
+        self._schema = schema
         self._clear()
 
     def _clear(self) -> None:
-        self._messages: list[bytes] = []
-        self._positions: list[int] = []
-        self._values: list[list[Any]] = [[] for _ in self._types]
+        self._rows: list[int] = []
+        self._values: list[tuple[Any, ...]] = []
+        self._subscriptions: list[str] = []
+        self._counts: list[int] = []
         self._bytes = 0
 
     def __len__(self) -> int:
-        return len(self._positions)
+        return len(self._subscriptions)
 
-    def add(self, columns: bytes, values: tuple[Any, ...], size: int) -> None:
-        """Add a row; rows of one message follow each other, and share its columns."""
-        if not self._messages or self._messages[-1] is not columns:
-            self._messages.append(columns)
-            self._bytes += len(columns)
-        self._positions.append(len(self._messages) - 1)
-        for column, value in zip(self._values, values, strict=True):
-            column.append(value)
-        self._bytes += size
-
-    @property
-    def full(self) -> bool:
-        return len(self) >= _ROWS or self._bytes >= _BYTES
+    def add(
+        self, row: int, subscriptions: Sequence[str], values: tuple[Any, ...], size: int
+    ) -> Iterator[pa.RecordBatch]:
+        """Add a result of the message in a row of the batch, and yield the rows that are then many enough."""
+        while subscriptions:
+            room = max(1, min(_ROWS - len(self), (_BYTES - self._bytes) // (size + _ROW_BYTES)))
+            some, subscriptions = subscriptions[:room], subscriptions[room:]
+            self._rows.append(row)
+            self._values.append(values)
+            self._subscriptions += some
+            self._counts.append(len(some))
+            self._bytes += (size + _ROW_BYTES) * len(some)
+            if len(self) >= _ROWS or self._bytes >= _BYTES:
+                yield self.take()
 
     def take(self) -> pa.RecordBatch:
-        """All rows since the last call."""
-        messages = self._columns.deserialize(self._messages)
-        if len(self._messages) < len(self):
-            messages = messages.take(pa.array(self._positions, pa.int32()))
-        values = zip(self._values, self._types, strict=True)
-        arrays = [*messages.columns, *(pa.array(column, type) for column, type in values)]
+        """All rows since the last call, at least one."""
+        repeated = np.repeat(np.arange(len(self._rows)), self._counts)
+        rows = np.array(self._rows, np.int64).take(repeated)
+        own = self._columns.take(pa.array(rows)).combine_chunks()
+        types = self._schema.types[len(own.columns) + 1 :]
+        columns = list(zip(*self._values, strict=True))
+        values = [
+            pa.array(column, type).take(pa.array(repeated))
+            for column, type in zip(columns, types, strict=True)
+        ]
+        arrays = [*(column.chunk(0) for column in own.columns), pa.array(self._subscriptions, pa.string())]
         self._clear()
-        return pa.RecordBatch.from_arrays(arrays, [f"_{number}" for number in range(len(arrays))])
+        return pa.RecordBatch.from_arrays([*arrays, *values], schema=self._schema)
 
 
 @dataclass(frozen=True, slots=True)
-class RestoreMessages:
-    """A function for `mapInArrow`: rows of messages in; out, their columns, the body, the problem, the reason
-    why they are late for joins and the filters and transformations that they match; null for none."""
+class BatchMessage:
+    """A message of the batch, or the first messages of a chain."""
 
-    columns: list[pa.DataType]
-    """types of the messages' columns"""
-    text: bool
-    """whether bodies are strings"""
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        body = pa.string() if self.text else pa.binary()
-        builder = _RowBuilder(MessageColumns(self.columns), [body, pa.string(), pa.string(), pa.binary()])
-        for row in from_arrow(batches, JoinRow):
-            lateness = explain_lateness(row.watermark) if row.kind == LATE else None
-            parsed = row.parsed
-            values = self._body(parsed.message), parsed.problem, lateness, parsed.matches or None
-            builder.add(parsed.columns, values, len(parsed.message) + len(parsed.matches))
-            if builder.full:
-                yield builder.take()
-        if len(builder):
-            yield builder.take()
-
-    def _body(self, message: bytes) -> bytes | str | None:
-        if not message:
-            return None
-        data = deserialize_message(message).records[0].data
-        return data.decode("utf-8", "surrogatepass") if self.text else data
+    row: int
+    """of its columns"""
+    position: int
+    records: tuple[StoredMessage, ...]
+    floor: int
+    origin: int
+    """the position of the message that has the columns"""
+    single_blocks: list[int]
+    items: list[CurrentItem]
 
 
-def explain_lateness(watermark: int) -> str:
-    """The reason why a message is late: the same for all messages of a batch, so that they can be counted."""
-    at = datetime.fromtimestamp(watermark / 1000, UTC).isoformat(timespec="milliseconds")
-    return (
-        f"too late for joins: it happened before {at}, the watermark of its batch;"
-        " increase joins.lateness to accept it"
-    )
+class BatchMessages:
+    """The messages of a batch in the log, in the order in which they are joined."""
 
+    def __init__(self, reader: LogReader, files: Sequence[LogFile], types: Sequence[pa.DataType]) -> None:
+        self._reader = reader
+        read = [each for file in files for each in reader.open(file).iter_batches()]
+        schema = log_schema(types)
+        self._table = pa.Table.from_batches([batch for batch, _ in read], schema)
+        self._positions = np.concatenate([positions for _, positions in read] or [np.empty(0, np.int64)])
+        self._width = len(types)
+        origins = self._table.column("origin").to_numpy()
+        self._column_row = np.arange(len(origins))
+        chains = np.flatnonzero(origins >= 0)
+        self._column_row[chains] = len(origins) + np.arange(len(chains))
+        own = self._table.select(range(self._width))
+        of_chains = [self._locate_columns(position) for position in origins[chains].tolist()]
+        self.columns = pa.concat_tables([own, *of_chains])
 
-class _OlderMessages:
-    """A cache of older messages, bounded by bytes; those that were used least recently are evicted."""
+    def _locate_columns(self, position: int) -> pa.Table:
+        batch, row = self._reader.locate(position)
+        return pa.Table.from_batches([batch.slice(row, 1)]).select(range(self._width))
 
-    def __init__(self) -> None:
-        self._cache: OrderedDict[bytes, tuple[PortableMessage, int]] = OrderedDict()
-        self._bytes = 0
+    def iter(self, broker: DistributedBroker) -> Iterator[BatchMessage]:
+        """Yield the messages, earlier ones first."""
+        times = np.floor(self._table.column("time").to_numpy() * 1000)
+        names = self._table.column("name").to_pylist()
+        order = sorted(range(len(names)), key=lambda row: (times[row], names[row]))
+        read = self._table.select([0, *range(self._width, len(self._table.schema))])
+        for start in range(0, len(order), _ROWS_PER_READ):
+            rows = order[start : start + _ROWS_PER_READ]
+            columns = [column.to_pylist() for column in read.take(pa.array(rows, pa.int64())).columns]
+            for row, (id, *values) in zip(rows, zip(*columns, strict=True), strict=True):
+                yield self._restore(row, id, LogRow(*values), broker)
 
-    def get(self, row: JoinRow) -> PortableMessage:
-        """The older message of a pair."""
-        known = self._cache.get(row.older)
-        if known is not None:
-            self._cache.move_to_end(row.older)
-            return known[0]
-        message = deserialize_message(row.parsed.message)
-        size = _MESSAGE_BYTES + len(row.parsed.message) + _WITNESS_BYTES * sum(map(len, message.ways))
-        self._cache[row.older] = message, size
-        self._bytes += size
-        while self._bytes > _CACHE_BYTES and len(self._cache) > 1:
-            self._bytes -= self._cache.popitem(last=False)[1][1]
-        return message
+    def _restore(self, row: int, id: Any, logged: LogRow, broker: DistributedBroker) -> BatchMessage:
+        position = int(self._positions[row])
+        is_chain = bool(logged.chain)
+        time, version = logged.time, logged.version
+        if is_chain:
+            records = tuple([self._reader.load(each) for each in logged.records])
+        else:
+            body, encoding = logged.body, logged.encoding
+            records = (StoredMessage(id, logged.stream, time, version, body, encoding, position),)
+        items: list[CurrentItem] = []
+        if logged.ways:
+            items = broker.restore_items(records, time, version, deserialize_ways(logged.ways), is_chain)
+        single = deserialize_numbers(logged.single_blocks) if logged.single_blocks else []
+        origin = logged.origin if is_chain else position
+        return BatchMessage(
+            int(self._column_row[row]), position, records, logged.floor, origin, single, items
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class EmitJoins:
-    """A function for `mapInArrow`: rows sorted by name in; out, rows with the columns of the newer message
-    and of `DELIVERY_SCHEMA`: a delivery of a join, the failure of one, or feedback for the next batch."""
+    """A function for `mapInArrow`, for one bucket: out, rows of `delivery_schema`. What goes into the next
+    batch is written to a file."""
 
     snapshot: IndexSnapshot
-    columns: list[pa.DataType]
-    """types of the messages' columns"""
+    run: str
+    """the name of this run of the pipeline"""
+    bucket: int
+    buckets: int
+    files: tuple[LogFile, ...]
+    """of the message log, with those of the batch"""
+    start: int
+    """the position of the first message of the batch"""
+    watermark: float
+    """in seconds, behind which state is evicted"""
+    feedback: str
+    """the folder for the feedback of the batch"""
+    columns: pa.Schema
+    """the messages' columns"""
     body: bool = False
     """whether a query without a template delivers the message itself"""
+    sizes: Accumulator[dict[int, tuple[int, int]]] | None = None
+    """takes the number of messages and values in each bucket"""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        broker = load_broker(self.snapshot).distributed
-        builder = _RowBuilder(MessageColumns(self.columns), DELIVERY_SCHEMA.types)
-        for row, meetings in _join(from_arrow(batches, JoinRow), broker):
-            for values, size in self._emit(row, meetings, broker):
-                builder.add(row.parsed.columns, values, size)
-                if builder.full:
-                    yield builder.take()
+        for _ in batches:
+            pass
+        live = load_broker(self.snapshot)
+        state = load_bucket(self.run, live, self.bucket, self.buckets, self.files, self.start, self.watermark)
+        new = [file for file in self.files if file.first >= self.start]
+        messages = BatchMessages(state.reader, new, self.columns.types)
+        builder = _DeliveryBuilder(messages.columns, delivery_schema(self.columns))
+        feedback = FeedbackWriter(self.feedback, str(self.bucket))
+        state.end = None
+        for message, meetings in self._join(messages, state, live.distributed):
+            for subscriptions, values, size in self._emit(message, meetings, live.distributed, feedback):
+                yield from builder.add(message.row, subscriptions, values, size)
         if len(builder):
             yield builder.take()
+        feedback.close()
+        state.end = self.files[-1].end if self.files else self.start
+        if self.sizes is not None:
+            self.sizes.add({self.bucket: (len(state.partition.state.records), state.values)})
+
+    def _join(
+        self, messages: BatchMessages, state: BucketState, broker: DistributedBroker
+    ) -> Iterator[tuple[BatchMessage, Meetings]]:
+        """Join the messages of the batch with the bucket, and insert those that belong to it."""
+        for message in messages.iter(broker):
+            is_own = int(buckets_of(np.array([message.position]), self.buckets)[0]) == self.bucket
+            if is_own and message.single_blocks:
+                yield message, broker.match_single_blocks(message.single_blocks, message.records[0])
+            if message.items:
+                yield message, broker.join(state.partition, message.items)
+                if is_own:
+                    broker.insert(state.partition, message.items)
 
     def _emit(
-        self, row: JoinRow, meetings: Meetings, broker: DistributedBroker
-    ) -> Iterator[tuple[tuple[Any, ...], int]]:
-        """Yield the rows that a message makes, without its columns, each with its size."""
+        self, message: BatchMessage, meetings: Meetings, broker: DistributedBroker, writer: FeedbackWriter
+    ) -> Iterator[tuple[list[str], tuple[Any, ...], int]]:
+        """Yield what a message makes: subscriptions, body, messages and failure, and the size of these."""
+        if not len(meetings) and not meetings.partial:
+            return
         failures: list[Failure] = []
-        for delivery in broker.deliveries(meetings, failures):
-            yield (*_delivery_values(delivery, self.body), None, None), len(delivery.body)
-        for feedback in _feedback(row, meetings, broker) if self.snapshot.has_feedback else ():
-            yield (None, None, None, None, feedback._asdict()), len(feedback.message)
-        for failure in (*failures, *broker.chain_failures(meetings)):
+        for delivery in broker.grouped_deliveries(meetings, failures):
+            subscriptions = [str(id) for id in delivery.subscriptions]
+            yield subscriptions, _delivery_values(delivery, self.body), len(delivery.body)
+        if self.snapshot.has_feedback:
+            for row in _feedback(message, meetings, broker):
+                writer.add(row)
+        for failure in chain(failures, broker.chain_failures(meetings)):
             reason = f"{failure.kind}: {failure.reason}"
-            yield (str(failure.subscription), None, None, reason, None), len(reason)
+            yield [str(failure.subscription)], (None, None, reason), len(reason)
 
 
-def _join(rows: Iterator[JoinRow], broker: DistributedBroker) -> Iterator[tuple[JoinRow, Meetings]]:
-    """Join each message, or the first messages of a chain, with the older messages of its pairs."""
-    cache = _OlderMessages()
-    for _, group in groupby(rows, key=attrgetter("name")):
-        of_message = list(group)
-        older = [cache.get(row) for row in of_message if row.kind == PAIR]
-        for row in of_message:
-            if row.kind == PAIR:
-                continue
-            single_blocks = deserialize_numbers(row.parsed.single_blocks)
-            newer = deserialize_message(row.parsed.message) if single_blocks or older else None
-            if newer is not None and single_blocks:
-                yield row, broker.match_single_blocks(single_blocks, newer.records[0])
-            if newer is not None and older and row.kind != LATE:  # which single blocks only match
-                yield row, broker.join(newer, older)
-
-
-def _feedback(row: JoinRow, meetings: Meetings, broker: DistributedBroker) -> Iterator[FeedbackRow]:
+def _feedback(message: BatchMessage, meetings: Meetings, broker: DistributedBroker) -> Iterator[FeedbackRow]:
     pieces: Counter[int] = Counter()
     for made in broker.published(meetings):
         pieces[made.query] += 1
-        in_time = made.time * 1000 >= row.watermark  # what is made of late messages is late, too
-        yield published_feedback(made, pieces[made.query], row.watermark if in_time else -1)
-    for message in broker.partial_matches(meetings):
-        yield chain_feedback(message, row.watermark, row.parsed.columns)
+        in_time = made.time * 1000 >= message.floor  # what is made of late messages is late, too
+        yield published_feedback(made, pieces[made.query], message.floor if in_time else -1)
+    for partial in broker.partial_matches(meetings):
+        yield chain_feedback(partial, message.floor, message.origin)
 
 
-def _delivery_values(delivery: Delivery, with_message: bool) -> tuple[str, str | None, list[Any]]:
-    """Subscription, body and messages. A query without a template delivers the message as it is, like a
-    filter, so it has no body here, unless the message itself is wanted."""
-    meeting = delivery.meeting
-    assert meeting is not None
+def _delivery_values(delivery: GroupedDelivery, with_message: bool) -> tuple[Any, ...]:
+    """Body and messages. A query without a template delivers the message as it is, like a filter, so it has
+    no body here, unless the message itself is wanted."""
+    meeting, output, _ = delivery
     made = meeting.entry.join.template is not None
-    body = delivery.body.decode() if made else decode_text(delivery.body) if with_message else None
-    return str(delivery.subscription), body, list(meeting.messages)
+    body = output.decode() if made else decode_text(output) if with_message else None
+    return body, list(meeting.messages), None

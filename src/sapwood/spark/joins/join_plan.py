@@ -1,12 +1,17 @@
 """The streaming plan of a pipeline with joins, and what joins emit for a batch.
 
-    sources ── ExtractWitnesses ──► rows ──► ValueStateProcessor ──► MessageStateProcessor ──► foreachBatch
-                                     ▲                 state in the checkpoint                     │
-                                     └─────────────── feedback for the next batch ◄────────────────┘
+    sources ── ExtractWitnesses ──┬─► messages of the batch ──────────────────────────────► BatchProcessor
+                    ▲             └─► message log ──► EmitJoins, bucket by bucket ──► deliveries ──┘
+                    └─────────────── feedback for the next batch ◄──┘
 
-Each of several sources has a watermark of its own, and the whole stream has that of the slowest, or of the
-fastest. Which messages are late is decided by the watermark that Spark has written to its checkpoint for the
-batch, so a batch that runs again has the same result.
+A batch is two jobs of Spark: the extraction, and, after the driver has described what that wrote to the
+message log, the join with all that is written to the sinks. The streaming query itself has no state. The
+watermark is made of the event times of earlier batches, which the log has too, so a batch that runs again
+finds the same messages late.
+
+A bucket of the state stays in the memory of a Python worker. Two things take its task to that worker again: a
+cached row for each bucket, because Spark prefers the executor that has a task's input in its cache; and an
+environment variable, because Spark has a pool of workers, here of one, for each environment.
 """
 
 from __future__ import annotations
@@ -16,83 +21,56 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import reduce
+from math import inf
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pyarrow as pa
 from pyspark import StorageLevel
+from pyspark.accumulators import Accumulator, AccumulatorParam
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.streaming.query import StreamingQuery
-from pyspark.sql.types import BinaryType, StringType, StructField, StructType, TimestampType
+from pyspark.sql.types import StringType, StructType, TimestampType
 
-from sapwood.errors import SapwoodError
 from sapwood.join.state.event_time import TimePath
-from sapwood.spark.dataframe_match import MATCHES, PROBLEM
+from sapwood.join.state.portable_state import EquatedVariables
+from sapwood.spark.dataframe_match import PROBLEM
+from sapwood.spark.distribution.checkpoint_transport import CheckpointTransport
 from sapwood.spark.distribution.index_snapshot import IndexSnapshot
 from sapwood.spark.io.source import Sources, align_columns, schema_before_body
 from sapwood.spark.joins.feedback import FeedbackFolder, ReadFeedback
-from sapwood.spark.joins.join_emitter import EmitJoins, RestoreMessages
-from sapwood.spark.joins.join_state import STATE_FORMAT, MessageStateProcessor, ValueStateProcessor
+from sapwood.spark.joins.join_emitter import EmitJoins
 from sapwood.spark.joins.schema import (
-    CANDIDATE_SCHEMA,
-    CHAIN,
-    DELIVERY_SCHEMA,
-    FEEDBACK,
-    JOIN_SCHEMA,
-    JOINABLE,
-    LATE,
-    PAIR,
-    PLAIN,
-    WITNESS_SCHEMA,
+    STATE_FORMAT,
+    SUMMARY,
+    ExtractionSummary,
+    batch_schema,
+    delivery_schema,
     spark_schema,
 )
-from sapwood.spark.joins.witness_extraction import ExtractWitnesses
-from sapwood.spark.pipeline.batch import LATENESS, JoinOutput
+from sapwood.spark.joins.segment_catalog import Segment, SegmentCatalog
+from sapwood.spark.joins.witness_extraction import BatchPlan, ExtractWitnesses
 from sapwood.spark.pipeline.batch_log import CheckpointError
-from sapwood.spark.pipeline.config import ConfigError, JoinConfig, SourceConfig
+from sapwood.spark.pipeline.config import ConfigError, JoinConfig
+from sapwood.spark.pipeline.endpoint_config import SourceConfig
 from sapwood.spark.pipeline.toml_lines import find_source_line
+from sapwood.spark.worker_stage import WorkerStage
 
 _log = logging.getLogger(__name__)
-_CONFIG = {
-    "spark.sql.streaming.stateStore.providerClass": (
-        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-    ),
-    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
-    # a batch without messages would only evict state; the next one with messages does so, too
-    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
-}
-_POLICY = "spark.sql.streaming.multipleWatermarkPolicy"
+_MOST_BUCKETS = 8
+"""buckets unless the pipeline file has another number: each of them joins all messages"""
+_BUCKET_VARIABLE = "SAPWOOD_BUCKET"
 
 
-class MissingLibrary(SapwoodError):
-    """Raised when a library that joins on Spark need is not installed; says what to do."""
+def state_settings() -> dict[str, Any]:
+    """What the state of a checkpoint depends on."""
+    return {"format": STATE_FORMAT}
 
 
-def check_protobuf() -> None:
-    """Raise MissingLibrary unless Spark's stateful operators can run; its own error is hard to understand."""
-    try:
-        from pyspark.sql.streaming.proto import StateMessage_pb2  # noqa: F401
-    except ImportError as error:
-        raise MissingLibrary(
-            f"joins on Spark need protobuf ({error}): in a clone of Sapwood, pip install '.[spark]'"
-        ) from None
-    except Exception as error:  # one that is too old has an error of its own
-        reason = str(error).splitlines()[0]
-        raise MissingLibrary(
-            f"joins on Spark need a newer protobuf ({reason}): "
-            "in a clone of Sapwood, pip install -U '.[spark]'"
-        ) from None
-
-
-def state_settings(settings: JoinConfig) -> dict[str, Any]:
-    """The settings that the state of a checkpoint depends on."""
-    return {"format": STATE_FORMAT, "buckets": settings.buckets}
-
-
-def check_state(recorded: Mapping[str, Any], settings: JoinConfig, checkpoint: str) -> None:
-    """Raise an error if the state of a checkpoint cannot be read with these settings."""
+def check_state(recorded: Mapping[str, Any], checkpoint: str) -> None:
+    """Raise an error if the state of a checkpoint cannot be read."""
     found = recorded.get("format", 1)
     if found != STATE_FORMAT:
         raise CheckpointError(
@@ -102,11 +80,18 @@ def check_state(recorded: Mapping[str, Any], settings: JoinConfig, checkpoint: s
             " and the state is built again from the messages that they still have; earlier ones are lost to"
             " joins"
         )
-    if recorded.get("buckets") != settings.buckets:
-        raise ConfigError(
-            f"joins.buckets: it began with {recorded.get('buckets')}, which cannot change; give it a new"
-            " checkpoint, in which it begins anew"
-        )
+
+
+class _MergedSizes(AccumulatorParam[dict[int, tuple[int, int]]]):
+    """Messages and values by bucket."""
+
+    def zero(self, value: dict[int, tuple[int, int]]) -> dict[int, tuple[int, int]]:
+        return {}
+
+    def addInPlace(
+        self, value1: dict[int, tuple[int, int]], value2: dict[int, tuple[int, int]]
+    ) -> dict[int, tuple[int, int]]:
+        return value1 | value2
 
 
 @dataclass(slots=True)
@@ -115,17 +100,25 @@ class JoinStream:
 
     sources: Sources
     settings: JoinConfig
-    snapshots: str
-    """the folder of the snapshots"""
+    transport: CheckpointTransport
+    """takes the plans of batches to the workers"""
+    log: SegmentCatalog
     feedback: FeedbackFolder
     body: bool = False
     """whether a query without a template delivers the message itself"""
+    run: str = field(default_factory=lambda: uuid4().hex)
+    """the name of this run: workers have nothing in memory that an earlier one has left"""
     _columns: StructType = field(default_factory=StructType)
     _text: bool = False
+    _sizes: Accumulator[dict[int, tuple[int, int]]] | None = None
+    _cached: set[int] = field(default_factory=set)
+    """the buckets whose row is cached"""
+    _watermark: float = -inf
+    """that of the last batch, in milliseconds, behind which nothing is needed any more"""
 
     def open(self, spark: SparkSession) -> DataFrame:
         """Open the stream; each of its batches is to be passed to `join_batch`."""
-        _silence_state_server(spark)
+        self._sizes = spark.sparkContext.accumulator({}, _MergedSizes())
         frames = []
         for source in self.sources.each:
             messages = source.add_time(source.messages(source.open(spark, streaming=True)))
@@ -137,11 +130,14 @@ class JoinStream:
         if "messages" in self._columns.names:
             raise ConfigError("source.keep: the deliveries of joins have a column 'messages'; rename yours")
         self._text = isinstance(frames[0].schema["body"].dataType, StringType)
-        rows = [self._extract(number, frame) for number, frame in enumerate(frames)]
-        reader = ReadFeedback(self.snapshots, self._published_columns(), self._types, self.settings.buckets)
-        # which has no event time, so the watermark does not wait for it
-        rows.append(self.feedback.open(spark, reader))
-        return self._join_state(reduce(DataFrame.union, rows))
+        body = pa.string() if self._text else pa.binary()
+        schema = spark_schema(batch_schema(self._types, body), self._columns)
+        rows = [self._extract(number, frame, schema) for number, frame in enumerate(frames)]
+        reader = ReadFeedback(
+            self.transport.folder, self.log.messages, self._published_columns(), self._types, self._text
+        )
+        rows.append(self.feedback.open(spark, reader, schema))
+        return reduce(DataFrame.union, rows)
 
     def _published_columns(self) -> tuple[str | None, ...]:
         """The columns that messages published by queries have a value for; None for the others."""
@@ -152,80 +148,100 @@ class JoinStream:
         known |= stamps & {"published_at"}
         return tuple([name if name in known else None for name in self._columns.names])
 
-    def _extract(self, number: int, messages: DataFrame) -> DataFrame:
+    def _extract(self, number: int, messages: DataFrame, schema: StructType) -> DataFrame:
         given = self.sources.each[number].config
         extract = ExtractWitnesses(
-            self.snapshots, given.stream or "", given.time, self._types, self.settings.buckets
+            self.transport.folder,
+            self.log.messages,
+            number,
+            given.stream or "",
+            given.time,
+            self._types,
+            self._text,
         )
         # mapInArrow takes a name with a dot for a path, so it gets numbers
         numbered = messages.toDF(*(f"_{number}" for number in range(len(messages.columns))))
-        lateness = round(self.settings.lateness_seconds * 1000)
-        rows = numbered.mapInArrow(extract, spark_schema(WITNESS_SCHEMA))
-        return rows.withWatermark("event_time", f"{lateness} milliseconds")
+        return numbered.mapInArrow(extract, schema)
 
-    def _join_state(self, rows: DataFrame) -> DataFrame:
-        buckets = self.settings.buckets
-        candidates = rows.groupBy("bucket").transformWithStateInPandas(
-            ValueStateProcessor(buckets),
-            spark_schema(CANDIDATE_SCHEMA),
-            "Append",
-            "EventTime",
-            eventTimeColumnName="event_time",
-        )
-        return candidates.groupBy("bucket").transformWithStateInPandas(
-            MessageStateProcessor(buckets), spark_schema(JOIN_SCHEMA), "Append", "EventTime"
-        )
+    # -- a batch ---------------------------------------------------------------------------------------
 
     @contextmanager
     def join_batch(
         self, batch: DataFrame, snapshot: IndexSnapshot, number: int
-    ) -> Iterator[tuple[DataFrame, JoinOutput]]:
-        """Yield the messages of a batch and what joins emit for them; then write the feedback."""
-        batch = batch.persist(StorageLevel.DISK_ONLY)  # or everything that is written runs the plan again
-        emitted = self._emit(batch, snapshot).persist(StorageLevel.DISK_ONLY)  # it is written, and counted
-        messages = self._restore(batch)
+    ) -> Iterator[tuple[DataFrame, list[WorkerStage]]]:
+        """Yield the messages of a batch and, as rows of stages, what joins emit for them."""
+        watermark = self.log.begin(number, self.settings)
+        self.transport.put(number, BatchPlan(snapshot, watermark))
+        start = self.log.end
+        batch = batch.persist(StorageLevel.DISK_ONLY)  # its summaries are needed before it is delivered
         try:
-            deliveries = emitted.filter(F.col(FEEDBACK).isNull()).drop(FEEDBACK)
-            late = messages.filter(F.col(LATENESS).isNotNull()).drop(PROBLEM, MATCHES)
-            yield messages, JoinOutput(deliveries, late)
-            feedback = emitted.filter(F.col(FEEDBACK).isNotNull()).select(f"{FEEDBACK}.*")
-            if snapshot.has_feedback and not feedback.isEmpty():
-                self.feedback.write(feedback, number)
-            else:
-                self.feedback.remove(number)
+            summaries = _collect_summaries(batch)
+            segment = self.log.commit(number, watermark, len(self.sources.each), summaries)
+            floors = [summary.floor for summary in summaries if summary.floor is not None]
+            self._watermark = min([-inf if watermark is None else watermark, *floors])
+            emitted = self._emit(batch.sparkSession, snapshot, segment, start, number)
+            yield batch.filter(F.col(SUMMARY).isNull()).drop(SUMMARY), emitted
         finally:
-            emitted.unpersist()
             batch.unpersist()
 
-    def _restore(self, batch: DataFrame) -> DataFrame:
-        """All messages, also those that no join reads, with the filters and transformations they match."""
-        body = StructField("body", StringType() if self._text else BinaryType())
-        texts = [StructField(name, StringType()) for name in (PROBLEM, LATENESS)]
-        restored = StructType([*self._columns.fields, body, *texts, StructField(MATCHES, BinaryType())])
-        messages = batch.filter(F.col("kind").isin(PLAIN, JOINABLE, LATE))
-        return messages.mapInArrow(RestoreMessages(self._types, self._text), restored)
+    def _emit(
+        self, spark: SparkSession, snapshot: IndexSnapshot, segment: Segment, start: int, number: int
+    ) -> list[WorkerStage]:
+        """The deliveries and failures of joins, of each bucket in a worker of its own."""
+        columns = to_arrow_schema(self._columns, timezone="UTC")
+        schema = spark_schema(delivery_schema(columns), self._columns)
+        feedback = self.feedback.begin(number)
+        if segment.end == start:
+            return []
+        buckets = self.count_buckets(spark)
+        stages = []
+        for bucket in range(buckets):
+            emit = EmitJoins(
+                snapshot,
+                self.run,
+                bucket,
+                buckets,
+                self.log.files,
+                start,
+                self._watermark / 1000,
+                feedback,
+                columns,
+                self.body,
+                self._sizes,
+            )
+            anchor = spark.range(bucket, bucket + 1, numPartitions=1)
+            if bucket not in self._cached:
+                self._cached.add(bucket)
+                anchor.persist()  # the same row of later batches is then cached, too
+            stages.append(WorkerStage(anchor, schema, (emit,), ((_BUCKET_VARIABLE, str(bucket)),)))
+        return stages
 
-    def _emit(self, batch: DataFrame, snapshot: IndexSnapshot) -> DataFrame:
-        """The deliveries, failures and feedback of joins."""
-        emitted = StructType([*self._columns.fields, *spark_schema(DELIVERY_SCHEMA).fields])
-        rows = batch.filter(F.col("kind").isin(JOINABLE, CHAIN, LATE, PAIR))
-        rows = rows.withColumn("matches", F.lit(b"")).repartition("name")  # which joins do not need
-        return rows.sortWithinPartitions("name").mapInArrow(
-            EmitJoins(snapshot, self._types, self.body), emitted
-        )
+    def count_buckets(self, spark: SparkSession) -> int:
+        """The number of buckets that the state is in."""
+        return self.settings.buckets or min(spark.sparkContext.defaultParallelism, _MOST_BUCKETS)
+
+    def vacuum(self, equated: Mapping[bytes, EquatedVariables]) -> None:
+        """After a batch was committed: remove from the message log what no query needs any more, whose
+        variables are given."""
+        self.log.vacuum(self._watermark, equated)
+
+    @property
+    def bucket_sizes(self) -> dict[int, tuple[int, int]]:
+        """The number of messages and of values in each bucket after its last batch, of this run."""
+        return self._sizes.value if self._sizes is not None else {}
 
     @property
     def _types(self) -> list[pa.DataType]:
         return list(to_arrow_schema(self._columns, timezone="UTC").types)
 
 
-def _silence_state_server(spark: SparkSession) -> None:
-    """Keep this machine's Spark from logging every key that is not in the state yet."""
-    jvm: Any = spark._jvm
-    package = "org.apache.spark.sql.execution.python.streaming"
-    level = jvm.org.apache.logging.log4j.Level.ERROR
-    name = f"{package}.TransformWithStateInPySparkStateServer"
-    jvm.org.apache.logging.log4j.core.config.Configurator.setLevel(name, level)
+def _collect_summaries(batch: DataFrame) -> list[ExtractionSummary]:
+    """Run the extraction, and return the summaries of its tasks."""
+    rows = batch.filter(F.col(SUMMARY).isNotNull()).select(SUMMARY).collect()
+    return [ExtractionSummary.from_bytes(bytes(row[0])) for row in rows]
+
+
+# -- settings ----------------------------------------------------------------------------------------------
 
 
 def check_times(
@@ -247,34 +263,3 @@ def _format_place(file: Path | None, number: int, key: str) -> str:
         return ""
     line = find_source_line(file.read_text("utf-8"), number, key)
     return f"{file}: " if line is None else f"{file}:{line}: "
-
-
-@contextmanager
-def stateful_session(spark: SparkSession, settings: JoinConfig, own: Mapping[str, object]) -> Iterator[None]:
-    """Set what a stateful stream needs of its session while it is started. The pipeline's `own` settings take
-    precedence."""
-    policy = "min" if settings.wait_for == "slowest" else "max"
-    wanted = {key: value for key, value in (_CONFIG | {_POLICY: policy}).items() if key not in own}
-    former = {key: spark.conf.get(key, None) for key in wanted}
-    try:
-        for key, value in wanted.items():
-            spark.conf.set(key, value)
-        yield
-    finally:
-        for key, old in former.items():
-            if old is None:
-                spark.conf.unset(key)
-            else:
-                spark.conf.set(key, old)
-
-
-def count_state_rows(query: StreamingQuery | None) -> int | None:
-    """The rows in the state after the last batch; None if that is not known."""
-    progress = query.lastProgress if query is not None else None
-    operators = progress["stateOperators"] if progress is not None else []
-    if not operators:
-        return None
-    rows: int = sum(operator["numRowsTotal"] for operator in operators)
-    removed = sum(operator["numRowsRemoved"] for operator in operators)
-    _log.debug("state of joins: %d rows, %d evicted by the last batch", rows, removed)
-    return rows
