@@ -18,8 +18,14 @@ SapwoodError
 ├── QueriesExhausted a generator that finds no new query
 ├── UnsupportedLanguage  a query that is not a filter, where only filters can be stored
 ├── KernelError      a compiled kernel that is demanded, and missing or unusable
-├── MissingLibrary   a library that joins on Spark need and that is not installed
+├── MissingConnector a connector of Kafka or Delta that Spark lacks
+├── PackageError     packages of Spark that cannot be fetched
+├── KafkaError       a topic or a record that Kafka does not have, or refuses
+├── DeltaError       a session that cannot use Delta, or a table that does not fit
+├── FileSystemError  a file system that Spark does not know
 ├── BenchError       a benchmark that cannot run
+├── JarError         jars that cannot be fetched
+├── KafkaServerError a Kafka server for trials that does not start
 └── JavaError        no Java that Spark can run on
 
 Everything else that is raised is a bug, and shows as one.

@@ -12,6 +12,7 @@ from sapwood.errors import SapwoodError
 
 _MODULES = [
     "sapwood.bench.harness.experiments",
+    "sapwood.bench.spark.kafka_server",
     "sapwood.engine.serialization",
     "sapwood.input_files",
     "sapwood.relational.storage.store_sync",

@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 
 from sapwood.spark.spark_session import JavaError, check_java, session
 from tests.support.requirements import missing
+from tests.support.spark.connector_jars import connector_settings
 
 _QUICK = {
     "spark.sql.shuffle.partitions": "2",
@@ -30,7 +31,7 @@ def java() -> None:
 @pytest.fixture(scope="session")
 def spark(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     folder = tmp_path_factory.mktemp("spark")
-    config = _QUICK | {"spark.sql.warehouse.dir": str(folder)}
+    config = _QUICK | {"spark.sql.warehouse.dir": str(folder)} | connector_settings()
     running = session("local[2]", name="tests", config=config, log=folder / "spark.log")
     yield running
     running.stop()

@@ -112,9 +112,41 @@ def test_output_of_spark_goes_to_the_log(java: None, tmp_path: Path) -> None:
     assert "log4j" in written
 
 
+_WITH_PACKAGES = """
+import sys
+from sapwood.spark.spark_session import PackageError, session
+try:
+    session("local[1]", config={"spark.jars.packages": "no.such.group:thing:1.0"}, log=sys.argv[1])
+except PackageError as error:
+    print(error)
+"""
+
+
+def test_packages_that_cannot_be_fetched_are_named(java: None, tmp_path: Path) -> None:
+    command = [sys.executable, "-c", _WITH_PACKAGES, str(tmp_path / "spark.log")]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.startswith(
+        "Spark cannot fetch the packages no.such.group:thing:1.0: "
+        "unresolved dependency: no.such.group#thing;1.0: not found. Check their names"
+    )
+    assert '"spark.jars" = "folder/*.jar"' in ran.stdout
+
+
 def test_the_running_session_is_given_again(spark: SparkSession) -> None:
     assert session("local[2]") is spark
 
 
 def test_times_are_utc_wherever_it_runs(spark: SparkSession) -> None:
     assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
+
+
+def test_the_daemon_starts_no_thread_before_it_forks_workers() -> None:
+    code = (
+        "import os, sys; from sapwood.spark_daemon import preload; preload();"
+        "print(len(os.listdir('/proc/self/task')), 'sapwood.broker' in sys.modules, 'pyarrow' in sys.modules)"
+    )
+    if not Path("/proc/self/task").is_dir():
+        pytest.skip("threads are counted in /proc, which this system does not have")
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.split() == ["1", "True", "False"]

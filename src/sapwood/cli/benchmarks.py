@@ -96,7 +96,9 @@ def bench_join(
 @bench.command("relational")
 def bench_relational(
     quick: Annotated[bool, _quick("A few minutes instead of an hour.")] = False,
-    only: Annotated[Only, _only("stocks, growth, large, observations, crossing or spark.")] = None,
+    only: Annotated[
+        Only, _only("stocks, growth, large, observations, crossing, spark or spark-large.")
+    ] = None,
     out: OutOption = OUT,
     as_json: JsonOption = False,
 ) -> None:
@@ -114,11 +116,11 @@ def bench_relational(
 def bench_spark(
     nitf: NitfOption = None,
     quick: Annotated[bool, _quick("Small, for a first look.")] = False,
-    only: Annotated[Only, _only("loading, throughput, xpath_boolean or memory.")] = None,
+    only: Annotated[Only, _only("loading, throughput, xpath_boolean, latency, real-time or memory.")] = None,
     out: OutOption = OUT,
     as_json: JsonOption = False,
 ) -> None:
-    """The pipeline: against the matcher alone, against Spark's xpath_boolean, and its memory over time."""
+    """The pipeline: throughput, seconds of a batch, latency in real time, and its memory over time."""
     from sapwood.bench.suites import SPARK
 
     with require_extra("spark", "sapwood bench spark"):

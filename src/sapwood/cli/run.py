@@ -82,9 +82,14 @@ def _run(
     compiled: Broker | None,
     verbosity: Verbosity,
 ) -> int:
+    from sapwood.spark.io.delta_table import delta_settings
+    from sapwood.spark.pipeline.real_time_rules import REAL_TIME, SESSION_SETTINGS
     from sapwood.spark.spark_session import session
 
-    options = {key: _format_option(value) for key, value in config.spark.items()}
+    needed = SESSION_SETTINGS if config.run.trigger == REAL_TIME else {}
+    options = needed | {key: _format_option(value) for key, value in config.spark.items()}
+    if config.uses_delta:
+        options |= delta_settings(options, master)
     spark = session(master, name=config.name, config=options, log=log)
     try:
         display = _create_display(config.name, as_json)
@@ -118,6 +123,8 @@ def _run_pipeline(
     from sapwood.spark.monitoring.report_data import collect_report_data
     from sapwood.spark.pipeline.pipeline import Pipeline
     from sapwood.spark.pipeline.pipeline_signals import PipelineSignals
+    from sapwood.spark.pipeline.real_time import RealTimePipeline
+    from sapwood.spark.pipeline.real_time_rules import REAL_TIME
 
     outcomes: list[Outcome] = []
 
@@ -126,12 +133,15 @@ def _run_pipeline(
         display.batch(outcome)
 
     def on_ready() -> None:
-        sources = ", ".join(source.path or source.format for source in config.sources)
+        sources = ", ".join(source.path or source.table or source.format for source in config.sources)
         display.note(f"waiting for messages in {sources}")
 
     with log_to_notes(display.note, verbosity):
-        pipeline = Pipeline(spark, config, on_batch, compiled, on_ready)
-        signals = PipelineSignals(pipeline.stop, display.note, display.close)
+        in_real_time = config.run.trigger == REAL_TIME
+        kind = RealTimePipeline if in_real_time else Pipeline
+        pipeline = kind(spark, config, on_batch, compiled, on_ready)
+        when = {"when": "in the midst of a batch, as real time does"} if in_real_time else {}
+        signals = PipelineSignals(pipeline.stop, display.note, display.close, **when)
         try:
             with display, signals:
                 display.tick(pipeline)
@@ -149,11 +159,14 @@ def _run_pipeline(
 
 def _describe_stop(config: PipelineConfig, signals: PipelineSignals, outcomes: list[Outcome]) -> str:
     from sapwood.spark.pipeline.config import BATCH
+    from sapwood.spark.pipeline.real_time_rules import REAL_TIME
 
     assert signals.received is not None
     if config.run.trigger == BATCH:
         return f"{signals.received.name} was received during the only batch, which is complete"
     last = f"after batch {outcomes[-1].batch}" if outcomes else "before the first batch of this run"
+    if config.run.trigger == REAL_TIME:
+        return f"stopped {last}; the next run begins there, and repeats what was delivered since then"
     return f"stopped {last}; run it again to continue from there"
 
 

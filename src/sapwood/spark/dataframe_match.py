@@ -25,6 +25,7 @@ from sapwood.lang.namespaces import Namespaces
 from sapwood.spark.distribution import match_result
 from sapwood.spark.distribution.index_snapshot import BrokerSnapshots, IndexSnapshot
 from sapwood.spark.distribution.match_worker import MatchPartition
+from sapwood.spark.worker_stage import WorkerStage
 
 Shape = Literal["pairs", "messages"]
 Id = str | int
@@ -104,10 +105,18 @@ def with_problem(messages: DataFrame) -> DataFrame:
 def match_snapshot(messages: DataFrame, snapshot: IndexSnapshot, profile: bool = False) -> DataFrame:
     """Match messages with the subscriptions of a snapshot: one row for each message; with `profile`, also
     `costs`."""
-    check_messages(messages)
+    return match_stage(WorkerStage.of(messages), snapshot, profile).to_frame()
+
+
+def match_stage(
+    messages: WorkerStage, snapshot: IndexSnapshot, profile: bool = False, numbered: bool = False
+) -> WorkerStage:
+    """Add matching to a stage: one row for each message. With `numbered`, subscriptions are the numbers that
+    workers give them at the snapshot's version, and not ids."""
+    _check_columns(messages.schema)
     consumed = ("body", PROBLEM, MATCHES)
     passed = [field for field in messages.schema.fields if field.name not in consumed]
-    id_type = LongType() if snapshot.numeric else StringType()
+    id_type = LongType() if snapshot.numeric or numbered else StringType()
     found = [StructField("subscriptions", ArrayType(id_type, containsNull=False))]
     if snapshot.transforming:
         found.append(StructField("bodies", BODIES))
@@ -115,12 +124,16 @@ def match_snapshot(messages: DataFrame, snapshot: IndexSnapshot, profile: bool =
     found.append(StructField("undecided", UNDECIDED))
     if profile:
         found.append(StructField("costs", COSTS))
-    # mapInArrow takes a name with a dot for a path, so it gets numbers
-    numbered = {name: f"_{number}" for number, name in enumerate(messages.columns)}
+    names = messages.columns
     partition = MatchPartition(
-        snapshot, numbered["body"], numbered.get(PROBLEM), profile, numbered.get(MATCHES)
+        snapshot,
+        "body",
+        PROBLEM if PROBLEM in names else None,
+        profile,
+        MATCHES if MATCHES in names else None,
+        numbered,
     )
-    return messages.toDF(*numbered.values()).mapInArrow(partition, StructType(passed + found))
+    return messages.then(partition, StructType(passed + found))
 
 
 def issue_snapshot(
@@ -156,9 +169,13 @@ def check_shape(shape: str) -> None:
 
 def check_messages(messages: DataFrame) -> None:
     """Raise ValueError if messages lack a column, or have one that the result has."""
-    types = {field.name: field.dataType for field in messages.schema.fields}
-    if len(types) < len(messages.columns):
-        twice = next(name for name in types if messages.columns.count(name) > 1)
+    _check_columns(messages.schema)
+
+
+def _check_columns(schema: StructType) -> None:
+    types = {field.name: field.dataType for field in schema.fields}
+    if len(types) < len(schema.names):
+        twice = next(name for name in types if schema.names.count(name) > 1)
         raise ArgumentError(f"messages have the column {twice!r} twice; rename one")
     for name in ("message_id", "body"):
         if name not in types:

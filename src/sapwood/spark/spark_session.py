@@ -11,15 +11,21 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from sapwood.errors import SapwoodError
+from sapwood.spark.io.connectors import PACKAGES, find_unresolved
 
 OLDEST_JAVA = 17
 
 
 class JavaError(SapwoodError):
     """Raised when there is no Java that Spark runs on; says how to install one."""
+
+
+class PackageError(SapwoodError):
+    """Raised when Spark cannot fetch the packages in its settings."""
 
 
 def session(
@@ -41,6 +47,9 @@ def session(
             "spark.driver.host": "127.0.0.1",  # on a laptop, the name of the machine often does not resolve
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.sql.shuffle.partitions": "4",
+            "spark.python.daemon.module": "sapwood.spark_daemon",  # on a cluster, it may not be installed
+            # by default up to 64 MB: hash tables of a few rows would keep Java's garbage collector busy
+            "spark.buffer.pageSize": "1m",
             "spark.ui.enabled": "false",
             # by default, the UI retains a thousand jobs in memory, even if it is off
             "spark.ui.retainedJobs": "20",
@@ -51,8 +60,29 @@ def session(
     builder = SparkSession.builder.master(master).appName(name)
     for key, value in (settings | dict(config or {})).items():
         builder = builder.config(key, value)
-    with _redirect_output(log):
-        return builder.getOrCreate()
+    try:
+        with _redirect_output(log):
+            return builder.getOrCreate()
+    except PySparkRuntimeError as error:
+        raise _explain_exit(error, settings | dict(config or {}), log) from error
+
+
+def _explain_exit(
+    error: PySparkRuntimeError, settings: Mapping[str, str], log: str | Path | None
+) -> Exception:
+    """Return an error that names the packages that Spark could not fetch, if it ended because of them."""
+    packages = settings.get(PACKAGES)
+    if packages is None or error.getCondition() != "JAVA_GATEWAY_EXITED":
+        return error
+    lines = Path(log).read_text("utf-8", "replace").splitlines() if log is not None else []
+    reason = find_unresolved(lines)
+    if reason is None and log is not None:
+        return error
+    return PackageError(
+        f"Spark cannot fetch the packages {packages}{f': {reason}' if reason else ''}. Check their names and "
+        "versions; where Maven Central cannot be reached, fetch the jars elsewhere, and name them in [spark] "
+        '"spark.jars" = "folder/*.jar" instead'
+    )
 
 
 @contextmanager
@@ -78,7 +108,7 @@ def _redirect_output(log: str | Path | None) -> Iterator[None]:
 
 def check_java() -> None:
     """Raise JavaError unless there is a Java that Spark runs on."""
-    java = _find_java()
+    java = find_java()
     if java is None:
         raise JavaError(f"Spark needs Java {OLDEST_JAVA} or newer, and there is none.\n{_INSTALL}")
     try:
@@ -93,7 +123,8 @@ def check_java() -> None:
         raise JavaError(f"Spark needs Java {OLDEST_JAVA} or newer; {java} is version {version}.\n{_INSTALL}")
 
 
-def _find_java() -> str | None:
+def find_java() -> str | None:
+    """Return the Java that JAVA_HOME or PATH names, or None."""
     home = os.environ.get("JAVA_HOME")
     if home:
         return str(Path(home) / "bin" / "java")

@@ -20,6 +20,7 @@ from sapwood.input_files import read_messages as read_in_one_process
 from sapwood.records import RecordScanner, message
 from sapwood.spark import match, read_messages
 from sapwood.spark.io.formats import open_format, read_files, select_messages
+from sapwood.spark.kafka.kafka_source import select_records
 from sapwood.workload import MessageGenerator, load_dtd
 
 Messages = dict[str, tuple[bytes | None, str | None]]
@@ -485,7 +486,7 @@ def test_messages_from_parquet(spark: SparkSession, tmp_path: Path, streaming: b
 def test_messages_from_kafka_are_called_by_where_they_are(spark: SparkSession) -> None:
     rows = [("orders", 3, 77, b"<a/>", datetime(2024, 1, 1)), ("orders", 3, 78, b"<", datetime(2024, 1, 2))]
     schema = "topic string, partition int, offset long, value binary, timestamp timestamp"
-    messages = select_messages(spark.createDataFrame(rows, schema), body="body", id=None, format="kafka")
+    messages = select_records(spark.createDataFrame(rows, schema))
     found = match(messages, {"a": "/a"}, shape="messages").collect()
     assert sorted(row["message_id"] for row in found) == ["orders/3/77", "orders/3/78"]
     assert found[0]["published_at"] == datetime(2024, 1, 1)

@@ -15,7 +15,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sapwood.spark import read_messages
-from sapwood.spark.io.unread_files import EMPTY, GONE, find_skipped_files
+from sapwood.spark.io.file_ranges import EMPTY, GONE
+from sapwood.spark.io.unread_files import find_skipped_files
 from sapwood.spark.pipeline.batch import Outcome
 from sapwood.spark.pipeline.config import read_config
 from sapwood.spark.pipeline.pipeline import Pipeline

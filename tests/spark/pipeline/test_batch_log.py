@@ -26,7 +26,7 @@ def test_a_damaged_record_is_named_with_what_to_do(spark: SparkSession, tmp_path
         ("planned/3", "remove it", batch_log.last_planned),
         ("done/3", "remove it", lambda: batch_log.outcome(3)),
         ("done/3", "remove it", batch_log.outcomes),
-        ("state/joins", "joins.buckets", batch_log.join_layout),
+        ("state/joins", 'write {"format": 3} into it', batch_log.join_layout),
     ]
     for name, remedy, read in reads:
         (tmp_path / name).write_text(text)

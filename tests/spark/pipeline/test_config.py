@@ -143,7 +143,77 @@ def test_options_of_any_simple_type_are_kept(tmp_path: Path) -> None:
 
 
 def test_kafka_needs_neither_path_nor_id(tmp_path: Path) -> None:
-    assert read(tmp_path, with_source('format = "kafka"')).source.path is None
+    options = 'options = { "kafka.bootstrap.servers" = "broker:9092", subscribe = "orders" }'
+    assert read(tmp_path, with_source(f'format = "kafka"\n{options}')).source.path is None
+
+
+_SERVERS = '"kafka.bootstrap.servers" = "broker:9092"'
+
+
+def _deliver_to_kafka(keys: str, options: str = _SERVERS) -> str:
+    return GOOD.replace('path = "deliveries"', f'format = "kafka"\noptions = {{ {options} }}\n{keys}')
+
+
+def test_deliveries_to_kafka_have_bodies(tmp_path: Path) -> None:
+    given = read(tmp_path, _deliver_to_kafka('topic = "to-{subscriber}-{stream}"')).deliveries
+    assert (given.body, given.path) == (True, None)
+    given = read(tmp_path, _deliver_to_kafka('topic = "to"\nvalue = "json"')).deliveries
+    assert given.body is False
+    given = read(tmp_path, _deliver_to_kafka('topic = "to"\nvalue = "json"\nbody = true')).deliveries
+    assert given.body is True
+
+
+def test_packages_are_a_setting_of_spark(tmp_path: Path) -> None:
+    given = read(tmp_path, GOOD + '[spark]\npackages = ["g:a_2.13:1.0", "h:b:2"]\n"spark.x" = 1')
+    assert given.spark == {"spark.jars.packages": "g:a_2.13:1.0,h:b:2", "spark.x": 1}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (GOOD + '[spark]\npackages = ["g:a"]', "spark: 'packages': 'g:a' is not group:artifact:version"),
+        (GOOD + '[spark]\npackages = ["g:a:1,h:b:2"]', "'g:a:1,h:b:2' is not group:artifact:version"),
+        (GOOD + '[spark]\npackages = "g:a:1"', "spark: 'packages': a list of strings is expected"),
+        (
+            GOOD + '[spark]\npackages = ["g:a:1"]\n"spark.jars.packages" = "h:b:2"',
+            "'packages' and 'spark.jars.packages' exclude each other",
+        ),
+        (with_source('format = "kafka"'), "source: 'options.\"kafka.bootstrap.servers\"' is missing"),
+        (
+            with_source(f'format = "kafka"\noptions = {{ {_SERVERS} }}'),
+            "the topics are missing: give subscribe",
+        ),
+        (
+            with_source(f'format = "kafka"\noptions = {{ {_SERVERS}, subscribe = "a", assign = "b" }}'),
+            "subscribe and assign exclude each other",
+        ),
+        (
+            with_source(f'format = "kafka"\noptions = {{ {_SERVERS}, assign = "orders" }}'),
+            "'options.assign': JSON such as",
+        ),
+        (with_source('path = "in"\ntombstones = "skip"'), "source: 'tombstones' is for format = \"kafka\""),
+        (_deliver_to_kafka(""), "deliveries: 'topic' is missing"),
+        (_deliver_to_kafka('topic = "a"', "x = 1"), "'options.\"kafka.bootstrap.servers\"' is missing"),
+        (
+            _deliver_to_kafka('topic = "a"', _SERVERS + ', topic = "b"'),
+            "the topic of records is the key 'topic'",
+        ),
+        (_deliver_to_kafka('topic = "a b"'), "'topic': ' ' cannot be in the name of a topic"),
+        (
+            _deliver_to_kafka('topic = "a-{user}"'),
+            "there is no {user}; known are {subscriber}, {subscription}",
+        ),
+        (_deliver_to_kafka('topic = "{subscriber}"'), "'topic': a value can be missing"),
+        (_deliver_to_kafka('topic = ".."'), "'topic': a name such as"),
+        (_deliver_to_kafka(f'topic = "{"x" * 230}"'), "more than 216 characters"),
+        (_deliver_to_kafka('topic = "a"\npath = "b"'), "'path' is for files"),
+        (_deliver_to_kafka('topic = "a"\nbody = false'), "would have no value"),
+        (_deliver_to_kafka('topic = "a"\nshape = "messages"'), "'shape': Kafka needs 'pairs'"),
+        (GOOD.replace('path = "rejects"', 'path = "rejects"\ntopic = "a"'), "'topic' is for format"),
+    ],
+)
+def test_kafka_that_would_fail_later_is_refused(tmp_path: Path, wrong: str, said: str) -> None:
+    assert said in problems(tmp_path, wrong)
 
 
 def test_a_mapping_will_do(tmp_path: Path) -> None:
@@ -232,7 +302,8 @@ def test_a_key_of_the_wrong_type_is_named(tmp_path: Path, wrong: str, key: str) 
 @pytest.mark.parametrize("trigger", ["", "now", "5", "5 parsecs", "seconds", "-5 seconds", "5 seconds ago"])
 def test_the_error_of_an_unknown_trigger_lists_all_triggers(tmp_path: Path, trigger: str) -> None:
     said = problems(tmp_path, GOOD + f'trigger = "{trigger}"')
-    assert "run.trigger: 'available-now', 'batch', or an interval such as '5 seconds' is expected" in said
+    triggers = "'available-now', 'batch', 'real-time', or an interval such as '5 seconds'"
+    assert f"run.trigger: {triggers} is expected" in said
     assert repr(trigger) in said
 
 

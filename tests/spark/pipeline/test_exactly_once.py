@@ -7,16 +7,20 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from sapwood import Broker
+from sapwood.spark.deliveries.output_files import OutputFolder
 from sapwood.spark.distribution.index_snapshot import BrokerSnapshots
+from sapwood.spark.io.file_system import remove_file
 from sapwood.spark.io.sinks import Sink
 from sapwood.spark.pipeline.batch import BatchProcessor, Outcome
 from sapwood.spark.pipeline.batch_log import BatchLog
 from sapwood.spark.pipeline.config import read_config
 from sapwood.spark.pipeline.pipeline import Pipeline
+from sapwood.spark.worker_stage import WorkerStage
 from tests.support.crashes import Crash, after
 from tests.support.spark.spark_stream import MADE, Stream
 
@@ -27,8 +31,8 @@ def _run(spark: SparkSession, stream: Stream, on_batch: Callable[[Outcome], None
     return pipeline
 
 
-def _while_delivering(batch: int) -> Any:
-    """Crashes when some of a batch's deliveries are written."""
+def _while_spark_delivers(batch: int) -> Any:
+    """Crashes when Spark has written some of a batch's deliveries."""
     original = Sink.write
 
     def write(self: Sink, rows: DataFrame, number: int) -> None:
@@ -39,11 +43,28 @@ def _while_delivering(batch: int) -> Any:
     return mock.patch.object(Sink, "write", write)
 
 
+def _while_workers_deliver(batch: int) -> Any:
+    """Crashes when some of the files that workers have written for a batch are visible."""
+    original = OutputFolder.commit
+
+    def commit(self: OutputFolder, names: list[str], schema: pa.Schema) -> None:
+        if not self.path.endswith(f"/batch={batch}"):
+            return original(self, names, schema)
+        original(self, names[:1], schema)
+        remove_file(f"{self.path}/_SUCCESS")
+        raise Crash
+
+    return mock.patch.object(OutputFolder, "commit", commit)
+
+
+_BY_SPARK = "maxRecordsPerFile = 100000"
+"""an option that only Spark's writer has"""
+
+
 STEPS: dict[str, Callable[[int], Any]] = {
     "planned": lambda n: after(BatchLog, "plan", lambda batch, plan: batch, n),
-    "half delivered": _while_delivering,
     "delivered, but not rejected": lambda n: after(
-        BatchProcessor, "_deliver", lambda matched, batch: batch, n
+        BatchProcessor, "_deliver", lambda *arguments: arguments[3], n
     ),
     "served, but not on record": lambda n: after(
         BatchProcessor, "process", lambda *arguments: arguments[3], n
@@ -52,18 +73,26 @@ STEPS: dict[str, Callable[[int], Any]] = {
 }
 
 
-def test_a_crash_at_every_step_of_a_batch(tmp_path: Path, spark: SparkSession) -> None:
-    stream = Stream(tmp_path / "stream")
+@pytest.mark.parametrize(
+    ("options", "while_delivering"),
+    [("", _while_workers_deliver), (_BY_SPARK, _while_spark_delivers)],
+    ids=["written by workers", "written by Spark"],
+)
+def test_a_crash_at_every_step_of_a_batch(
+    tmp_path: Path, spark: SparkSession, options: str, while_delivering: Callable[[int], Any]
+) -> None:
+    stream = Stream(tmp_path / "stream", options=options)
     stream.subscribe(150)
-    stream.publish(len(STEPS) + 1)
-    for batch, crash in enumerate(STEPS.values()):
+    steps = [while_delivering, *STEPS.values()]
+    stream.publish(len(steps) + 1)
+    for batch, crash in enumerate(steps):
         with crash(batch), pytest.raises(Crash):
             _run(spark, stream)
         stream.change_subscriptions(batch)  # a batch that is served again must not see this
     pipeline = _run(spark, stream)
     versions = stream.versions()
-    assert sorted(versions) == list(range(len(STEPS) + 1))
-    assert len(set(versions.values())) == len(STEPS) + 1
+    assert sorted(versions) == list(range(len(steps) + 1))
+    assert len(set(versions.values())) == len(steps) + 1
     assert [outcome.batch for outcome in pipeline.outcomes()] == sorted(versions)
     assert sum(outcome.messages for outcome in pipeline.outcomes()) == len(stream.messages)
     stream.assert_exact(spark)
@@ -155,6 +184,6 @@ def test_rows_that_a_sink_skips_are_counted(spark: SparkSession) -> None:
     messages = spark.createDataFrame([("1", "<a/>"), ("2", "<b/>")], "message_id STRING, body STRING")
     processor = BatchProcessor(Sink("delta", "deliveries"), Sink("delta", "rejects"))
     with mock.patch.object(Sink, "write", lambda self, rows, batch: None):  # as Delta does, then
-        outcome = processor.process(messages, snapshots.issue(spark.sparkContext), 1, 0)
+        outcome = processor.process(WorkerStage.of(messages), snapshots.issue(spark.sparkContext), 1, 0)
     assert (outcome.messages, outcome.deliveries, outcome.rejects) == (2, 1, 0)
     snapshots.close()

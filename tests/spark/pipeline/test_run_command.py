@@ -114,6 +114,29 @@ def test_a_source_that_is_not_there(
 
 
 @pytest.mark.parametrize(
+    ("servers", "told"),
+    [
+        ("127.0.0.1:1,localhost:1", "Kafka cannot be reached (127.0.0.1:1: Connection refused; localhost:1"),
+        ("broker", "a host and a port are expected, such as broker:9092, not 'broker'"),
+        ("broker:99999", "a host and a port are expected, such as broker:9092, not 'broker:99999'"),
+    ],
+)
+def test_a_kafka_server_that_does_not_answer(
+    servers: str,
+    told: str,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    options = f'options = {{ "kafka.bootstrap.servers" = "{servers}" }}'
+    text = (folder / "pipeline.toml").read_text()
+    sink = f'format = "kafka"\ntopic = "rejects"\n{options}'
+    (folder / "pipeline.toml").write_text(text.replace('path = "rejects"', sink))
+    error = refused(monkeypatch, capsys, "pipeline.toml")
+    assert f'rejects.options."kafka.bootstrap.servers": {told}' in error
+
+
+@pytest.mark.parametrize(
     ("query", "language", "told"),
     [
         ("//a", "for-where-return", "expected 'for $v in path'"),

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 from urllib.parse import unquote, urlparse
 
 from pyspark.sql import SparkSession
@@ -32,6 +33,7 @@ store = "subscriptions.db"
 [deliveries]
 path = "deliveries"
 shape = "{shape}"
+options = {{ {options} }}
 [rejects]
 path = "rejects"
 format = "json"
@@ -57,17 +59,25 @@ def delivered_by(broker: Broker, message: bytes | str) -> list[tuple[str, str | 
 class Stream:
     """A folder with all of it."""
 
+    SETTINGS: ClassVar[str] = _SETTINGS
     folder: Path
     files_per_batch: int = 1
     shape: str = "pairs"
     trigger: str = "available-now"
+    options: str = ""
+    """of the deliveries' sink; workers write the files themselves if there are none"""
     messages: dict[str, bytes] = field(default_factory=dict)
     _published: int = 0
 
     def __post_init__(self) -> None:
         self.inbox.mkdir(parents=True)
         self.settings.write_text(
-            _SETTINGS.format(files_per_batch=self.files_per_batch, shape=self.shape, trigger=self.trigger)
+            self.SETTINGS.format(
+                files_per_batch=self.files_per_batch,
+                shape=self.shape,
+                trigger=self.trigger,
+                options=self.options,
+            )
         )
         self._generator = MessageGenerator(load_dtd("news"), seed=11)
 

@@ -1,10 +1,10 @@
 """Snapshots in a folder of the checkpoint, for a plan that was made before them.
 
-The plan of a stateful stream is made once, when the stream starts, and cannot refer to a broadcast of a later
-batch. So its tasks load the snapshot of their batch from the checkpoint, where the driver has written it
-before the batch runs:
+The plan of a stream with joins is made once, when the stream starts, and cannot refer to a broadcast of a
+later batch. So its tasks load what belongs to their batch from the checkpoint, where the driver has written
+it before the batch runs:
 
-    snapshots/N         the snapshot of batch N; that of the batch before is removed
+    snapshots/N         the snapshot of batch N, and its watermark; those of the batch before are removed
     snapshots/packed-…  the packed brokers that snapshots refer to
 """
 
@@ -15,7 +15,6 @@ import pickle
 from dataclasses import dataclass
 from uuid import uuid4
 
-from sapwood.spark.distribution.index_snapshot import IndexSnapshot
 from sapwood.spark.io.file_system import clear_folder, open_file, open_output, remove_file
 
 _log = logging.getLogger(__name__)
@@ -52,20 +51,19 @@ class CheckpointTransport:
             file.write(value)
         return packed
 
-    def put(self, batch: int, snapshot: IndexSnapshot) -> None:
-        """Write the snapshot of a batch for its tasks, and remove that of the batch before."""
+    def put(self, batch: int, value: object) -> None:
+        """Write what the tasks of a batch load, and remove that of the batch before."""
         path = f"{self.folder}/{batch}"
         with open_output(path) as file:
-            pickle.dump(snapshot, file, pickle.HIGHEST_PROTOCOL)
+            pickle.dump(value, file, pickle.HIGHEST_PROTOCOL)
         if self._last is not None and self._last != path:
             remove_file(self._last)
         self._last = path
-        _log.debug("snapshot of version %d written for batch %d", snapshot.version, batch)
+        _log.debug("snapshot written for batch %d", batch)
 
 
-def load_snapshot(folder: str, batch: str) -> IndexSnapshot:
-    """Load the snapshot of a batch, in a task."""
+def load_from_checkpoint(folder: str, batch: str) -> object:
+    """Load what the driver has put there for a batch, in a task."""
     with open_file(f"{folder}/{batch}") as file:
-        snapshot = pickle.load(file)
-    assert isinstance(snapshot, IndexSnapshot)
-    return snapshot
+        value: object = pickle.load(file)
+    return value

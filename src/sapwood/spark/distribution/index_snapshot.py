@@ -3,8 +3,9 @@
 `BrokerSnapshots` lives on the driver: the compiled broker and its version. It issues an `IndexSnapshot`
 for each batch, small enough to travel with every task:
 
-    packed    the packed broker of some version, broadcast: one file, fetched once by every executor; for a
-              stateful plan, which is made before the snapshot, a file in the checkpoint
+    packed    the packed broker of some version with the names of subscribers, broadcast: one file, fetched
+              once by every executor; for a stateful plan, which is made before the snapshot, a file in the
+              checkpoint
     deltas    the changes since then, version by version
 
 A Python worker unpacks the broker once, and from then on only applies the deltas that it has not applied yet.
@@ -16,7 +17,8 @@ never unpack again.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+import pickle
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 from uuid import uuid4
@@ -24,6 +26,7 @@ from uuid import uuid4
 from sapwood.broker import Broker
 from sapwood.broker.distributed_broker import DistributedBroker
 from sapwood.engine.bulk_load import OnError
+from sapwood.join.state.portable_state import EquatedVariables
 
 _log = logging.getLogger(__name__)
 _MIN_CHANGES_TO_PACK = 2_000
@@ -56,9 +59,11 @@ class SnapshotDelta:
     """prefixes declared by then"""
     since: tuple[int, ...] = ()
     """with joins: for each subscription put in, the version from which on it sees messages"""
+    subscribers: tuple[tuple[str, str], ...] = ()
+    """subscriptions that have changed, and the names of their subscribers; "" for none"""
 
     def __len__(self) -> int:
-        return len(self.removed) + len(self.put)
+        return len(self.removed) + max(len(self.put), len(self.subscribers))
 
     def apply(self, broker: Broker, on_error: OnError = lambda id, error: None) -> None:
         """Bring a broker from the version before to this one. `on_error` is called for each query that the
@@ -107,11 +112,16 @@ class BrokerSnapshots:
     broker: Broker
     version: int = 0
     numeric: bool = False
+    subscribers: dict[str, str] = field(default_factory=dict)
+    """the names of subscribers by subscription; without those of subscriptions that have none"""
+    on_pack: Callable[[bytes], None] = lambda data: None
+    """called with the bytes of each packed index"""
     name: str = field(default_factory=lambda: uuid4().hex)
     _deltas: list[SnapshotDelta] = field(default_factory=list)
     _first_version: int = field(init=False)
     _packed: BroadcastBytes | None = None
     _packed_version: int = 0
+    _equated: tuple[int, Mapping[bytes, EquatedVariables]] | None = None
 
     def __post_init__(self) -> None:
         self._first_version = self.version
@@ -121,6 +131,7 @@ class BrokerSnapshots:
         if delta.version <= self.version:
             raise ValueError(f"version {delta.version} does not follow version {self.version}")
         delta.apply(self.broker, on_error)
+        update_subscribers(self.subscribers, delta)
         _log.debug(
             "delta from version %d to %d: %d subscriptions put, %d removed",
             self.version,
@@ -150,6 +161,12 @@ class BrokerSnapshots:
             len(self.broker) == 0,
         )
 
+    def equated_variables(self) -> Mapping[bytes, EquatedVariables]:
+        """Return the variables that joins equate, and for how long they need their values."""
+        if self._equated is None or self._equated[0] != self.version:
+            self._equated = self.version, DistributedBroker(self.broker).equated_variables()
+        return self._equated[1]
+
     def _count_changes(self) -> int:
         # a delta without changes still takes room in every snapshot
         return sum(1 + len(delta) for delta in self._deltas_since(self._packed_version))
@@ -159,7 +176,8 @@ class BrokerSnapshots:
 
     def _pack(self, transport: SnapshotTransport) -> None:
         previous, previous_version = self._packed, self._packed_version
-        data = self.broker.pack()
+        data = pack_index(self.broker, self.subscribers)
+        self.on_pack(data)
         self._packed = transport.broadcast(data)
         self._packed_version = self.version
         if previous is None:
@@ -181,3 +199,25 @@ class BrokerSnapshots:
             self._packed.destroy()
             self._packed = None
         self.broker.close()
+
+
+def pack_index(broker: Broker, subscribers: Mapping[str, str]) -> bytes:
+    """Return the bytes of a broker and of the names of subscribers."""
+    return pickle.dumps((broker.pack(), dict(subscribers)), pickle.HIGHEST_PROTOCOL)
+
+
+def unpack_index(data: bytes) -> tuple[Broker, dict[str, str]]:
+    """Return the broker and the names of subscribers from their bytes."""
+    packed, subscribers = pickle.loads(data)
+    return Broker.unpack(packed), subscribers
+
+
+def update_subscribers(subscribers: dict[str, str], delta: SnapshotDelta) -> None:
+    """Bring the names of subscribers from the version before a delta to its own."""
+    for id in delta.removed:
+        subscribers.pop(id, None)
+    for id, name in delta.subscribers:
+        if name:
+            subscribers[id] = name
+        else:
+            subscribers.pop(id, None)

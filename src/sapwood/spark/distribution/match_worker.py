@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from sapwood.broker import Broker
 from sapwood.broker.delivery import PublishResult
 from sapwood.broker.distributed_broker import DistributedBroker
 from sapwood.engine.index import IndexMatches
 from sapwood.engine.message.message_reader import Message
 from sapwood.errors import MessageError
 from sapwood.join.state.portable_state import EquatedVariables
-from sapwood.spark.distribution.index_snapshot import IndexSnapshot
+from sapwood.spark.distribution.index_snapshot import IndexSnapshot, unpack_index, update_subscribers
 from sapwood.spark.distribution.match_result import (
     BODIES,
     COSTS,
@@ -39,15 +38,17 @@ BYTES_PER_MESSAGE = 128 * 1024 * 1024
 
 
 class LiveBroker:
-    """The broker of a worker, its version, and the subscription ids by number as an Arrow array."""
+    """The broker of a worker, its version, and by number the ids of subscriptions and their subscribers."""
 
     def __init__(self, snapshot: IndexSnapshot) -> None:
-        self.broker = Broker.unpack(snapshot.packed.value)
+        self.broker, self.subscribers = unpack_index(snapshot.packed.value)
         self.distributed = DistributedBroker(self.broker)
         self.version = snapshot.packed_version
         gc.freeze()  # exempts the broker's objects from later collections
         self._id_type = pa.int64() if snapshot.numeric else pa.string()
         self.ids: pa.Array = pa.nulls(0, self._id_type)
+        """the id of every number; null for a number that no subscription has"""
+        self._names: pa.Array | None = None
         self._numeric_ids: Numbers | None = None
         self._equated_variables: dict[bytes, EquatedVariables] | None = None
         self._list_ids()
@@ -61,6 +62,7 @@ class LiveBroker:
         deltas = [delta for delta in snapshot.deltas if self.version < delta.version <= snapshot.version]
         for delta in deltas:
             delta.apply(self.broker)
+            update_subscribers(self.subscribers, delta)
         self.version = snapshot.version
         if deltas:
             self._list_ids()
@@ -116,6 +118,31 @@ class LiveBroker:
             return pa.array(self._numeric_ids.take(numbers))
         return self.ids.take(pa.array(numbers))
 
+    def ids_of_all(self, numbers: Sequence[Numbers]) -> pa.Array:
+        """The ids of the subscriptions of several messages, one after another."""
+        if self._numeric_ids is None:
+            return self.ids.take(pa.array(np.concatenate(numbers)))
+        # into one array, part by part: a message may have thousands, and each copy of them takes time
+        found = np.empty(sum(map(len, numbers)), np.int64)
+        start = 0
+        for part in numbers:
+            end = start + len(part)
+            self._numeric_ids.take(part, out=found[start:end], mode="clip")  # any other mode has a buffer
+            start = end
+        return pa.array(found)
+
+    @property
+    def names(self) -> pa.Array:
+        """The subscriber of every number; null for a subscription without one."""
+        if self._names is None:
+            get = self.subscribers.get
+            self._names = (
+                pa.array(map(get, self.ids.to_pylist()), pa.string(), size=len(self.ids))
+                if self.subscribers
+                else pa.nulls(len(self.ids), pa.string())
+            )
+        return self._names
+
     def _list_ids(self) -> None:
         """List the id of every number, so that the ids of many numbers are taken at once."""
         ids, numbers = self.broker.numbered()
@@ -124,6 +151,7 @@ class LiveBroker:
         is_text = self._id_type == pa.string()
         listed = pa.array(map(str, ids) if is_text else ids, self._id_type)
         self.ids = listed.take(pa.array(positions, mask=positions < 0))
+        self._names = None
         self._numeric_ids = None if is_text else self.ids.fill_null(0).to_numpy()
 
 
@@ -160,6 +188,8 @@ class MatchPartition:
     profile: bool = False
     matches: str | None = None
     """a column with a `MatchResult` for messages that were matched before, null for others"""
+    numbered: bool = False
+    """whether subscriptions are the broker's numbers, and not ids"""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         live = load_broker(self.snapshot)
@@ -172,7 +202,7 @@ class MatchPartition:
         passed = [name for name in batch.schema.names if name not in consumed]
         inputs = (self.body, self.problem, self.matches)
         values = (iter_values(batch.column(name) if name else pa.nulls(batch.num_rows)) for name in inputs)
-        results = _ResultColumns(live, self.snapshot.transforming, self.profile)
+        results = _ResultColumns(live, self.snapshot.transforming, self.profile, self.numbered)
         start = 0
         for row, (body, problem, matches) in enumerate(zip(*values, strict=True), 1):
             results.add(_match_row(live, body, problem, matches), body)
@@ -200,8 +230,9 @@ def iter_values(column: pa.Array) -> Iterator[Any]:
 class _ResultColumns:
     """A builder of Arrow columns from the results of successive messages."""
 
-    def __init__(self, live: LiveBroker, transforming: bool, profile: bool) -> None:
+    def __init__(self, live: LiveBroker, transforming: bool, profile: bool, numbered: bool) -> None:
         self._live = live
+        self._numbered = numbered
         self._transforming = transforming
         self._profile = profile
         self._clear()
@@ -244,7 +275,8 @@ class _ResultColumns:
         offsets = np.zeros(len(self._errors) + 1, np.int32)
         np.cumsum(lengths[::2] + lengths[1::2], out=offsets[1:])
         offsets = pa.array(offsets)
-        ids = self._live.ids_of(np.concatenate(self._numbers))
+        numbers = self._numbers
+        ids = pa.array(np.concatenate(numbers)) if self._numbered else self._live.ids_of_all(numbers)
         columns = {"subscriptions": pa.ListArray.from_arrays(offsets, ids)}
         if self._transforming:
             columns["bodies"] = pa.ListArray.from_arrays(offsets, self._align_bodies(lengths))

@@ -6,11 +6,14 @@ import logging
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import Protocol
 
+from sapwood import __version__
 from sapwood.broker import Broker
 from sapwood.engine import Limits
 from sapwood.errors import ArgumentError, QueryError
 from sapwood.input_files import LineError, NamedQuery, read_queries
+from sapwood.join.state.portable_state import EquatedVariables
 from sapwood.lang.languages import XPATH, XSCL, compile_text, detect_language
+from sapwood.spark.distribution.index_cache import IndexCache
 from sapwood.spark.distribution.index_snapshot import (
     BrokerSnapshots,
     IndexSnapshot,
@@ -46,8 +49,12 @@ class SubscriptionProvider(Protocol):
     def namespaces(self) -> Mapping[str, str]:
         """The prefixes that queries may use."""
 
-    def subscribers(self, since: int, until: int) -> Iterable[tuple[str, str]]:
-        """The subscribers of subscriptions that have changed since a version, or since -1, of all."""
+    @property
+    def subscribers(self) -> Mapping[str, str]:
+        """The names of subscribers by subscription, in the last snapshot."""
+
+    def equated_variables(self) -> Mapping[bytes, EquatedVariables]:
+        """The variables that the joins in the last snapshot equate."""
 
     def __len__(self) -> int:
         """The number of subscriptions in the last snapshot."""
@@ -72,9 +79,14 @@ class StoreSubscriptions:
     """The active subscriptions of a store. Those that cannot be evaluated are left out and logged."""
 
     def __init__(
-        self, location: str, limits: Limits, joining: bool = False, serves: QueryPredicate = _is_any
+        self,
+        location: str,
+        limits: Limits,
+        joining: bool = False,
+        serves: QueryPredicate = _is_any,
+        cache_folder: str | None = None,
     ) -> None:
-        """`joining`: the pipeline can join messages."""
+        """`joining`: the pipeline can join messages. `cache_folder`: where the packed index is saved."""
         self._store = SubscriptionStore(location, create=False)
         self._limits = limits
         self._joining = joining
@@ -83,6 +95,8 @@ class StoreSubscriptions:
         self._source: BrokerSnapshots | None = None
         self._cycles = StreamCycles()
         self.left_out: dict[str, str] = {}
+        settings = f"{__version__} {self._store.name} {limits} {joining} {serves.__name__}"
+        self._cache = IndexCache(cache_folder, settings) if cache_folder is not None else None
 
     def newest(self) -> int:
         return self._store.version
@@ -91,13 +105,15 @@ class StoreSubscriptions:
     def namespaces(self) -> Mapping[str, str]:
         return self._store.namespaces
 
-    def subscribers(self, since: int, until: int) -> Iterable[tuple[str, str]]:
-        return self._store.subscribers(since, until)
+    @property
+    def subscribers(self) -> Mapping[str, str]:
+        return self._source.subscribers if self._source is not None else {}
 
     def snapshot(self, transport: SnapshotTransport, version: int) -> IndexSnapshot:
         if self._source is None:
-            self._source = self._compile(version)
-        elif self._source.version < version:
+            self._source = self._load(version) or self._compile(version)
+            self._source.on_pack = self._save
+        if self._source.version < version:
             self._source.advance(self._delta(self._source, version), self._refuse)
         return self._source.issue(transport)
 
@@ -111,7 +127,32 @@ class StoreSubscriptions:
         else:
             broker.subscribe_many(self._servable(self._store.at(version)), self._refuse)
         _log.info("version %d of the store compiled: %d subscriptions", version, len(broker))
-        return BrokerSnapshots(broker, version)
+        names = {id: name for id, name in self._store.subscribers(-1, version) if name}
+        return BrokerSnapshots(broker, version, subscribers=names)
+
+    def _load(self, version: int) -> BrokerSnapshots | None:
+        """Return the index that an earlier run has saved, if the store leads from its version to this one."""
+        cached = self._cache.load() if self._cache is not None else None
+        if cached is None:
+            return None
+        in_history = self._store.oldest <= cached.version <= version
+        if not in_history or self._store.mark(cached.version) != cached.mark:
+            _log.info("the saved index has version %d, which is not of use", cached.version)
+            cached.broker.close()
+            return None
+        self._declared, self.left_out, self._cycles = (
+            cached.notes[name] for name in ("declared", "left_out", "cycles")
+        )
+        _log.info("version %d of the index loaded: %d subscriptions", cached.version, len(cached.broker))
+        return BrokerSnapshots(cached.broker, cached.version, subscribers=cached.subscribers)
+
+    def _save(self, packed: bytes) -> None:
+        """Save the packed index for the next run."""
+        assert self._source is not None
+        if self._cache is not None:
+            version = self._source.version
+            notes = {"declared": self._declared, "left_out": self.left_out, "cycles": self._cycles}
+            self._cache.save(version, self._store.mark(version), packed, notes)
 
     def _delta(self, source: BrokerSnapshots, until: int) -> SnapshotDelta:
         since = source.version
@@ -129,7 +170,9 @@ class StoreSubscriptions:
             put, firsts = tuple(self._servable(changes.put)), ()
         # a subscription that is now refused or relational may have been in the broker before
         refused = {id for id, _ in changes.put if id in source.broker} - {id for id, _ in put}
-        return SnapshotDelta(until, (*changes.removed, *sorted(refused), *out), put, new, firsts)
+        removed = (*changes.removed, *sorted(refused), *out)
+        subscribers = tuple(self._store.subscribers(since, until))
+        return SnapshotDelta(until, removed, put, new, firsts, subscribers)
 
     def _started(
         self, since: int, until: int, removed: Iterable[str]
@@ -164,6 +207,9 @@ class StoreSubscriptions:
             self.left_out[id] = reason
             _log.error("subscription %s is left out: %s", id, text)
 
+    def equated_variables(self) -> Mapping[bytes, EquatedVariables]:
+        return self._source.equated_variables() if self._source is not None else {}
+
     def __len__(self) -> int:
         return len(self._source.broker) if self._source is not None else 0
 
@@ -192,17 +238,18 @@ class FileSubscriptions:
         broker: Broker | None = None,
     ) -> None:
         """`broker`: one that has them already, as `compile_file` makes it."""
-        self._source = BrokerSnapshots(broker or compile_file(path, namespaces, limits, serves))
-        self._path = path
+        compiled = broker or compile_file(path, namespaces, limits, serves)
+        names = {str(query.id): query.subscriber for query in read_queries(path) if query.subscriber}
+        self._source = BrokerSnapshots(compiled, subscribers=names)
         self.namespaces = namespaces
         self.left_out: dict[str, str] = {}
 
     def newest(self) -> int:
         return 0
 
-    def subscribers(self, since: int, until: int) -> Iterable[tuple[str, str]]:
-        named = ((str(query.id), query.subscriber or "") for query in read_queries(self._path))
-        return named if since < 0 else ()
+    @property
+    def subscribers(self) -> Mapping[str, str]:
+        return self._source.subscribers
 
     def snapshot(self, transport: SnapshotTransport, version: int) -> IndexSnapshot:
         return self._source.issue(transport)
@@ -211,6 +258,9 @@ class FileSubscriptions:
     def joining(self) -> bool:
         """Whether there are queries that join messages."""
         return self._source.broker.joins > 0
+
+    def equated_variables(self) -> Mapping[bytes, EquatedVariables]:
+        return self._source.equated_variables()
 
     def __len__(self) -> int:
         return len(self._source.broker)

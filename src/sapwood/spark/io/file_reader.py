@@ -13,10 +13,11 @@ from __future__ import annotations
 import gzip
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from itertools import chain
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, NamedTuple, cast
 
 import pyarrow as pa
 
@@ -73,15 +74,34 @@ class _MessageReader(ABC):
         """Read the messages in the ranges of a batch."""
 
 
+class FileRange(NamedTuple):
+    """A range of bytes in a file."""
+
+    path: str
+    start: int
+    end: int
+    published_at: datetime | None
+    """the time of the file's last change"""
+    problem: str | None = None
+    """the reason why the file is not read, if any"""
+
+
 @dataclass(frozen=True, slots=True)
 class ReadFiles(_MessageReader):
     """Reads files and ranges of lines: rows of path, start, end and published_at."""
 
     def _rows(self, batch: pa.RecordBatch) -> Iterator[Row]:
-        for row in batch.to_pylist():
-            read = self._read_lines if is_lines(row["path"]) else self._read_whole
-            start, end = row["start"], row["end"]
-            yield from catch_unreadable(row["path"], row["published_at"], start, read, start, end)
+        names = ("path", "start", "end", "published_at")
+        return self.read_ranges(FileRange(*(row[name] for name in names)) for row in batch.to_pylist())
+
+    def read_ranges(self, ranges: Iterable[FileRange]) -> Iterator[Row]:
+        """Yield the messages in ranges of files, and the problems of files."""
+        for path, start, end, published_at, problem in ranges:
+            if problem is not None:
+                yield path, 0, None, published_at, problem
+                continue
+            read = self._read_lines if is_lines(path) else self._read_whole
+            yield from catch_unreadable(path, published_at, start, read, start, end)
 
     def _read_whole(self, path: str, start: int, end: int) -> Iterator[tuple[int, bytes]]:
         with open_unpacked(path) as file:

@@ -12,6 +12,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from sapwood.engine import Limits
 from sapwood.errors import SapwoodError
 from sapwood.spark.dataframe_match import IS_PROBLEM, PROBLEM
+from sapwood.spark.io.file_ranges import EMPTY, ListedFile
 from sapwood.spark.io.file_reader import (
     CHUNK_BYTES,
     ENDINGS,
@@ -23,14 +24,14 @@ from sapwood.spark.io.file_reader import (
     is_lines,
 )
 from sapwood.spark.io.file_system import escape_glob, is_folder, qualify_path
+from sapwood.spark.io.s3_settings import share_s3_settings
 from sapwood.spark.io.sinks import FILE_FORMATS
-from sapwood.spark.io.unread_files import EMPTY, UnreadFile, find_unread_in_table, is_hidden
+from sapwood.spark.io.unread_files import find_unread, is_hidden, list_table_files
 
 _FILE_PATTERN = "*{" + ",".join(ENDINGS) + "}"
 _FILE_SCHEMA = "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY"
 _ANY_AGE = f"{2**63 - 1}ms"
 """For `maxFileAge`: by default Spark silently ignores files that are a week older than the newest."""
-_KAFKA_ID = "concat_ws('/', topic, partition, offset)"
 
 
 class SourceError(SapwoodError, ValueError):
@@ -58,7 +59,7 @@ def read_messages(
     files = list_files(spark, path, record=record, streaming=streaming)
     messages = read_files(files, path, record=record, partitions=partitions, limits=limits)
     if not streaming:
-        unread = find_unread_in_table(files)[0]
+        unread = find_unread(list_table_files(files))[0]
         messages = messages.union(list_unread(spark, unread, path, record=record)) if unread else messages
     return messages.select(*(_rename_problem(name) for name in messages.columns))
 
@@ -77,6 +78,7 @@ def list_files(
     options: dict[str, Any] | None = None,
 ) -> DataFrame:
     """List the files of a source, without their content; in a stream, Spark tracks which of them are new."""
+    share_s3_settings(spark, path)
     reader: Any = spark.readStream if streaming else spark.read
     reader = reader.format("binaryFile").option("recursiveFileLookup", "true").options(**(options or {}))
     # whatever the session is configured for: a file that is listed is read, or it is a problem
@@ -117,7 +119,7 @@ def read_files(
 
 def list_unread(
     spark: SparkSession,
-    files: Iterable[UnreadFile],
+    files: Iterable[ListedFile],
     path: str,
     *,
     record: str | None = None,
@@ -171,20 +173,14 @@ def select_messages(
     rows: DataFrame,
     *,
     body: str,
-    id: str | None,
+    id: str,
     published_at: str | None = None,
     keep: tuple[str, ...] = (),
-    format: str | None = None,
 ) -> DataFrame:
     """Select messages from rows: `id`, `body`, `published_at` and `keep` are columns or SQL expressions."""
-    columns = [
-        F.expr(id or _KAFKA_ID).cast("string").alias("message_id"),
-        F.expr("value" if format == "kafka" and body == "body" else body).alias("body"),
-    ]
+    columns = [F.expr(id).cast("string").alias("message_id"), F.expr(body).alias("body")]
     if published_at is not None:
         columns.append(F.expr(published_at).alias("published_at"))
-    elif format == "kafka":
-        columns.append(F.col("timestamp").alias("published_at"))
     return rows.select(*columns, *(F.expr(column) for column in keep))
 
 
@@ -198,7 +194,7 @@ def open_format(
 ) -> DataFrame:
     """Open a format that Spark reads; a stream of files gets the schema that its files have now."""
     location = (path,) if path is not None else ()
-    if streaming and schema is None and path is not None and format != "delta":
+    if streaming and schema is None and path is not None:
         known: Any = spark.read.format(format).options(**options).load(*location).schema
     else:
         known = schema

@@ -12,6 +12,8 @@ from pyspark.sql.types import StructField, StructType
 
 from sapwood.engine import Limits
 from sapwood.spark.dataframe_match import PROBLEM, column
+from sapwood.spark.io.delta_table import DELTA, open_delta, reads_changes
+from sapwood.spark.io.file_ranges import EMPTY, ListedFile, read_listed_files
 from sapwood.spark.io.formats import (
     list_files,
     list_unread,
@@ -19,8 +21,12 @@ from sapwood.spark.io.formats import (
     read_files,
     select_messages,
 )
-from sapwood.spark.io.unread_files import EMPTY, UnreadFile
-from sapwood.spark.pipeline.config import ConfigError, SourceConfig
+from sapwood.spark.io.unread_files import find_unread
+from sapwood.spark.kafka.kafka_options import KAFKA
+from sapwood.spark.kafka.kafka_source import open_records, select_records
+from sapwood.spark.pipeline.config import ConfigError
+from sapwood.spark.pipeline.endpoint_config import SourceConfig
+from sapwood.spark.worker_stage import WorkerStage
 
 TIME = "_time"
 """The column with the event time of messages that have none in their content."""
@@ -38,9 +44,14 @@ class Source:
         """Open the source: rows of a format, or the list of files."""
         given = self.config
         if given.format != "files":
-            options = {key: str(value) for key, value in given.options.items()}
-            if streaming and given.path is not None:
+            options = given.option_texts()
+            if given.format == KAFKA:
+                expressions = (given.body, given.id or "", given.published_at or "", *given.keep)
+                return open_records(spark, options, expressions, streaming)
+            if streaming and (given.path is not None or given.table is not None):
                 options = _rate_limits(given) | options
+            if given.format == DELTA:
+                return open_delta(spark, given.path, given.table, options, given.changes, streaming)
             return open_format(spark, given.format, given.path, options, given.schema_, streaming)
         assert given.path is not None
         limits = _rate_limits(given) if streaming else {}
@@ -60,19 +71,43 @@ class Source:
                 keep=given.keep,
             )
         else:
-            messages = select_messages(
-                batch,
-                body=given.body,
-                id=given.id,
-                published_at=given.published_at,
-                keep=given.keep,
-                format=given.format,
-            )
+            messages = self._select(batch)
             if self.partitions is not None:
                 messages = messages.repartition(self.partitions)
         return messages.withColumn("stream", F.lit(given.stream)) if given.stream is not None else messages
 
-    def unread(self, spark: SparkSession, files: Sequence[UnreadFile]) -> DataFrame:
+    def _select(self, rows: DataFrame) -> DataFrame:
+        """Select messages from the rows of a format."""
+        given = self.config
+        if given.format == KAFKA:
+            return select_records(
+                rows,
+                body="value" if given.body == "body" else given.body,
+                id=given.id,
+                published_at=given.published_at,
+                keep=given.keep,
+                tombstones=given.tombstones,
+                max_bytes=self.limits.bytes,
+            )
+        assert given.id is not None
+        published_at = given.published_at or _default_time(given)
+        return select_messages(rows, body=given.body, id=given.id, published_at=published_at, keep=given.keep)
+
+    @property
+    def is_read_by_range(self) -> bool:
+        """Whether workers read the messages of listed files without further columns, which Spark makes."""
+        given = self.config
+        return given.format == "files" and given.record is None and not given.keep
+
+    def read_listed(self, spark: SparkSession, files: Sequence[ListedFile]) -> WorkerStage:
+        """Return a stage that reads the messages of the files of a batch."""
+        given = self.config
+        assert given.path is not None
+        return read_listed_files(
+            spark, files, given.path, partitions=self.partitions, limits=self.limits, stream=given.stream
+        )
+
+    def unread(self, spark: SparkSession, files: Sequence[ListedFile]) -> DataFrame:
         """Return a message with a problem, which becomes a reject, for each file that Spark does not read."""
         given = self.config
         if given.format == "files":
@@ -89,6 +124,11 @@ class Source:
         if "published_at" in messages.columns:
             return messages.withColumn(TIME, F.col("published_at").try_cast("timestamp"))
         return messages.withColumn(TIME, F.current_timestamp())
+
+
+def _default_time(given: SourceConfig) -> str | None:
+    """Return the column with the time at which messages were published, if the format has one."""
+    return "_commit_timestamp" if given.format == DELTA and reads_changes(given.options) else None
 
 
 def _rate_limits(given: SourceConfig) -> dict[str, str]:
@@ -111,7 +151,7 @@ class Sources:
         opened = [source.messages(source.open(spark, streaming)) for source in self.each]
         return reduce(DataFrame.union, align_columns(opened))
 
-    def add_unread(self, messages: DataFrame, unread: Sequence[Sequence[UnreadFile]]) -> DataFrame:
+    def add_unread(self, messages: DataFrame, unread: Sequence[Sequence[ListedFile]]) -> DataFrame:
         """Add to the messages of a batch, for each source, the files that Spark does not read."""
         for source, files in zip(self.each, unread, strict=False):  # feedback is one source more
             if files:
@@ -120,6 +160,12 @@ class Sources:
                     messages = messages.withColumn(PROBLEM, F.lit(None).cast("string"))
                 messages = messages.unionByName(extra, allowMissingColumns=True)
         return messages
+
+    def read(self, batch: DataFrame, listed: Sequence[Sequence[ListedFile] | None]) -> WorkerStage:
+        """Return a stage with the messages of a batch; `listed` has the files of each source, if any."""
+        if len(self.each) == 1 and self.each[0].is_read_by_range and listed and listed[0] is not None:
+            return self.each[0].read_listed(batch.sparkSession, listed[0])
+        return WorkerStage.of(self.add_unread(self.messages(batch), find_unread(listed)))
 
     def messages(self, batch: DataFrame) -> DataFrame:
         """Turn the rows of a batch into messages, unless `open` has."""

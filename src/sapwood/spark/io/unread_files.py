@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -20,25 +18,12 @@ from urllib.parse import unquote, urlparse
 
 from pyspark.sql import DataFrame, SparkSession
 
+from sapwood.spark.io.file_ranges import ListedFile, list_leaf_files
 from sapwood.spark.io.file_reader import ENDINGS
 
-EMPTY = "the file is empty"
-GONE = "the file is gone: it was there when its batch was planned"
 _MOST_CHECKED = 100_000
 """Files of a folder that are checked when a run starts, which takes some tenths of a second."""
 _NAMES_IN_WARNING = 3
-_SEPARATOR = "\0"
-"""a character that no path contains"""
-_EPOCH = datetime.fromtimestamp(0, UTC)
-
-
-@dataclass(frozen=True, slots=True)
-class UnreadFile:
-    """A file that is part of a batch, but that Spark does not read."""
-
-    path: str
-    published_at: datetime | None
-    problem: str
 
 
 def is_hidden(name: str) -> bool:
@@ -49,49 +34,26 @@ def is_hidden(name: str) -> bool:
 # -- in a batch ------------------------------------------------------------------------------------------
 
 
-def find_unread_in_stream(spark: SparkSession, name: str) -> list[list[UnreadFile]]:
-    """Return the unread files of a stream's current micro-batch, for each of its sources."""
+def list_stream_files(spark: SparkSession, name: str) -> list[list[ListedFile] | None]:
+    """Return the files of a stream's current micro-batch, for each of its sources; None for one without."""
     query = next((query for query in spark.streams.active if query.name == name), None)
-    return _find_by_source(query._jsq.streamingQuery().lastExecution().logical()) if query is not None else []
+    return _list_by_source(query._jsq.streamingQuery().lastExecution().logical()) if query is not None else []
 
 
-def find_unread_in_table(files: DataFrame) -> list[list[UnreadFile]]:
-    """Return the unread files of a batch DataFrame, for each of its sources."""
-    return _find_by_source(files._jdf.queryExecution().analyzed())
+def list_table_files(files: DataFrame) -> list[list[ListedFile] | None]:
+    """Return the files of a batch DataFrame, for each of its sources; None for one without."""
+    return _list_by_source(files._jdf.queryExecution().analyzed())
 
 
-def _find_by_source(plan: Any) -> list[list[UnreadFile]]:
-    """Return the unread files of each leaf of a logical plan."""
+def _list_by_source(plan: Any) -> list[list[ListedFile] | None]:
+    """Return the files of each leaf of a logical plan."""
     leaves = plan.collectLeaves()
-    return [_find_unread(leaves.apply(i)) for i in range(leaves.size())]
+    return [list_leaf_files(leaves.apply(i)) for i in range(leaves.size())]
 
 
-def _find_unread(leaf: Any) -> list[UnreadFile]:
-    """Return the files of a relation that are empty, or gone since the batch was planned."""
-    if leaf.getClass().getSimpleName() != "LogicalRelation":
-        return []  # another kind of source, or one without rows in this batch
-    relation = leaf.relation()
-    if relation.getClass().getSimpleName() != "HadoopFsRelation":
-        return []
-    statuses = relation.location().allFiles()
-    found = []
-    # A call of the JVM for every file would take longer than reading it, so first one for all of them.
-    if "; length=0;" in str(statuses.mkString(_SEPARATOR)):
-        for i in range(statuses.size()):
-            status = statuses.apply(i)
-            if status.getLen() == 0:
-                changed = _EPOCH + timedelta(milliseconds=status.getModificationTime())
-                found.append(UnreadFile(_path(status), changed, EMPTY))
-    if leaf.isStreaming():  # then the root paths of the index are the files of the batch
-        planned = set(str(relation.location().rootPaths().mkString(_SEPARATOR)).split(_SEPARATOR))
-        if len(planned) > statuses.size():
-            existing = {_path(statuses.apply(i)) for i in range(statuses.size())}
-            found += [UnreadFile(path, None, GONE) for path in sorted(planned - existing)]
-    return found
-
-
-def _path(status: Any) -> str:
-    return str(status.getPath().toString())
+def find_unread(listed: Sequence[Sequence[ListedFile] | None]) -> list[list[ListedFile]]:
+    """Return those of the listed files that Spark does not read, for each source."""
+    return [[file for file in files or () if file.problem is not None] for files in listed]
 
 
 # -- before a run ----------------------------------------------------------------------------------------

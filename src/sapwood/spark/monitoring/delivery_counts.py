@@ -5,21 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
-
 MOST_SUBSCRIPTIONS = 100
 MOST_SUBSCRIBERS = 50
 """The subscriptions and subscribers of a batch with the most deliveries, which its outcome names."""
-
-
-def count_by_subscription(matched: DataFrame, joined: DataFrame | None) -> dict[str, int]:
-    """Count the deliveries of a batch by subscription, those of single messages and of joins."""
-    ids = matched.select(F.explode("subscriptions").alias("id"))
-    if joined is not None:
-        ids = ids.union(joined.select("subscription"))
-    table = ids.groupBy("id").count().toArrow()
-    return dict(zip(table.column("id").to_pylist(), table.column("count").to_pylist(), strict=True))
 
 
 def most_frequent(counts: Mapping[str, int], most: int) -> dict[str, int]:

@@ -164,7 +164,7 @@ class LiveDisplay(_ConsoleDisplay):
             )
             rows.add_row("subscriptions", f"{last.subscriptions:,} in version {last.version}")
             if last.kept is not None:
-                rows.add_row("join state", f"{last.kept:,} rows before the last batch")
+                rows.add_row("join state", f"{last.kept:,} values after the last batch")
             if last.left_out:
                 rows.add_row("excluded", Text(f"{len(last.left_out):,} subscriptions", "yellow"))
             rows.add_row("messages/s", _format_throughput(list(totals.recent)[-self._sparkline_width() :]))

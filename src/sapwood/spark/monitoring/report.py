@@ -133,7 +133,7 @@ def _build_figures(totals: Totals) -> list[ReportFigure]:
         share = per_second(totals.joined, totals.deliveries)
         figures.append(ReportFigure("joined", _format_large(totals.joined), f"{share:.1%} of the deliveries"))
     if state is not None:
-        figures.append(ReportFigure("join state", _format_large(state), "rows before the last batch"))
+        figures.append(ReportFigure("join state", _format_large(state), "values after the last batch"))
     return figures
 
 

@@ -1,51 +1,65 @@
 """A micro-batch: its messages are matched with one version of the subscriptions and written to the sinks.
 
-    messages ─► match ─► matched, persisted on disk ─┬─► deliveries ─► sink
-                                                      ├─► rejects ────► sink
-                                                      └─► counts ─────► Outcome, for the batch log
+                          ┌──────────── in one pass, in the workers ────────────┐
+    messages ─► WorkerStage: read ─► match ─► deliveries and rejects ─► files ──┐
+                                                 └─► rows, persisted ─► Spark's writers, for other sinks
+                                                 └─► a summary for each task ─► Outcome, for the batch log
 
-The counts are observed while Spark writes the deliveries, so that the rows are not read once more for them.
+With files as sinks, a batch is one job of Spark. Other sinks take a job each, and one for the summaries.
 """
 
 from __future__ import annotations
 
 import logging
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from functools import reduce
 from time import perf_counter
+from types import MappingProxyType
 from typing import Any
 
+import pyarrow as pa
 from pyspark import StorageLevel
-from pyspark.sql import Column, DataFrame, Observation
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import ArrayType, BinaryType, LongType, StructField, StructType
 
-from sapwood.spark.dataframe_match import BODIES, RESULT_COLUMNS, Shape, column, match_snapshot, to_pairs
+from sapwood.spark.dataframe_match import RESULT_COLUMNS, Shape, match_stage
+from sapwood.spark.deliveries.batch_summary import BatchSummary, merge_summaries
+from sapwood.spark.deliveries.delivery_rows import (
+    LATE_BODY,
+    LATENESS,
+    DeliverySchema,
+    count_by_subscriber,
+    keep_late_bodies,
+)
+from sapwood.spark.deliveries.delivery_stage import (
+    DELIVERY,
+    REJECT,
+    SUMMARY,
+    DeliverJoins,
+    DeliverMatches,
+    DeliveryTargets,
+)
 from sapwood.spark.distribution.index_snapshot import IndexSnapshot
-from sapwood.spark.io.delivery_columns import TEXT, SubscriberColumn, add_text, fill_bodies
+from sapwood.spark.io.message_text import TEXT, add_text
 from sapwood.spark.io.sinks import Sink
 from sapwood.spark.monitoring.delivery_counts import (
     MOST_SUBSCRIBERS,
     MOST_SUBSCRIPTIONS,
     MatchedSubscriptions,
-    count_by_subscription,
     most_frequent,
 )
+from sapwood.spark.worker_stage import WorkerStage
 
-LATENESS = "_late"
-"""The column with the reason why a message is too late for joins; null if it is not."""
-FAILURE = "_failure"
-"""The column with the reason why a join has no result; null if it has one."""
-_BINS = 24
-"""Messages are counted by how many subscriptions they match: none, 1, 2–3, 4–7, and so on."""
-_COLLECT_LIMIT = 10_000
-"""Rejects that are counted on the driver; of more, Spark counts them."""
 _LOGGED_ROWS = 20
 """Reasons, rejects and slow subscriptions of a batch that its outcome holds."""
 _LOGGED_CHARACTERS = 300
 """Characters of an id or a reason that the outcome holds."""
+_NO_NAMES: Mapping[str, str] = MappingProxyType({})
 _log = logging.getLogger(__name__)
 
 
@@ -76,7 +90,7 @@ class Outcome:
     slow: dict[str, float] = field(default_factory=dict)
     """seconds spent on subscriptions that are evaluated one by one"""
     kept: int | None = None
-    """rows in the join state before the batch; None without joins, or where Spark does not report it"""
+    """values in the join state after the batch; None without joins"""
     left_out: dict[str, str] = field(default_factory=dict)
     """subscriptions that are excluded from matching, each with the reason"""
     joined: int = 0
@@ -105,25 +119,15 @@ class Outcome:
         return cls(**{name: value for name, value in record.items() if name in known})
 
 
-@dataclass(frozen=True, slots=True)
-class JoinOutput:
-    """The rows that joins add to a micro-batch."""
-
-    deliveries: DataFrame
-    """the columns of messages, `subscription`, `body`, `messages`, and FAILURE, null for a result"""
-    late: DataFrame
-    """messages older than the watermark, with `body` and LATENESS"""
-
-
-MatchFunction = Callable[[DataFrame, IndexSnapshot], AbstractContextManager[DataFrame]]
+MatchFunction = Callable[[WorkerStage, IndexSnapshot], AbstractContextManager[WorkerStage]]
 """Matches messages with a snapshot. Until the context ends, the rows can be read; they have the columns of
-`match_snapshot` with `profile`."""
+`match_stage` with `profile`, and subscriptions are numbers or ids."""
 
 
 @contextmanager
-def match_with_broker(messages: DataFrame, snapshot: IndexSnapshot) -> Iterator[DataFrame]:
+def match_with_broker(messages: WorkerStage, snapshot: IndexSnapshot) -> Iterator[WorkerStage]:
     """Match messages with a broker on each worker, which holds all subscriptions."""
-    yield match_snapshot(messages, snapshot, profile=True)
+    yield match_stage(messages, snapshot, profile=True, numbered=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,222 +140,137 @@ class BatchProcessor:
     match: MatchFunction = match_with_broker
     body: bool = False
     """whether deliveries of filters have the message itself as their body"""
-    subscribers: SubscriberColumn = field(default_factory=SubscriberColumn)
     matched: MatchedSubscriptions = field(default_factory=MatchedSubscriptions)
 
     def process(
         self,
-        messages: DataFrame,
+        messages: WorkerStage,
         snapshot: IndexSnapshot,
         subscriptions: int,
         batch: int,
-        joined: JoinOutput | None = None,
+        joined: Sequence[WorkerStage] | None = None,
+        subscribers: Mapping[str, str] = _NO_NAMES,
     ) -> Outcome:
         """Write the deliveries and rejects of a batch, and return its outcome.
 
         It is idempotent in a sink that is exactly once: the same batch and snapshot give the same rows.
+        `joined` are stages whose rows are what joins emit; then messages have the column LATENESS.
+        `subscribers` has the names of subscribers by subscription, for the counts of the outcome.
         """
         started = perf_counter()
-        if joined is not None:
-            joined = replace(
-                joined, deliveries=joined.deliveries.withColumn("version", F.lit(snapshot.version))
-            )
         if self.body:
             messages = add_text(messages)
+        if joined is not None:
+            late = StructField(LATE_BODY, BinaryType())
+            messages = messages.then(keep_late_bodies, StructType([*messages.schema.fields, late]))
         with self.match(messages, snapshot) as matched:
-            counts, details = self._write(matched, snapshot.version, batch, joined)
+            targets = self._targets(matched.schema, snapshot, batch, joined is not None)
+            summary = self._write(_deliver(matched, targets, joined or ()), targets, batch)
+        self.matched.add(summary.by_subscription)
         return Outcome(
             batch=batch,
             version=snapshot.version,
             subscriptions=subscriptions,
-            messages=counts["messages"],
-            deliveries=counts["deliveries"],
-            rejects=counts["rejects"],
+            messages=summary.messages,
+            deliveries=summary.deliveries,
+            rejects=summary.rejects,
             seconds=perf_counter() - started,
             finished=datetime.now(UTC).isoformat(timespec="milliseconds"),
-            matches=[counts[f"bin{i}"] for i in range(_BINS)],
-            joined=counts.get("joined", 0),
-            failures=counts["failures"],
-            **details,
+            matches=summary.matches,
+            reasons=dict(summary.reasons.most_common(_LOGGED_ROWS)),
+            slow=dict(summary.costs.most_common(_LOGGED_ROWS)),
+            joined=summary.joined,
+            matched=len(summary.by_subscription),
+            by_subscription=most_frequent(summary.by_subscription, MOST_SUBSCRIPTIONS),
+            by_subscriber=most_frequent(
+                count_by_subscriber(summary.by_subscription, subscribers), MOST_SUBSCRIBERS
+            ),
+            rejected=sorted([text[:_LOGGED_CHARACTERS] for text in pair] for pair in summary.rejected),
+            failures=summary.failures,
+            failed=dict(summary.failed.most_common(_LOGGED_ROWS)),
         )
 
-    def _write(
-        self, matched: DataFrame, version: int, batch: int, joined: JoinOutput | None
-    ) -> tuple[dict[str, int], dict[str, Any]]:
-        """Write deliveries and rejects; return the counts, and the further fields of the outcome."""
-        # Both sinks read it, and it can be large: a third of 500,000 subscriptions may match one message.
-        matched = matched.withColumn("version", F.lit(version)).persist(StorageLevel.DISK_ONLY)
+    def _targets(
+        self, matched: StructType, snapshot: IndexSnapshot, batch: int, joins: bool
+    ) -> DeliveryTargets:
+        """Return the columns of the batch's rows, and the folders that workers write them to."""
+        added = (*RESULT_COLUMNS, LATENESS, LATE_BODY, TEXT)
+        own = StructType([field for field in matched.fields if field.name not in added])
+        text = TEXT if self.body else None
+        schema = DeliverySchema(to_arrow_schema(own, timezone="UTC"), self.shape, text, joins)
+        return DeliveryTargets(
+            schema,
+            snapshot,
+            self.deliveries.folder(batch, schema.deliveries),
+            self.rejects.folder(batch, schema.rejects),
+        )
+
+    def _write(self, output: DataFrame, targets: DeliveryTargets, batch: int) -> BatchSummary:
+        """Run the stage, write what workers have not written, and return the summary of all tasks."""
+        by_spark = targets.deliveries is None or targets.rejects is None
+        for folder in (targets.deliveries, targets.rejects):
+            if folder is not None:
+                folder.clear()
+        if by_spark:  # each sink reads it, and the driver; it can be large: many subscriptions may match
+            output = output.persist(StorageLevel.DISK_ONLY)
         try:
-            counts = self._deliver(matched, batch, *((joined,) if joined is not None else ()))
-            rejects = _select_rejects(matched)
-            if joined is not None and counts["late"]:  # all other subscriptions got them
-                rejects = rejects.unionByName(_select_late(joined.late, version))
-            reasons = _count_reasons(rejects, counts["rejects"]) if counts["rejects"] else {}
-            failed: dict[str, int] = {}
-            if counts["failures"]:
-                failures = _select_failures(matched, joined)
-                by_query = F.concat_ws(": ", "subscription", "reason")
-                failed = _count_reasons(failures, counts["failures"], by_query)
-                rejects = rejects.unionByName(failures)
-            if counts["rejects"] or counts["failures"]:
-                _log.info("batch %s: rejects %s, failures of queries %s", batch, reasons, failed)
-                self.rejects.write(rejects, batch)
-            details = {
-                "reasons": reasons,
-                "failed": failed,
-                "rejected": _sample_rejects(rejects) if counts["rejects"] else [],
-                "slow": _sum_costs(matched) if counts["costs"] else {},
-                **self._count_deliveries(matched, joined, counts["deliveries"]),
-            }
+            rows = output.filter(F.col(SUMMARY).isNotNull()).select(SUMMARY) if by_spark else output
+            summary = merge_summaries(bytes(row[0]) for row in rows.collect())
+            refused = self._deliver(output, targets, summary, batch)
+            if summary.rejects or summary.failures:
+                _log.info("batch %s: %s rejects, %s failures", batch, summary.rejects, summary.failures)
+                self._reject(output, targets, summary, batch, refused)
         finally:
-            matched.unpersist()
-        return counts, details
+            if by_spark:
+                output.unpersist()
+        return summary
 
-    def _count_deliveries(
-        self, matched: DataFrame, joined: JoinOutput | None, deliveries: int
-    ) -> dict[str, Any]:
-        """Count the deliveries of a batch by subscription and subscriber."""
-        if not deliveries:
-            return {}
-        counts = count_by_subscription(matched, joined.deliveries if joined is not None else None)
-        self.matched.add(counts)
-        return {
-            "matched": len(counts),
-            "by_subscription": most_frequent(counts, MOST_SUBSCRIPTIONS),
-            "by_subscriber": most_frequent(self.subscribers.count(counts), MOST_SUBSCRIBERS),
-        }
+    def _deliver(
+        self, output: DataFrame, targets: DeliveryTargets, summary: BatchSummary, batch: int
+    ) -> pa.RecordBatch | None:
+        """Make the deliveries visible that workers have written, or have Spark write them. Return rejects for
+        those that the sink refuses."""
+        if targets.deliveries is not None:
+            targets.deliveries.commit(_list_files(summary, DELIVERY), targets.schema.deliveries)
+            return None
+        refused = self.deliveries.write(_select(output, DELIVERY), batch)
+        return targets.reject_refused(refused.toArrow(), summary) if refused is not None else None
 
-    def _deliver(self, matched: DataFrame, batch: int, joined: JoinOutput | None = None) -> dict[str, int]:
-        """Write the deliveries, and count messages, deliveries, rejects and failures on the way."""
-        counts = _counts() if joined is None else [*_counts(), F.count(LATENESS).alias("late")]
-        counter = _RowCounter(matched, counts, self.deliveries.may_skip)
-        accepted = counter.rows.filter("error is null").drop("error", "undecided", "costs")
-        if joined is None:
-            rows = (
-                self._complete(to_pairs(accepted)) if self.shape == "pairs" else _select_delivered(accepted)
-            )
-            self.deliveries.write(rows, batch)
-            return counter.result()
-        single = to_pairs(accepted.drop(LATENESS)).withColumn("messages", F.lit(None).cast("array<string>"))
-        join_counts = [
-            F.count_if(F.col(FAILURE).isNull()).alias("deliveries"),
-            F.count(FAILURE).alias("failures"),
-        ]
-        join_counter = _RowCounter(joined.deliveries, join_counts, self.deliveries.may_skip)
-        results = join_counter.rows.filter(F.col(FAILURE).isNull()).drop(FAILURE)
-        rows = self._complete(single.unionByName(results, allowMissingColumns=True))
-        self.deliveries.write(rows, batch)
-        total = counter.result()
-        of_joins = join_counter.result()
-        total["joined"] = of_joins["deliveries"]
-        total["deliveries"] += of_joins["deliveries"]
-        total["failures"] += of_joins["failures"]
-        total["rejects"] += total["late"]
-        return total
-
-    def _complete(self, deliveries: DataFrame) -> DataFrame:
-        """Add the subscriber, and where it is configured the message itself."""
-        return self.subscribers.add_to(fill_bodies(deliveries) if self.body else deliveries)
+    def _reject(
+        self,
+        output: DataFrame,
+        targets: DeliveryTargets,
+        summary: BatchSummary,
+        batch: int,
+        refused: pa.RecordBatch | None,
+    ) -> None:
+        """Make the rejects visible that workers have written, or have Spark write them; add the refused."""
+        if targets.rejects is not None:
+            names = _list_files(summary, REJECT)
+            if refused is not None:
+                names.append(targets.rejects.write(refused))
+            targets.rejects.commit(names, targets.schema.rejects)
+            return
+        rejects = _select(output, REJECT)
+        if refused is not None:
+            more = output.sparkSession.createDataFrame(pa.table(refused), rejects.schema)
+            rejects = rejects.unionByName(more)
+        self.rejects.write(rejects, batch)
 
 
-class _RowCounter:
-    """Counts rows while they are written; with a query of its own if the sink may skip the write."""
-
-    def __init__(self, rows: DataFrame, counts: list[Column], separate: bool) -> None:
-        self._aggregate = rows.agg(*counts) if separate else None
-        self._observation = Observation()
-        self.rows = rows if separate else rows.observe(self._observation, *counts)
-
-    def result(self) -> dict[str, int]:
-        """Return the counts, after the rows were written."""
-        found = self._observation.get if self._aggregate is None else self._aggregate.collect()[0].asDict()
-        return {name: int(count or 0) for name, count in found.items()}
+def _deliver(matched: WorkerStage, targets: DeliveryTargets, joined: Sequence[WorkerStage]) -> DataFrame:
+    """Add deliveries and rejects to a stage of matched messages, and to what joins emit."""
+    schema = targets.spark_schema
+    numbered = matched.schema["subscriptions"].dataType == ArrayType(LongType(), containsNull=False)
+    stages = [matched.then(DeliverMatches(targets, numbered), schema)]
+    stages += [stage.then(DeliverJoins(targets), schema) for stage in joined]
+    return reduce(DataFrame.union, [stage.to_frame() for stage in stages])
 
 
-def _counts() -> list[Column]:
-    size = F.size("subscriptions")
-    accepted = F.col("error").isNull()
-    # the position of the highest bit: 0 for none, 1 for 1, 2 for 2–3, …
-    bin_of = F.least(F.length(F.regexp_replace(F.bin(size), "^0$", "")), F.lit(_BINS - 1))
-    bins = [F.count_if(accepted & (bin_of == i)).alias(f"bin{i}") for i in range(_BINS)]
-    return [
-        F.count(F.lit(1)).alias("messages"),
-        F.sum(size).alias("deliveries"),
-        F.count("error").alias("rejects"),
-        F.sum(F.coalesce(F.size("undecided"), F.lit(0))).alias("failures"),
-        F.sum(F.coalesce(F.size("costs"), F.lit(0))).alias("costs"),
-        *bins,
-    ]
+def _select(output: DataFrame, name: str) -> DataFrame:
+    return output.filter(F.col(name).isNotNull()).select(f"{name}.*")
 
 
-def _select_delivered(messages: DataFrame) -> DataFrame:
-    """Select messages with at least one match; with `bodies` in any case, so that all batches have the same
-    columns."""
-    if "bodies" not in messages.columns:
-        messages = messages.withColumn("bodies", F.lit(None).cast(BODIES))
-    if TEXT in messages.columns:
-        messages = messages.withColumnRenamed(TEXT, "message")
-    return messages.filter(F.size("subscriptions") > 0)
-
-
-def _select_rejects(matched: DataFrame) -> DataFrame:
-    """Select the messages that are malformed or over a limit; `subscription` is null, since all miss them."""
-    subscription = F.lit(None).cast("string").alias("subscription")
-    return matched.filter("error is not null").select(*_message_columns(matched), "error.*", subscription)
-
-
-def _message_columns(matched: DataFrame) -> list[Column]:
-    """Return the columns of the message, without those that matching added."""
-    return [column(name) for name in matched.columns if name not in (*RESULT_COLUMNS, LATENESS, TEXT)]
-
-
-def _select_failures(matched: DataFrame, joined: JoinOutput | None) -> DataFrame:
-    """Select failures of single subscriptions, as rejects; without a body, since the message is accepted."""
-    columns = _message_columns(matched)
-    failures = matched.select(*columns, F.explode("undecided").alias("failure")).select(
-        *columns, F.concat_ws(": ", "failure.kind", "failure.reason").alias("reason"), "failure.subscription"
-    )
-    if joined is not None:
-        failed = joined.deliveries.filter(F.col(FAILURE).isNotNull()).drop("body", "messages")
-        failures = failures.unionByName(failed.withColumnRenamed(FAILURE, "reason"))
-    absent = {"line": "int", "column": "int", "body": "binary"}
-    return failures.withColumns({name: F.lit(None).cast(kind) for name, kind in absent.items()})
-
-
-def _select_late(messages: DataFrame, version: int) -> DataFrame:
-    """Select messages that are too late for joins, as rejects."""
-    no_position = F.lit(None).cast("int")
-    return messages.withColumns(
-        {
-            "version": F.lit(version),
-            "reason": F.col(LATENESS),
-            "line": no_position,
-            "column": no_position,
-            "body": F.col("body").cast("binary"),
-            "subscription": F.lit(None).cast("string"),
-        }
-    ).drop(LATENESS)
-
-
-def _count_reasons(rejects: DataFrame, count: int, reason: Column | None = None) -> dict[str, int]:
-    """Count rejects by reason, the most frequent first."""
-    reasons = rejects.select((F.col("reason") if reason is None else reason).alias("reason"))
-    if count <= _COLLECT_LIMIT:  # not worth a shuffle
-        return dict(Counter(row["reason"] for row in reasons.collect()).most_common(_LOGGED_ROWS))
-    rows = reasons.groupBy("reason").count().orderBy(F.desc("count")).limit(_LOGGED_ROWS).collect()
-    return {row["reason"]: row["count"] for row in rows}
-
-
-def _sample_rejects(rejects: DataFrame) -> list[list[str]]:
-    """Return the id and the reason of some rejects."""
-    rows = rejects.select("message_id", "reason").limit(_LOGGED_ROWS).collect()
-    return sorted([str(value)[:_LOGGED_CHARACTERS] for value in row] for row in rows)
-
-
-def _sum_costs(matched: DataFrame) -> dict[str, float]:
-    """Add up the seconds by subscription, for the slowest."""
-    total: Counter[str] = Counter()
-    for row in matched.filter(F.size("costs") > 0).select("costs").collect():  # one row an Arrow batch
-        for cost in row["costs"]:
-            total[cost["subscription"]] += cost["seconds"]
-    return dict(total.most_common(_LOGGED_ROWS))
+def _list_files(summary: BatchSummary, name: str) -> list[str]:
+    prefix = f"{name}/"
+    return [file.removeprefix(prefix) for file in summary.files if file.startswith(prefix)]

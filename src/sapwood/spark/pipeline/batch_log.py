@@ -2,7 +2,9 @@
 
     planned/N   the version of the subscriptions for batch N, written before anything else
     done/N      the outcome of batch N, written after everything else: the commit
-    state/joins the layout of the join state, written once, where there are joins
+    state/joins the format of the join state, written once, where there are joins
+    state/identity  a random id of the checkpoint, by which Delta tables know its batches; written once
+    kafka/topics  the ids of Kafka's topics, see `kafka.topic_identity`
     matched/N   subscriptions that matched for the first time in batch N, for the report
 
 A batch that Spark repeats after a crash uses the planned version again, and one that was committed before the
@@ -15,11 +17,12 @@ import json
 import logging
 from collections.abc import Iterable
 from typing import Any
+from uuid import uuid4
 
 from pyspark.sql import SparkSession
 
 from sapwood.errors import SapwoodError
-from sapwood.spark.io.file_system import HadoopFolder
+from sapwood.spark.io.file_system import TextFolder, open_text_folder
 from sapwood.spark.monitoring.delivery_counts import MatchedSubscriptions
 
 _log = logging.getLogger(__name__)
@@ -30,7 +33,9 @@ _MATCHED_FILES = 64
 _REMEDIES = {
     "planned": "remove it, and the batch uses the current subscriptions",
     "done": "remove it; if it belongs to the last batch, that one is repeated and overwrites its own files",
-    "state": 'write {"format": 2, "buckets": N} into it, with the joins.buckets of its first run',
+    "state": 'write {"format": 3} into it, if this version of Sapwood made the checkpoint',
+    "state/identity": "remove it; if the last batch is repeated, Delta tables then have its rows twice",
+    "kafka": "remove it, if no topic was deleted and created again meanwhile",
     "matched": "remove it; the report may then list subscriptions as never matched that have",
 }
 
@@ -47,7 +52,8 @@ def parse_record(text: str, path: str) -> dict[str, Any]:
         found = None
     if not isinstance(found, dict):
         damage = "is truncated, or not JSON" if text.strip() else "is empty"
-        remedy = _REMEDIES[path.split("/")[-2]]
+        folder, name = path.split("/")[-2:]
+        remedy = _REMEDIES.get(f"{folder}/{name}") or _REMEDIES[folder]
         raise CheckpointError(f"{path} {damage}, perhaps after a crash: {remedy}")
     return found
 
@@ -56,10 +62,10 @@ class BatchLog:
     """The plans and outcomes of a pipeline's micro-batches."""
 
     def __init__(self, spark: SparkSession, path: str) -> None:
-        self._planned = HadoopFolder(spark, f"{path}/planned")
-        self._done = HadoopFolder(spark, f"{path}/done")
-        self._state = HadoopFolder(spark, f"{path}/state")
-        self._matched = HadoopFolder(spark, f"{path}/matched")
+        self._planned = open_text_folder(spark, f"{path}/planned")
+        self._done = open_text_folder(spark, f"{path}/done")
+        self._state = open_text_folder(spark, f"{path}/state")
+        self._matched = open_text_folder(spark, f"{path}/matched")
 
     def join_layout(self) -> dict[str, Any] | None:
         """Return the layout of the join state, or None if the pipeline started without joins."""
@@ -68,6 +74,14 @@ class BatchLog:
     def commit_join_layout(self, layout: dict[str, Any]) -> None:
         """Write the layout of the join state."""
         self._state.write("joins", json.dumps(layout))
+
+    def identity(self) -> str:
+        """Return the random id of the checkpoint, which its first run writes."""
+        known = _load(self._state, "identity")
+        if known is None:
+            known = {"id": uuid4().hex}
+            self._state.write("identity", json.dumps(known))
+        return str(known["id"])
 
     def plan(self, batch: int, plan: dict[str, Any]) -> dict[str, Any]:
         """Return the plan of a batch: the one in the log, or else the given one, which is written to it."""
@@ -119,7 +133,7 @@ class BatchLog:
         return _load(self._planned, str(max(batches))) if batches else None
 
 
-def _load(folder: HadoopFolder, name: str) -> dict[str, Any] | None:
+def _load(folder: TextFolder, name: str) -> dict[str, Any] | None:
     """Return the JSON object in a file, or None without a file; raise CheckpointError if it is damaged."""
     text = folder.read(name)
     return None if text is None else parse_record(text, folder.path_of(name))

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import re
 import tomllib
 from dataclasses import fields
 from difflib import get_close_matches
 from importlib.util import find_spec
-from io import BytesIO
-from itertools import permutations
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -18,7 +15,6 @@ from pydantic import (
     BaseModel,
     BeforeValidator,
     ByteSize,
-    ConfigDict,
     Field,
     ValidationError,
     model_validator,
@@ -30,25 +26,25 @@ from sapwood.errors import SapwoodError, TablesError
 from sapwood.lang.literals.durations import parse_duration
 from sapwood.lang.literals.memory_sizes import check_memory
 from sapwood.lang.namespaces import check_prefix, to_prefixes
-from sapwood.records import RecordScanner
-from sapwood.spark.dataframe_match import Shape
+from sapwood.spark.io.connectors import expand_packages
+from sapwood.spark.io.delta_table import DELTA
 from sapwood.spark.io.file_system import is_uri, local_path
-from sapwood.spark.io.sinks import FILE_FORMATS
+from sapwood.spark.pipeline.endpoint_config import (
+    ConfigTable,
+    DeliveryConfig,
+    Options,
+    SinkConfig,
+    SourceConfig,
+)
+from sapwood.spark.pipeline.path_conflicts import find_path_conflicts
+from sapwood.spark.pipeline.real_time_rules import (
+    DEFAULT_CHECKPOINT_INTERVAL,
+    REAL_TIME,
+    find_real_time_conflicts,
+)
 
 AVAILABLE_NOW, BATCH = "available-now", "batch"
 _SQLITE = re.compile(r"sqlite(?:\+pysqlite)?:///")
-_ALIAS = re.compile(r"\sas\s+`?([^`\s]+)`?\s*$", re.IGNORECASE)
-_RESERVED_COLUMNS = {
-    "body": ": the message itself is delivered with deliveries.body = true, or as 'body AS message'",
-    "message_id": "",
-    "published_at": "",
-    "stream": "",
-    "subscription": ": give yours another name with AS",
-    "subscriber": ": give yours another name with AS",
-    "version": ": give yours another name with AS",
-    "batch": ": give yours another name with AS",
-}
-"""Columns of deliveries that `keep` must not name, and what to do instead."""
 
 
 class ConfigError(SapwoodError):
@@ -56,12 +52,13 @@ class ConfigError(SapwoodError):
 
 
 def _check_trigger(text: str) -> str:
-    if text not in (AVAILABLE_NOW, BATCH):
+    if text not in (AVAILABLE_NOW, BATCH, REAL_TIME):
         try:
             parse_duration(text)
         except ValueError:
             raise ValueError(
-                f"'{AVAILABLE_NOW}', '{BATCH}', or an interval such as '5 seconds' is expected, not {text!r}"
+                f"'{AVAILABLE_NOW}', '{BATCH}', '{REAL_TIME}', or an interval such as '5 seconds' is "
+                f"expected, not {text!r}"
             ) from None
     return text
 
@@ -77,15 +74,6 @@ def _check_prefixes(namespaces: dict[str, str]) -> dict[str, str]:
     return namespaces
 
 
-class _Table(BaseModel):
-    """A table of the TOML file; keys that it does not know are errors."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-Options = dict[str, str | int | float | bool]
-
-
 def _check_memory(memory: ByteSize) -> ByteSize:
     try:
         check_memory(memory, f"of {memory:,} bytes")
@@ -99,70 +87,16 @@ Duration = Annotated[str, AfterValidator(_check_duration)]
 Memory = Annotated[ByteSize, AfterValidator(_check_memory)]
 
 
-class SourceConfig(_Table):
-    """A source of messages."""
-
-    path: str | None = None
-    """a file, or a folder of `*.xml` and `*.xmll`; for another format, what Spark loads"""
-    record: str | None = None
-    """the element that is a message, in files that hold many"""
-    format: str = "files"
-    """`files`, or any format that Spark reads"""
-    options: Options = {}
-    schema_: str | None = Field(None, alias="schema")
-    """the columns, where Spark cannot infer them"""
-    body: str = "body"
-    """the column or SQL expression that is the message"""
-    id: str | None = None
-    """the column or SQL expression that identifies it"""
-    published_at: str | None = None
-    """the column or SQL expression with the time at which it was published"""
-    stream: str | None = None
-    """the name of the stream, for deliveries and joins"""
-    time: str | None = None
-    """the XPath path to the event time in a message, for joins"""
-    keep: tuple[str, ...] = ()
-    """further columns of deliveries: columns or SQL expressions of the source"""
-    files_per_batch: Annotated[int, Field(gt=0)] = 1_000
-    bytes_per_batch: Annotated[ByteSize, Field(gt=0)] | None = None
-
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        for column in self.keep:
-            alias = _ALIAS.search(column)
-            if (name := alias[1] if alias else column.strip("` ")) in _RESERVED_COLUMNS:
-                raise ValueError(
-                    f"'keep': deliveries have a column {name!r} already{_RESERVED_COLUMNS[name]}"
-                )
-        if self.format == "files":
-            if self.path is None:
-                raise ValueError("'path' is missing: the file or folder to read")
-            for key in ("id", "schema_", "published_at", "body", "options"):
-                if key in self.model_fields_set or key.rstrip("_") in self.model_fields_set:
-                    raise ValueError(f"'{key.rstrip('_')}' is for other formats than files")
-            if self.record is not None:
-                RecordScanner(self.record, BytesIO())  # which refuses a name that is not one
-        else:
-            if self.record is not None:
-                raise ValueError("'record' is for format = \"files\"")
-            if self.id is None and self.format != "kafka":
-                raise ValueError("'id' is missing: a column or SQL expression that identifies a message")
-            if self.path is None and self.format in FILE_FORMATS:
-                raise ValueError("'path' is missing: the file or folder to read")
-            for key in ("files_per_batch", "bytes_per_batch"):
-                if self.path is None and key in self.model_fields_set:
-                    raise ValueError(f"'{key}' is for files; for {self.format}, use its options")
-        return self
-
-
-class SubscriptionConfig(_Table):
+class SubscriptionConfig(ConfigTable):
     """The subscriptions of a pipeline: a store, or a file of queries."""
 
     store: str | None = None
     """a subscription store: an SQLite file or a database URL; changes take effect with the next batch"""
     file: str | None = None
     """a file of queries, which is read once"""
-    namespaces: Annotated[dict[str, str], BeforeValidator(to_prefixes), AfterValidator(_check_prefixes)] = {}
+    namespaces: Annotated[dict[str, str], BeforeValidator(to_prefixes), AfterValidator(_check_prefixes)] = (
+        Field({})
+    )
     """prefixes, or "any", for a file; those of a store are in the store"""
 
     @model_validator(mode="after")
@@ -181,37 +115,15 @@ class SubscriptionConfig(_Table):
         return self
 
 
-class SinkConfig(_Table):
-    """A sink of rows: a folder, or a target in the options of the format."""
-
-    path: str | None = None
-    format: str = "parquet"
-    options: Options = {}
-
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        if self.path is None and self.format in FILE_FORMATS:
-            raise ValueError("'path' is missing: the folder to write to")
-        return self
-
-
-class DeliveryConfig(SinkConfig):
-    """The sink of deliveries."""
-
-    shape: Shape = "pairs"
-    body: bool = False
-    """whether deliveries of filters have a body, too: the message itself"""
-
-
-class JoinConfig(_Table):
+class JoinConfig(ConfigTable):
     """The event-time settings and state layout of joins."""
 
     lateness: Duration = "0 s"
     """the delay of the watermark behind the newest event time of earlier batches"""
     wait_for: Literal["slowest", "fastest"] = "slowest"
     """of several sources, the one that determines the watermark"""
-    buckets: Annotated[int, Field(gt=0, le=10_000)] = 16
-    """the number of partitions of the join state, which cannot change later"""
+    buckets: Annotated[int, Field(gt=0, le=1_000)] | None = None
+    """the number of partitions of the join state; by default one for each core, and 8 at most"""
 
     @property
     def lateness_seconds(self) -> float:
@@ -219,7 +131,7 @@ class JoinConfig(_Table):
         return parse_duration(self.lateness)
 
 
-class RelationalConfig(_Table):
+class RelationalConfig(ConfigTable):
     """The relational engine."""
 
     on: Literal["duckdb", "spark"] = "duckdb"
@@ -237,7 +149,7 @@ class RelationalConfig(_Table):
         return {"plan": self.plan, **memory}
 
 
-class RunConfig(_Table):
+class RunConfig(ConfigTable):
     """The run of a pipeline: checkpoint, trigger and Spark master."""
 
     checkpoint: str
@@ -247,11 +159,19 @@ class RunConfig(_Table):
     """tasks of a batch; by default twice the cores"""
     log: str | None = None
     """the log file of Spark and Sapwood; by default in the checkpoint"""
+    checkpoint_interval: Duration | None = None
+    """for the trigger "real-time": the time from one commit to the next; by default five minutes"""
+
+    @property
+    def batch_duration(self) -> str:
+        """The duration of a batch with the trigger "real-time", as Spark takes it."""
+        given = self.checkpoint_interval or DEFAULT_CHECKPOINT_INTERVAL
+        return f"{round(parse_duration(given) * 1000)} milliseconds"
 
     @property
     def interval(self) -> str | None:
         """The trigger as an interval of Spark, where 0 means as fast as possible; None for other triggers."""
-        if self.trigger in (AVAILABLE_NOW, BATCH):
+        if self.trigger in (AVAILABLE_NOW, BATCH, REAL_TIME):
             return None
         return f"{round(parse_duration(self.trigger) * 1000)} milliseconds"
 
@@ -260,7 +180,7 @@ def _as_list(source: Any) -> Any:
     return [source] if isinstance(source, dict) else source
 
 
-class PipelineConfig(_Table):
+class PipelineConfig(ConfigTable):
     """A whole pipeline."""
 
     name: str = "sapwood"
@@ -274,13 +194,15 @@ class PipelineConfig(_Table):
     run: RunConfig
     joins: JoinConfig | None = None
     relational: RelationalConfig | None = None
-    limits: dict[str, int | float] = {}
-    spark: Options = {}
+    limits: dict[str, int | float] = Field({})
+    spark: Annotated[Options, BeforeValidator(expand_packages)] = Field({})
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         self.matcher_limits()
         self._check_streams()
+        if conflicts := list(find_real_time_conflicts(self)):
+            raise ValueError("\n  ".join(conflicts))
         if self.joins is not None and (problem := self.find_join_conflict()):
             raise ValueError(problem)
         self._check_engine()
@@ -332,11 +254,18 @@ class PipelineConfig(_Table):
 
     def find_join_conflict(self) -> str | None:
         """Return the reason why this configuration excludes joins, or None."""
+        if self.run.trigger == REAL_TIME:
+            return f"'run.trigger': joins need micro-batches, and so an interval or '{AVAILABLE_NOW}'"
         if self.run.trigger == BATCH:
             return f"'run.trigger': joins need a stream; '{AVAILABLE_NOW}' ends after the available messages"
         if self.deliveries.shape != "pairs":
             return "'deliveries.shape': joins need 'pairs', because their deliveries have several messages"
         return None
+
+    @property
+    def uses_delta(self) -> bool:
+        """Whether a source or a sink is a Delta table."""
+        return DELTA in {each.format for each in (*self.sources, self.deliveries, self.rejects)}
 
     @property
     def source(self) -> SourceConfig:
@@ -381,37 +310,9 @@ def parse_config(
         problems = [_describe_error(entry, alone) for entry in error.errors()]
         raise ConfigError("\n".join([f"{origin} cannot be run:", *(f"  {p}" for p in problems)])) from None
     resolved = _resolve_paths(checked, (folder or Path()).absolute())
-    if problems := _find_path_conflicts(resolved):
+    if problems := find_path_conflicts(resolved):
         raise ConfigError("\n".join([f"{origin} cannot be run:", *(f"  {p}" for p in problems)]))
     return resolved
-
-
-def _find_path_conflicts(given: PipelineConfig) -> list[str]:
-    """Return an error for each two paths of which one is, or contains, the other."""
-    paths = {
-        "run.checkpoint": given.run.checkpoint,
-        "deliveries.path": given.deliveries.path,
-        "rejects.path": given.rejects.path,
-    }
-    known = {key: _normalize(path) for key, path in paths.items() if path is not None}
-    found = []
-    for (one, path), (other, outer) in permutations(known.items(), 2):
-        if path == outer and one < other:
-            found.append(f"{one} is also {other}: {path}; each needs a folder of its own")
-        elif path != outer and path.startswith(outer.rstrip("/") + "/"):
-            found.append(f"{one} is in {other}: {path} in {outer}; move it out of that folder")
-    for number, source in enumerate(given.sources, 1):
-        name = "source.path" if len(given.sources) == 1 else f"source #{number}.path"
-        for key, path in known.items():
-            if source.path is not None and _normalize(source.path) == path:
-                found.append(f"{key} is also {name}: {path}; each needs a folder of its own")
-    return found
-
-
-def _normalize(path: str) -> str:
-    """Return the path without symbolic links, or the URI, so that equal folders compare equal."""
-    local = local_path(path)
-    return os.path.realpath(local) if local is not None else path.rstrip("/")
 
 
 def _format_key(location: tuple[str | int, ...], alone: bool) -> str:

@@ -7,8 +7,11 @@ started with joins stays with them, even while there is no subscription of that 
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from sapwood.broker import Broker
+from sapwood.spark.distribution.index_snapshot import IndexSnapshot
 from sapwood.spark.distribution.pipeline_subscriptions import (
     FileSubscriptions,
     StoreSubscriptions,
@@ -16,21 +19,26 @@ from sapwood.spark.distribution.pipeline_subscriptions import (
     is_not_filter,
     store_has_joins,
 )
-from sapwood.spark.joins.join_plan import check_protobuf, check_state, state_settings
+from sapwood.spark.joins.join_plan import check_state, state_settings
 from sapwood.spark.pipeline.batch import MatchFunction, match_with_broker
 from sapwood.spark.pipeline.batch_log import BatchLog
 from sapwood.spark.pipeline.config import ConfigError, JoinConfig, PipelineConfig, RelationalConfig
+from sapwood.spark.worker_stage import WorkerStage
 
 _log = logging.getLogger(__name__)
 _NEW_CHECKPOINT = "configure a new checkpoint, with which it starts from the beginning"
 
 
 def open_subscriptions(
-    config: PipelineConfig, batch_log: BatchLog, compiled: Broker | None = None
+    config: PipelineConfig,
+    batch_log: BatchLog,
+    compiled: Broker | None = None,
+    cache_folder: str | None = None,
 ) -> tuple[SubscriptionProvider, JoinConfig | None]:
     """Open the subscriptions, and return them with the configuration of joins, or None without joins.
 
-    `compiled` has the queries of a file, if they were compiled before. ConfigError is raised if the joins do
+    `compiled` has the queries of a file, if they were compiled before; `cache_folder` is for those of a
+    store. ConfigError is raised if the joins do
     not fit the checkpoint or the rest of the configuration.
     """
     limits = config.matcher_limits()
@@ -40,7 +48,9 @@ def open_subscriptions(
     subscriptions: SubscriptionProvider
     if given.store is not None:
         joins = _configure_joins(config, batch_log, store_has_joins(given.store), fixed=False)
-        subscriptions = StoreSubscriptions(given.store, limits, joins is not None, **serves)
+        subscriptions = StoreSubscriptions(
+            given.store, limits, joins is not None, cache_folder=cache_folder, **serves
+        )
     else:
         assert given.file is not None
         subscriptions = fixed = FileSubscriptions(
@@ -68,7 +78,14 @@ def select_matcher(config: PipelineConfig, subscriptions: SubscriptionProvider, 
 
     assert isinstance(subscriptions, TableSubscriptions)
     relational = config.relational or RelationalConfig()
-    return subscriptions.matching(relational.on, f"{folder}/relational")
+    matching = subscriptions.matching(relational.on, f"{folder}/relational")
+
+    @contextmanager
+    def match_with_tables(messages: WorkerStage, snapshot: IndexSnapshot) -> Iterator[WorkerStage]:
+        with matching(messages.to_frame(), snapshot) as matched:
+            yield WorkerStage.of(matched)
+
+    return match_with_tables
 
 
 def _configure_joins(
@@ -87,10 +104,9 @@ def _configure_joins(
     problem = config.find_join_conflict()
     if problem is not None:
         raise ConfigError(f"some subscriptions join messages. {problem}")
-    check_protobuf()
     joins = config.joins or JoinConfig()
     if recorded is None:
-        batch_log.commit_join_layout(state_settings(joins))
+        batch_log.commit_join_layout(state_settings())
     else:
-        check_state(recorded, joins, config.run.checkpoint)
+        check_state(recorded, config.run.checkpoint)
     return joins

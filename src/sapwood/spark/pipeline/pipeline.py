@@ -9,38 +9,51 @@ Each micro-batch goes through these steps:
 
 A repeated batch has the same messages, because Spark writes its offsets to the checkpoint before it starts.
 
-If subscriptions join messages, the streaming query itself has state (see `join_plan`). Then workers read the
-snapshot from the checkpoint, so it is written before the batch starts. And the plan of a batch runs even if
-the batch was committed before a crash: Spark has not committed the state that it updates.
+If subscriptions join messages, a plan that is made when the stream starts parses them (see `join_plan`), so
+workers read the snapshot from the checkpoint, where it is written before the batch starts. The state of joins
+is a log of messages in the checkpoint, to which a batch adds its own before it is committed.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from threading import Event, Lock
-from typing import Any
+from typing import Any, ClassVar
 
-from pyspark.errors import StreamingQueryException
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from sapwood.broker import Broker
+from sapwood.errors import ArgumentError
 from sapwood.spark.distribution.checkpoint_transport import CheckpointTransport
+from sapwood.spark.distribution.index_snapshot import IndexSnapshot
+from sapwood.spark.io.file_ranges import ListedFile
 from sapwood.spark.io.file_system import local_path, qualify_path
-from sapwood.spark.io.sinks import Sink
-from sapwood.spark.io.source import Source, Sources
-from sapwood.spark.io.unread_files import find_skipped_files, find_unread_in_stream, find_unread_in_table
+from sapwood.spark.io.unread_files import (
+    find_skipped_files,
+    find_unread,
+    list_stream_files,
+    list_table_files,
+)
 from sapwood.spark.joins.feedback import FeedbackFolder
-from sapwood.spark.joins.join_plan import JoinStream, check_times, count_state_rows, stateful_session
+from sapwood.spark.joins.join_plan import JoinStream, check_times
+from sapwood.spark.joins.segment_catalog import SegmentCatalog
+from sapwood.spark.kafka.kafka_failures import explain_source_failure
+from sapwood.spark.kafka.kafka_options import KAFKA
 from sapwood.spark.monitoring.delivery_counts import MatchedSubscriptions
 from sapwood.spark.pipeline.batch import BatchProcessor, Outcome
 from sapwood.spark.pipeline.batch_log import BatchLog
 from sapwood.spark.pipeline.checkpoint_lock import lock_checkpoint
 from sapwood.spark.pipeline.config import BATCH, ConfigError, PipelineConfig
+from sapwood.spark.pipeline.endpoints import build_sinks, build_sources, build_topics, check_formats
 from sapwood.spark.pipeline.factory import open_subscriptions, select_matcher
+from sapwood.spark.pipeline.real_time_rules import REAL_TIME
+from sapwood.spark.worker_stage import WorkerStage
 
 _log = logging.getLogger(__name__)
 _POLL_SECONDS = 0.2
@@ -56,6 +69,9 @@ class Stopped(Exception):
 class Pipeline:
     """A pipeline as it is configured; `run` returns when it is finished or stopped."""
 
+    in_real_time: ClassVar[bool] = False
+    """whether this class is for the trigger "real-time", which others cannot run"""
+
     def __init__(
         self,
         spark: SparkSession,
@@ -67,42 +83,43 @@ class Pipeline:
         """`on_batch` is called with the outcome of each batch, after its commit. `compiled` is a broker with
         the queries of `subscriptions.file`, if they were compiled before. `on_ready` is called once, when a
         stream has processed the available messages and waits for more."""
+        if (config.run.trigger == REAL_TIME) != self.in_real_time:
+            raise ArgumentError(f"a {type(self).__name__} cannot run the trigger {config.run.trigger!r}")
         with lock_checkpoint(config.run.checkpoint):
             """No other run is using it, so that temporary files of an earlier run may be removed."""
+        check_formats(spark, config)
         self._spark = spark
         self._config = config
         self._on_batch = on_batch or (lambda outcome: None)
         self._on_ready = on_ready
-        self._source = _build_sources(config)
+        self._source = build_sources(config)
+        self._topics = build_topics(spark, config)
         self._batch_log = BatchLog(spark, f"{config.run.checkpoint}/sapwood")
-        self._subscriptions, joins = open_subscriptions(config, self._batch_log, compiled)
+        own = qualify_path(spark, f"{config.run.checkpoint}/sapwood")
+        self._subscriptions, joins = open_subscriptions(config, self._batch_log, compiled, f"{own}/index")
         try:
             check_times(config.sources, self._subscriptions.namespaces)
         except ConfigError:
             self._subscriptions.close()
             raise
-        own = qualify_path(spark, f"{config.run.checkpoint}/sapwood")
         self._processor = BatchProcessor(
-            _build_sink(config, "deliveries"),
-            _build_sink(config, "rejects"),
+            *build_sinks(spark, config, self._batch_log),
             config.deliveries.shape,
             select_matcher(config, self._subscriptions, own),
             config.deliveries.body,
             matched=self._batch_log.matched(),
         )
-        self._subscriber_version = -1
-        """the version up to which the names of subscribers are known"""
         self._joining: JoinStream | None = None
         if joins is not None:
             self._post = CheckpointTransport(f"{own}/snapshots")
             self._joining = JoinStream(
                 self._source,
                 joins,
-                self._post.folder,
+                self._post,
+                SegmentCatalog(f"{own}/joins"),
                 FeedbackFolder(f"{own}/feedback"),
                 config.deliveries.body,
             )
-        self._query: StreamingQuery | None = None
         self._processing = Lock()
         self._stopping = Event()
         self._failure: BaseException | None = None
@@ -122,19 +139,42 @@ class Pipeline:
             "pipeline %r started: trigger %s, checkpoint %s", self._config.name, run.trigger, run.checkpoint
         )
         try:
-            with lock_checkpoint(self._config.run.checkpoint):
+            with lock_checkpoint(self._config.run.checkpoint), self._explain_failures():
+                self._topics.check_start()
                 if self._config.run.trigger == BATCH:
                     self._process(self._source.open(self._spark, streaming=False), 0)
                 else:
                     self._stream(wait or (lambda: None))
         finally:
             self._subscriptions.close()
+            self._topics.close()
             _log.info("pipeline %r stopped", self._config.name)
+
+    @contextmanager
+    def _explain_failures(self) -> Iterator[None]:
+        """Raise a failure of Kafka as an error that says what to do."""
+        try:
+            yield
+        except (PySparkException, Py4JError) as error:
+            sources = {
+                "source" if len(self._config.sources) == 1 else f"source #{number}": source.options
+                for number, source in enumerate(self._config.sources, 1)
+                if source.format == KAFKA
+            }
+            explained = explain_source_failure(error, sources)
+            if explained is None:
+                raise
+            raise explained from error
 
     @property
     def matched(self) -> MatchedSubscriptions:
         """The subscriptions that have matched so far, including earlier runs."""
         return self._processor.matched
+
+    @property
+    def bucket_sizes(self) -> dict[int, tuple[int, int]]:
+        """The numbers of messages and of values in each bucket of the join state; empty without joins."""
+        return self._joining.bucket_sizes if self._joining is not None else {}
 
     def _warn_of_skipped_files(self) -> None:
         """Log a warning for files in local folders that no batch will contain."""
@@ -160,14 +200,21 @@ class Pipeline:
             while query.isActive and not (self._stopping.is_set() and self._idle()):
                 query.awaitTermination(_POLL_SECONDS)  # type: ignore[arg-type]  # it takes fractions
                 wait()
-                self._notify_ready(query)
-            query.stop()
+                self._poll(query)
+            if query.isActive:
+                query.stop()
+            else:
+                query.awaitTermination()  # which raises the error of a stream that has failed, even at once
         except StreamingQueryException:
             if self._failure is None and not self._stopping.is_set():
                 raise
         failure, self._failure = self._failure, None  # Py4J holds this pipeline, which must not hold that
         if failure is not None:
             raise failure
+
+    def _poll(self, query: StreamingQuery) -> None:
+        """Do what is to be done several times a second while the stream runs."""
+        self._notify_ready(query)
 
     def _notify_ready(self, query: StreamingQuery) -> None:
         """Call `on_ready` once, when the stream waits for new messages."""
@@ -198,12 +245,8 @@ class Pipeline:
         timing = {"availableNow": True} if interval is None else {"processingTime": interval}
         checkpoint = f"{self._config.run.checkpoint}/spark"
         writer = writer.option("checkpointLocation", checkpoint).trigger(**timing)
-        session: AbstractContextManager[None] = nullcontext()
-        if joining is not None:
-            session = stateful_session(self._spark, joining.settings, self._config.spark)
-        with session:
-            self._query = writer.foreachBatch(self._process_guarded).start()
-        return self._query
+        query: StreamingQuery = writer.foreachBatch(self._process_guarded).start()
+        return query
 
     def _process_guarded(self, batch: DataFrame, number: int) -> None:
         """Process a micro-batch, and store an exception, of which Spark passes on the text only."""
@@ -223,30 +266,30 @@ class Pipeline:
         streaming = self._config.run.trigger != BATCH
         if streaming and self._batch_log.outcome(number) is not None:
             _log.info("batch %s was committed by an earlier run, and is skipped", number)
-            if self._joining is not None:
-                self._update_join_state(batch, number)
             return
         self.current_batch = number
+        self._topics.check_batch()
         plan = {"version": self._subscriptions.newest()}
         if streaming:
             plan = self._batch_log.plan(number, plan)
         version = plan["version"]
-        if self._subscriber_version < version:
-            self._processor.subscribers.update(
-                self._subscriptions.subscribers(self._subscriber_version, version)
-            )
-            self._subscriber_version = version
         _log.debug("batch %s planned with version %s of the subscriptions", number, version)
         outcome = (
             self._process_with_joins(batch, number, version)
             if self._joining is not None
             else self._process_single(batch, number, version)
         )
+        self._batch_log.commit_matched(number, self._processor.matched)
+        self._commit(number, outcome)
+
+    def _commit(self, number: int, outcome: Outcome) -> None:
+        """Write the outcome of a batch to the batch log, and pass it on."""
         if self._subscriptions.left_out:
             some = dict(list(self._subscriptions.left_out.items())[:_LOGGED_EXCLUSIONS])
             outcome = replace(outcome, left_out=some)
-        self._batch_log.commit_matched(number, self._processor.matched)
         self._batch_log.commit(number, outcome.as_record())
+        if self._joining is not None:
+            self._joining.vacuum(self._subscriptions.equated_variables())
         self.current_batch = None
         _log_outcome(outcome)
         self._on_batch(outcome)
@@ -254,38 +297,39 @@ class Pipeline:
     def _process_single(self, batch: DataFrame, number: int, version: int) -> Outcome:
         """Match the messages of a batch, each on its own."""
         snapshot = self._subscriptions.snapshot(self._spark.sparkContext, version)
-        messages = self._add_unread(self._source.messages(batch), batch)
-        return self._processor.process(messages, snapshot, len(self._subscriptions), number)
+        messages = self._source.read(batch, self._list_files(batch))
+        return self._process_messages(messages, snapshot, number)
 
     def _process_with_joins(self, batch: DataFrame, number: int, version: int) -> Outcome:
         """Match the messages of a batch, and join them with those in the state."""
         assert self._joining is not None
         snapshot = self._subscriptions.snapshot(self._post, version)
-        self._post.put(number, snapshot)
-        kept = count_state_rows(self._query)
         with self._joining.join_batch(batch, snapshot, number) as (messages, joined):
-            messages = self._add_unread(messages, batch)
-            outcome = self._processor.process(messages, snapshot, len(self._subscriptions), number, joined)
-        return replace(outcome, kept=kept)
+            messages = self._source.add_unread(messages, find_unread(self._list_files(batch)))
+            outcome = self._process_messages(WorkerStage.of(messages), snapshot, number, joined)
+        return replace(outcome, kept=sum(values for _, values in self.bucket_sizes.values()))
 
-    def _add_unread(self, messages: DataFrame, batch: DataFrame) -> DataFrame:
-        """Add a reject for each file of the batch that Spark skips."""
-        streaming = self._config.run.trigger != BATCH
-        found = (
-            find_unread_in_stream(self._spark, self._config.name)
-            if streaming
-            else find_unread_in_table(batch)
+    def _process_messages(
+        self,
+        messages: WorkerStage,
+        snapshot: IndexSnapshot,
+        number: int,
+        joined: list[WorkerStage] | None = None,
+    ) -> Outcome:
+        subscriptions = self._subscriptions
+        return self._processor.process(
+            messages, snapshot, len(subscriptions), number, joined, subscriptions.subscribers
         )
-        if not any(found):
-            return messages
-        _log.info("%s files of the batch are empty or gone", sum(map(len, found)))
-        return self._source.add_unread(messages, found)
 
-    def _update_join_state(self, batch: DataFrame, number: int) -> None:
-        """Run the plan of a batch that is committed, for the state that it updates."""
-        version = self._batch_log.plan(number, {"version": self._subscriptions.newest()})["version"]
-        self._post.put(number, self._subscriptions.snapshot(self._post, version))
-        batch.write.format("noop").mode("overwrite").save()
+    def _list_files(self, batch: DataFrame) -> list[list[ListedFile] | None]:
+        """Return the files of a batch for each source, with those that Spark would skip."""
+        if self._config.run.trigger == BATCH:
+            listed = list_table_files(batch)
+        else:
+            listed = list_stream_files(self._spark, self._config.name)
+        if unread := sum(map(len, find_unread(listed))):
+            _log.info("%s files of the batch are empty or gone", unread)
+        return listed
 
 
 def _log_outcome(outcome: Outcome) -> None:
@@ -299,14 +343,3 @@ def _log_outcome(outcome: Outcome) -> None:
         outcome.seconds,
         outcome.version,
     )
-
-
-def _build_sources(config: PipelineConfig) -> Sources:
-    limits = config.matcher_limits()
-    return Sources(tuple(Source(each, config.run.partitions, limits) for each in config.sources))
-
-
-def _build_sink(config: PipelineConfig, name: str) -> Sink:
-    given = getattr(config, name)
-    options = {key: str(value) for key, value in given.options.items()}
-    return Sink(given.format, given.path, options, f"{config.name}/{name}")

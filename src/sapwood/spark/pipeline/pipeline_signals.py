@@ -19,10 +19,16 @@ class PipelineSignals(SignalHandler):
     signals: ClassVar[tuple[signal.Signals, ...]] = (signal.SIGINT, signal.SIGTERM)
 
     def __init__(
-        self, stop: Callable[[], None], notify: Callable[[str], None], restore: Callable[[], None]
+        self,
+        stop: Callable[[], None],
+        notify: Callable[[str], None],
+        restore: Callable[[], None],
+        when: str = "after the current batch",
     ) -> None:
-        """`restore` restores the terminal before the process ends."""
+        """`restore` restores the terminal before the process ends; `when` is the moment at which `stop`
+        takes effect."""
         super().__init__()
+        self._when = when
         self._stop = stop
         self._notify = notify
         self._restore = restore
@@ -35,7 +41,7 @@ class PipelineSignals(SignalHandler):
     def on_first(self) -> None:
         """Stop the pipeline after the current micro-batch."""
         self._stop()
-        self._notify("stopping after the current batch; again to stop at once")
+        self._notify(f"stopping {self._when}; again to stop at once")
 
     def on_second(self) -> None:
         """End without the current micro-batch; Spark's processes end with this one."""

@@ -6,7 +6,7 @@ import logging
 import os
 import re
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from sapwood.broker import Broker
@@ -14,8 +14,10 @@ from sapwood.spark.distribution.pipeline_subscriptions import compile_file
 from sapwood.spark.io.file_system import local_path
 from sapwood.spark.io.unread_files import is_hidden
 from sapwood.spark.joins.join_plan import check_times
+from sapwood.spark.kafka.kafka_options import KAFKA, SERVERS, find_option
 from sapwood.spark.pipeline.checkpoint_lock import lock_checkpoint
 from sapwood.spark.pipeline.config import ConfigError, PipelineConfig
+from sapwood.spark.pipeline.endpoint_config import SinkConfig, SourceConfig
 from sapwood.store import SubscriptionStore
 
 _log = logging.getLogger(__name__)
@@ -27,7 +29,7 @@ _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:\[\]]+):(\d{1,5})")
 _KUBERNETES = re.compile(r"k8s://(?:(https?)://)?([^/\s:]+|\[[0-9A-Fa-f:.]+\])(?::(\d{1,5}))?(?:/\S*)?")
 _KNOWN = "local, local[4], local[*], spark://host:7077, yarn or k8s://https://host:port"
 _CONNECT_SECONDS = 3.0
-"""The timeout of a connection to a master; Spark itself tries for a minute, and then again."""
+"""The timeout of a connection to a master or Kafka; Spark itself tries for a minute, and then again."""
 
 
 def check_pipeline(config: PipelineConfig, master: str, file: Path | None = None) -> Broker | None:
@@ -36,6 +38,7 @@ def check_pipeline(config: PipelineConfig, master: str, file: Path | None = None
     is the pipeline file, which errors name."""
     check_master(master)
     _check_sources(config)
+    _check_kafka(config)
     with lock_checkpoint(config.run.checkpoint):
         """No other run is using it."""
     compiled = _check_subscriptions(config, file)
@@ -53,6 +56,34 @@ def _check_sources(config: PipelineConfig) -> None:
             raise ConfigError(f"{key}: there is no file or folder {path}")
         if path is not None and path.is_file() and is_hidden(path.name):
             raise ConfigError(f"{key}: Spark does not read {path}, a name that begins with _ or .; rename it")
+
+
+def _check_kafka(config: PipelineConfig) -> None:
+    """Raise ConfigError if none of the servers of a source or sink can be reached; Spark would try for a
+    minute."""
+    tables: dict[str, SourceConfig | SinkConfig] = {
+        "deliveries": config.deliveries,
+        "rejects": config.rejects,
+    }
+    for number, source in enumerate(config.sources, 1):
+        tables["source" if len(config.sources) == 1 else f"source #{number}"] = source
+    checked: set[str] = set()
+    for key, table in tables.items():
+        servers = find_option(table.options, SERVERS) if table.format == KAFKA else None
+        if servers is None or servers in checked:
+            continue
+        checked.add(servers)
+        place = f'{key}.options."{SERVERS}"'
+        hosts = []
+        for address in servers.split(","):
+            found = _HOST.fullmatch(address.strip().rpartition("://")[2])
+            if found is None or int(found[2]) > 65_535:
+                raise ConfigError(
+                    f"{place}: a host and a port are expected, such as broker:9092, not {address!r}"
+                )
+            hosts.append((found[1].strip("[]"), int(found[2])))
+        if failures := _find_failures(hosts):
+            raise ConfigError(f"{place}: Kafka cannot be reached ({failures})")
 
 
 def _check_subscriptions(config: PipelineConfig, file: Path | None) -> Broker | None:
@@ -77,7 +108,12 @@ def check_master(master: str) -> None:
         if not (os.environ.get("HADOOP_CONF_DIR") or os.environ.get("YARN_CONF_DIR")):
             raise ConfigError("master: yarn needs HADOOP_CONF_DIR or YARN_CONF_DIR, and neither is set")
         return
-    hosts = list(_parse_hosts(master))
+    if failures := _find_failures(list(_parse_hosts(master))):
+        raise ConfigError(f"master: {master} cannot be reached ({failures})")
+
+
+def _find_failures(hosts: Sequence[tuple[str, int]]) -> str | None:
+    """Return why no host accepts connections, or None if one does."""
     failures = []
     for host, port in hosts:
         try:
@@ -85,9 +121,9 @@ def check_master(master: str) -> None:
         except OSError as error:
             failures.append(f"{host}:{port}: {error.strerror or error}")
         else:
-            _log.debug("the master at %s:%s accepts connections", host, port)
-            return  # one of several is enough
-    raise ConfigError(f"master: {master} cannot be reached ({'; '.join(failures)})")
+            _log.debug("%s:%s accepts connections", host, port)
+            return None  # one of several is enough
+    return "; ".join(failures)
 
 
 def _parse_hosts(master: str) -> Iterator[tuple[str, int]]:

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from pyspark.sql import Row, SparkSession
 
-from sapwood.spark.io.delivery_columns import SubscriberColumn, decode_text
+from sapwood.spark.deliveries.delivery_rows import count_by_subscriber
+from sapwood.spark.io.message_text import decode_text
 from sapwood.spark.pipeline.config import ConfigError, parse_config
 from sapwood.spark.pipeline.pipeline import Pipeline
 from sapwood.store import NewSubscription, SubscriptionStore
@@ -129,18 +130,9 @@ def test_a_file_of_queries_may_name_subscribers(spark: SparkSession, tmp_path: P
     assert subscribers(run(spark, tmp_path, **content)) == {("1", "desk"), ("2", None)}
 
 
-def test_subscribers_are_counted_and_the_most_frequent_is_not_joined(spark: SparkSession) -> None:
-    named = SubscriberColumn()
-    rows = spark.createDataFrame(
-        [("a", "x"), ("b", "y"), ("c", "z"), ("d", "w")], "subscription string, n string"
-    )
-    assert [row["subscriber"] for row in named.add_to(rows).collect()] == [None] * 4
-    named.update([("a", "one"), ("b", "one"), ("c", "two"), ("d", "")])
-    found = named.add_to(rows)
-    assert found.columns == ["subscription", "subscriber", "n"]
-    expected = {"a": "one", "b": "one", "c": "two", "d": None}
-    assert {row["subscription"]: row["subscriber"] for row in found.collect()} == expected
-    assert named.count({"a": 3, "b": 4, "c": 2, "d": 1}) == {"one": 7, "two": 2, "": 1}
+def test_deliveries_are_counted_by_subscriber() -> None:
+    names = {"a": "one", "b": "one", "c": "two"}
+    assert count_by_subscriber({"a": 3, "b": 4, "c": 2, "d": 1}, names) == {"one": 7, "two": 2, "": 1}
 
 
 def test_messages_as_text() -> None:

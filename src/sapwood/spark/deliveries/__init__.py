@@ -1,0 +1,1 @@
+"""Deliveries and rejects of micro-batches, made and counted where messages are matched."""

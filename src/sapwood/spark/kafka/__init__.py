@@ -1,0 +1,1 @@
+"""Kafka as source and sink of a pipeline: records in, deliveries and rejects out."""

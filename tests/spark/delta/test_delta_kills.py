@@ -1,0 +1,48 @@
+"""Drivers killed amid batches, with Delta tables at both ends: in the end, everything is delivered once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+from pyspark.sql import SparkSession
+
+from sapwood.spark.pipeline.config import read_config
+from sapwood.spark.pipeline.pipeline import Pipeline
+from tests.support.requirements import FULL
+from tests.support.spark.delta_streams import DeltaJoinedStreams, DeltaStream
+from tests.support.spark.driver_kills import kill_amid_batch
+from tests.support.spark.spark_joins import PUBLISHING, START, random_subscriptions
+
+
+def _kill(settings: Path, delay: float) -> bool:
+    log = settings.parent / "checkpoint/sapwood"
+    return kill_amid_batch(settings, lambda name: (log / name).exists(), delay)
+
+
+def test_a_driver_killed_amid_batches(tmp_path: Path, spark: SparkSession) -> None:
+    rounds = 6 if FULL else 1
+    stream = DeltaStream(tmp_path / "stream")
+    stream.subscribe(150)
+    stream.publish(2 * rounds + 2, messages_each=8)
+    chance = Random(5)
+    amid = 0
+    for round in range(rounds):
+        amid += _kill(stream.settings, chance.uniform(0.0, 2.0 if FULL else 0.4))
+        stream.change_subscriptions(round)
+    assert amid > 0
+    Pipeline(spark, read_config(stream.settings)).run()
+    stream.assert_exact(spark)
+
+
+def test_a_driver_with_joins_killed_amid_a_batch(tmp_path: Path, spark: SparkSession) -> None:
+    streams = DeltaJoinedStreams(tmp_path / "joined", lateness=8)
+    publishing = PUBLISHING if FULL else {id: PUBLISHING[id] for id in ("publishes", "gets it")}
+    streams.subscribe(random_subscriptions(Random(7), 8) | publishing)
+    for number in range(3 if FULL else 2):
+        streams.publish(START + 5 * number, 6)
+    assert _kill(streams.settings, 0.3), "the batch was committed before the kill"
+    Pipeline(spark, read_config(streams.settings)).run()
+    delivered = streams.assert_exact(spark)
+    assert any(row.messages is not None and len(row.messages) == 2 for row in delivered)
+    assert publishing.keys() <= {row.subscription for row in delivered}
