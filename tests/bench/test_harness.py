@@ -266,6 +266,9 @@ def test_an_experiment_is_skipped_where_a_library_is_missing(
     assert bench.report.skipped == [
         "feed-spark: Spark is missing: in a clone of Sapwood, pip install '.[spark]'",
         "spark: Spark is missing: in a clone of Sapwood, pip install '.[spark]'",
+        "spark-large: Spark is missing: in a clone of Sapwood, pip install '.[spark]'",
+        "latency: Spark is missing: in a clone of Sapwood, pip install '.[spark]'",
+        "real-time: confluent-kafka is missing: in a clone of Sapwood, pip install '.[bench]'",
         "memory: psutil is missing: in a clone of Sapwood, pip install '.[bench]'",
     ]
     assert not bench.report.figures and not bench.report.charts
@@ -442,8 +445,8 @@ def test_without_pyspark_one_line_says_what_to_install() -> None:
     assert "Traceback" not in ended.stderr
 
 
-def test_no_experiment_starts_processes_of_its_own() -> None:
-    """Isolation is the only module of the package that starts a process."""
+def test_measurements_are_isolated_in_one_way() -> None:
+    """Isolation is the only module that starts a measurement; the others start Maven, Kafka and `sapwood run`."""
     package = Path(isolation.__file__).parent.parent
     starting = {path.name for path in package.rglob("*.py") if "import subprocess" in path.read_text()}
-    assert starting == {"isolation.py"}
+    assert starting == {"isolation.py", "maven_jars.py", "kafka_server.py", "real_time_latency.py"}

@@ -10,6 +10,7 @@ import pytest
 from sapwood.bench.harness.runner import Options, run_suite
 from sapwood.bench.suites import SPARK
 from sapwood.spark.spark_session import JavaError, check_java
+from tests.support.requirements import missing
 
 
 @pytest.fixture(scope="module")
@@ -36,6 +37,18 @@ def test_figures_are_measured_and_written(java: None, tmp_path: Path) -> None:
     assert not report.missed  # nothing is promised at this scale
     written = json.loads((tmp_path / "spark.json").read_text())
     assert [figure["measure"] for figure in written["figures"]] == [each.measure for each in report.figures]
+
+
+@pytest.mark.server
+@pytest.mark.slow
+def test_latency_is_measured_on_a_kafka_server(java: None, tmp_path: Path) -> None:
+    report = run_suite(SPARK, Options(out=tmp_path, scale="smoke", only=("real-time",)))
+    if report.skipped:
+        missing(report.skipped[0])
+    median, most = report.figures
+    assert (median.bar, most.bar) == (50, 300)
+    assert 0 < median.value <= most.value
+    assert median.details["messages_lost"] == 0
 
 
 def test_bars_are_promises_about_the_published_workload(tmp_path: Path) -> None:

@@ -17,18 +17,18 @@ def test_the_demo_delivers_changes_checks_and_reports(tmp_path: Path) -> None:
     (tmp_path / "rejects").mkdir()
     (tmp_path / "rejects" / "of last time").write_text("")
     console = Console(record=True, width=120)
-    assert demo.run(console, tmp_path, demo.Size(files=6, messages=8, subscriptions=300, sample=20)) == 0
+    assert demo.run(console, tmp_path, demo.Size(files=24, messages=4, subscriptions=300, sample=20)) == 0
     text = console.export_text()
-    assert "Generated 48 messages in 6 files and 300 subscriptions." in text
+    assert "Generated 96 messages in 24 files and 300 subscriptions." in text
     assert "20 subscriptions added, 20 replaced, 10 removed; the next batch uses version 3" in text
-    assert "versions 1 to 3" in text
+    assert "versions 1 to 5" in text
     assert "messages are exactly those of a broker in one process" in text
     assert text.index("takes one to two minutes") < text.index("Generated")
     speed = re.search(
         r"Without Spark: (\d+) messages × (\d+) filters in one process: ([\d,]+) messages", text
     )
     assert speed is not None
-    assert speed[2] == "227"  # the others are transformations
+    assert speed[2] == "285"  # the others are transformations
     assert int(speed[3].replace(",", "")) > 0
     report = (tmp_path / "report.html").read_text("utf-8")
     assert "mismatched tag" in report
@@ -40,7 +40,7 @@ def test_the_demo_delivers_changes_checks_and_reports(tmp_path: Path) -> None:
 
 def _notices_a_wrong_delivery(out: Path) -> None:
     with SubscriptionStore(str(out / "subscriptions.db")) as store:
-        assert find_differences(out, store, 20, 1, 3)[1] == []
-        for batch in (out / "deliveries").iterdir():
-            max(batch.glob("*.parquet"), key=lambda file: file.stat().st_size).unlink()
-        assert find_differences(out, store, 20, 1, 3)[1] != []
+        assert find_differences(out, store, 20, 1, 5)[1] == []
+        for file in (out / "deliveries/batch=0").glob("*.parquet"):
+            file.unlink()
+        assert find_differences(out, store, 20, 1, 5)[1] != []

@@ -38,4 +38,8 @@ RELATIONAL = Suite(
     ("stock_quotes", "observation_queries", "engine_comparison", "spark_sql"),
     "subscriptions in tables, as in Tian et al. (2004)",
 )
-SPARK = Suite("spark", ("worker_startup", "match_throughput", "stream_memory"), published=True)
+SPARK = Suite(
+    "spark",
+    ("worker_startup", "match_throughput", "batch_latency", "real_time_latency", "stream_memory"),
+    published=True,
+)

@@ -47,9 +47,9 @@ _CHANGES = 2
 class Size:
     """The size of the generated workload."""
 
-    files: int = 12
+    files: int = 24
     """files in the inbox"""
-    messages: int = 500
+    messages: int = 2_000
     """messages in each file"""
     subscriptions: int = 10_000
     """subscriptions in the store at the start"""
