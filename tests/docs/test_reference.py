@@ -14,15 +14,13 @@ import pytest
 
 from sapwood import Limits
 from sapwood.spark.pipeline.config import (
-    DeliveryConfig,
     JoinConfig,
     PipelineConfig,
     RelationalConfig,
     RunConfig,
-    SinkConfig,
-    SourceConfig,
     SubscriptionConfig,
 )
+from sapwood.spark.pipeline.endpoint_config import DeliveryConfig, SinkConfig, SourceConfig
 from tests.support.docs.doc_blocks import ROOT
 from tests.support.docs.generated_docs import generated_files
 from tests.support.docs.import_diagram import Graph, draw, import_graph, reduce_transitively
