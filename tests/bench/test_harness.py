@@ -446,7 +446,7 @@ def test_without_pyspark_one_line_says_what_to_install() -> None:
 
 
 def test_measurements_are_isolated_in_one_way() -> None:
-    """Isolation is the only module that starts a measurement; the others start Maven, Kafka and `sapwood run`."""
+    """One module starts measurements; the others start Maven, Kafka and `sapwood run`."""
     package = Path(isolation.__file__).parent.parent
     starting = {path.name for path in package.rglob("*.py") if "import subprocess" in path.read_text()}
     assert starting == {"isolation.py", "maven_jars.py", "kafka_server.py", "real_time_latency.py"}

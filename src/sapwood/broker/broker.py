@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from datetime import timedelta
 from typing import Any
@@ -26,6 +26,7 @@ from sapwood.engine.matcher import Matcher, Source
 from sapwood.engine.message.message_reader import Message
 from sapwood.engine.pattern_evaluator import PatternEvaluator
 from sapwood.engine.serialization import pack, unpack
+from sapwood.engine.subscriptions import ListedNumbers
 from sapwood.engine.thread_lock import synchronized
 from sapwood.errors import ArgumentError
 from sapwood.join.explain import JoinExplanation
@@ -237,6 +238,12 @@ class Broker(Closeable):
         """Evaluate filters and transformations on a message; joins ignore it."""
         source = Message(message)
         return self._publisher.evaluate_without_joins(source, self._matcher.index.find(source))
+
+    @synchronized
+    def list_filters(self, messages: Sequence[Source], ordered: bool = True) -> ListedNumbers | None:
+        """Return the numbers of the filters that messages match, see `Matcher.list_numbers`; None if there
+        are other subscriptions than filters, too."""
+        return None if self._registry.outputs else self._matcher.list_numbers(messages, ordered)
 
     @synchronized
     def answer_found(self, message: Message, found: IndexMatches) -> PublishResult:

@@ -332,6 +332,10 @@ class Index:
         """Match messages as far as that goes without the lock of the owner; `find` completes it."""
         return self._automaton.match_ahead(messages)
 
+    def match_at_once(self, messages: Sequence[Message]) -> Sequence[MatchedSlots] | None:
+        """Match messages in one call of the automaton; None if one of them takes more than that."""
+        return None if self._residual_slots else self._automaton.match_at_once(messages)
+
     def is_current(self, ahead: MatchedAhead | None) -> bool:
         """Return whether the queries have not been changed since a message was matched ahead."""
         return self._automaton.is_current(ahead)

@@ -24,7 +24,7 @@ from sapwood.engine.message.message_source import Source as Source
 from sapwood.engine.node_selection import Selection
 from sapwood.engine.parallel_matches import ParallelMatches
 from sapwood.engine.serialization import pack, unpack
-from sapwood.engine.subscriptions import load_subscriptions, make_subscriptions
+from sapwood.engine.subscriptions import ListedNumbers, load_subscriptions, make_subscriptions
 from sapwood.engine.thread_lock import synchronized
 from sapwood.errors import ArgumentError, SapwoodError
 from sapwood.lang.namespaces import Namespaces, declare
@@ -230,6 +230,17 @@ class Matcher(Closeable):
         if threads < 1:
             raise ArgumentError(f"threads must be at least 1, not {threads}")
         return map(self.match, messages) if threads == 1 else ParallelMatches(self, messages, threads)
+
+    @synchronized
+    def list_numbers(self, messages: Sequence[Source], ordered: bool = True) -> ListedNumbers | None:
+        """Return the numbers of the subscriptions that messages match, ascending within each message; any
+        other order takes less time.
+
+        It is faster than `match` for messages that match many. None if they have to be matched one by one:
+        without the kernel, and where one of them is refused or takes more than the automaton.
+        """
+        found = self._index.match_at_once([Message(message) for message in messages])
+        return self._subscriptions.numbers_of_many(found, ordered) if found is not None else None
 
     def match_batch(self, messages: Sequence[Source]) -> list[Matches | SapwoodError]:
         """Return the matches of each message, or why it was refused, each as of one moment."""

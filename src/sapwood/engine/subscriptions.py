@@ -27,6 +27,14 @@ class Columns(NamedTuple):
     """by place, of those whose query is written otherwise than the slot's"""
 
 
+class ListedNumbers(NamedTuple):
+    """The subscriptions of several messages, message by message."""
+
+    numbers: NDArray[np.int64]
+    ends: NDArray[np.int64]
+    """where those of each message end"""
+
+
 class Subscriptions(Protocol):
     """The subscriptions of a matcher.
 
@@ -59,6 +67,11 @@ class Subscriptions(Protocol):
 
     def numbers(self, slots: MatchedSlots | Ints) -> NDArray[np.int64]:
         """Return the numbers of the subscriptions to some slots, ascending."""
+        ...
+
+    def numbers_of_many(self, matched: Sequence[MatchedSlots], ordered: bool) -> ListedNumbers:
+        """Return the numbers of the subscriptions of several messages; ascending within each if `ordered`,
+        which takes longer than any order."""
         ...
 
     def ids(self, slots: MatchedSlots | Ints) -> list[Hashable]:
@@ -123,6 +136,11 @@ class DictSubscriptions:
         numbers = self._numbers_of.numbers(listed).astype(np.int64)
         numbers.sort()
         return numbers
+
+    def numbers_of_many(self, matched: Sequence[MatchedSlots], ordered: bool) -> ListedNumbers:
+        listed = [self.numbers(slots) for slots in matched]
+        ends = np.cumsum([len(numbers) for numbers in listed], dtype=np.int64)
+        return ListedNumbers(np.concatenate([*listed, np.empty(0, np.int64)]), ends)
 
     def ids(self, slots: MatchedSlots | Ints) -> list[Hashable]:
         return list(map(self._by_number.__getitem__, self.numbers(slots).tolist()))

@@ -18,6 +18,8 @@ from sapwood.errors import SapwoodError
 from sapwood.spark.io.connectors import PACKAGES, find_unresolved
 
 OLDEST_JAVA = 17
+_ARROW_OPTIONS = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
+"""Arrow checks each value that Spark copies from Python, twice, and one message may match thousands."""
 
 
 class JavaError(SapwoodError):
@@ -50,6 +52,9 @@ def session(
             "spark.python.daemon.module": "sapwood.spark_daemon",  # on a cluster, it may not be installed
             # by default up to 64 MB: hash tables of a few rows would keep Java's garbage collector busy
             "spark.buffer.pageSize": "1m",
+            # by default 10,000, until which Python waits for Java, and then Java for Python
+            "spark.sql.execution.arrow.maxRecordsPerBatch": "1000",
+            "spark.driver.extraJavaOptions": _ARROW_OPTIONS,
             "spark.ui.enabled": "false",
             # by default, the UI retains a thousand jobs in memory, even if it is off
             "spark.ui.retainedJobs": "20",

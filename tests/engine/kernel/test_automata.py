@@ -5,13 +5,16 @@ from __future__ import annotations
 import random
 from collections.abc import Hashable, Iterator
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from sapwood import Broker, Matcher, Tuning
 from sapwood.engine import index
 from sapwood.engine.automaton.automaton import Automaton
+from sapwood.engine.subscriptions import ListedNumbers
 from sapwood.errors import MessageError
 from sapwood.lang.literals.numbers import to_number
 from tests.support.automata import is_empty
@@ -54,6 +57,39 @@ def assert_same(compiled: Matcher, python: Matcher, message: bytes | str) -> Non
     assert len(found) == len(wanted), message
     assert list(found) == list(wanted), message
     assert found.numbers.tolist() == wanted.numbers.tolist()
+    ordered = compiled.list_numbers([message, message])
+    if ordered is not None:  # it is where lxml has a say, and for a document type
+        numbers = wanted.numbers.tolist()
+        assert [part.tolist() for part in _split(ordered)] == [numbers, numbers]
+        unordered = compiled.list_numbers([message, message], ordered=False)
+        assert unordered is not None
+        assert [sorted(part.tolist()) for part in _split(unordered)] == [numbers, numbers]
+
+
+def _split(listed: ListedNumbers) -> list[NDArray[np.int64]]:
+    assert listed.ends[-1] == len(listed.numbers)
+    return np.split(listed.numbers, listed.ends[:-1])
+
+
+def test_numbers_of_several_messages() -> None:
+    """Listed at once where the automaton decides alone; one query may be found by several of its values."""
+    matcher = Matcher()
+    queries = ["/a", "/a/b", "//b", "/a[b = 1 or b = 2]", "/a[b > 0][c]", "/a/b"]
+    matcher.add_many((f"s{number}", query) for number, query in enumerate(queries))
+    matcher.remove("s1")
+    messages = ["<a><b>1</b><b>2</b><c/></a>", "<z/>", "<a/>"]
+    for ordered in (True, False):
+        listed = matcher.list_numbers(messages, ordered)
+        assert listed is not None
+        found = [sorted(part.tolist()) for part in _split(listed)]
+        assert found == [matcher.match(message).numbers.tolist() for message in messages]
+        assert found == [[0, 2, 3, 4, 5], [], [0]]
+    empty = matcher.list_numbers([])
+    assert empty is not None and not len(empty.numbers) and not len(empty.ends)
+    assert matcher.list_numbers(["<a/>", "<a>"]) is None  # one is refused
+    matcher.add("lxml", "/a[normalize-space(b) = 'x']")
+    assert matcher.list_numbers(messages) is None
+    assert Matcher(tuning=Tuning(kernel=False)).list_numbers(messages) is None
 
 
 @pytest.mark.parametrize(

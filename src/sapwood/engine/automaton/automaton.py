@@ -269,6 +269,9 @@ class Automaton:
     def match_ahead(self, messages: Sequence[Message]) -> Sequence[MatchedAhead | None]:
         return [None] * len(messages)  # one interpreter runs one thread at a time
 
+    def match_at_once(self, messages: Sequence[Message]) -> Sequence[MatchedSlots] | None:
+        return None
+
     def is_current(self, ahead: MatchedAhead | None) -> bool:
         return True
 

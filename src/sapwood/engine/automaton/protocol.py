@@ -152,6 +152,10 @@ class QueryAutomaton(Protocol):
         """
         ...
 
+    def match_at_once(self, messages: Sequence[Message]) -> Sequence[MatchedSlots] | None:
+        """Match messages in one call; None if one of them has to be matched by `find`."""
+        ...
+
     def is_current(self, ahead: MatchedAhead | None) -> bool:
         """Return whether the queries have not been changed since a message was matched ahead."""
         ...

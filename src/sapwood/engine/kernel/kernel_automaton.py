@@ -144,6 +144,14 @@ class KernelAutomaton:
         encodings = tuple([message.encoding for message in messages])
         return self._compiled.match_many(data, encodings, self._tuning.tokenizer)
 
+    def match_at_once(self, messages: Sequence[Message]) -> Sequence[ResultSlots] | None:
+        found: list[ResultSlots] = []
+        for result in self.match_ahead(messages):
+            if isinstance(result, int) or not result.joined:
+                return None
+            found.append(ResultSlots(result))
+        return found
+
     def is_current(self, ahead: MatchedAhead | None) -> bool:
         return not isinstance(ahead, _kernel.Result) or ahead.version == self._compiled.version
 

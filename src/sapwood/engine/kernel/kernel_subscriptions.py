@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,7 +11,7 @@ from sapwood.engine.automaton.predicate_index import Ints
 from sapwood.engine.automaton.protocol import MatchedSlots
 from sapwood.engine.kernel import _kernel
 from sapwood.engine.kernel.kernel_automaton import ResultSlots
-from sapwood.engine.subscriptions import Columns
+from sapwood.engine.subscriptions import Columns, ListedNumbers
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -24,6 +24,12 @@ class KernelSubscriptions(_kernel.Subscriptions):
 
     def numbers(self, slots: MatchedSlots | Ints) -> NDArray[np.int64]:
         return np.frombuffer(self.list_numbers(_source(slots)), np.int64)
+
+    def numbers_of_many(self, matched: Sequence[MatchedSlots], ordered: bool) -> ListedNumbers:
+        results = [slots.result for slots in matched if isinstance(slots, ResultSlots)]
+        assert len(results) == len(matched), "only the automaton in C matches several messages at once"
+        numbers, ends = self.list_numbers_of_many(results, ordered)
+        return ListedNumbers(np.frombuffer(numbers, np.int64), np.frombuffer(ends, np.int64))
 
     def ids(self, slots: MatchedSlots | Ints) -> list[Hashable]:
         return self.list_ids(_source(slots))

@@ -14,6 +14,7 @@ from sapwood.broker.delivery import PublishResult
 from sapwood.broker.distributed_broker import DistributedBroker
 from sapwood.engine.index import IndexMatches
 from sapwood.engine.message.message_reader import Message
+from sapwood.engine.subscriptions import ListedNumbers
 from sapwood.errors import MessageError
 from sapwood.join.state.portable_state import EquatedVariables
 from sapwood.spark.distribution.index_snapshot import IndexSnapshot, unpack_index, update_subscribers
@@ -31,6 +32,8 @@ from sapwood.spark.distribution.worker_cache import WORKER_CACHE
 MESSAGES_PER_BATCH = 1_000
 MATCHES_PER_BATCH = 200_000
 """the maximal number of matches in a batch: a third of 500,000 subscriptions can match one message"""
+_MESSAGES_AT_ONCE = 32
+"""messages in memory beside the batch that they are from, since they can be large"""
 BYTES_PER_BATCH = 64 * 1024 * 1024
 """the maximal number of bytes in a batch that transformations output"""
 BYTES_PER_MESSAGE = 128 * 1024 * 1024
@@ -50,6 +53,8 @@ class LiveBroker:
         """the id of every number; null for a number that no subscription has"""
         self._names: pa.Array | None = None
         self._numeric_ids: Numbers | None = None
+        self._first_id: int | None = None
+        """the id of number 0, if ids are consecutive like numbers, as those of a file's lines are"""
         self._equated_variables: dict[bytes, EquatedVariables] | None = None
         self._list_ids()
 
@@ -122,6 +127,8 @@ class LiveBroker:
         """The ids of the subscriptions of several messages, one after another."""
         if self._numeric_ids is None:
             return self.ids.take(pa.array(np.concatenate(numbers)))
+        if self._first_id is not None:
+            return pa.array(np.concatenate(numbers) + self._first_id)
         # into one array, part by part: a message may have thousands, and each copy of them takes time
         found = np.empty(sum(map(len, numbers)), np.int64)
         start = 0
@@ -153,6 +160,10 @@ class LiveBroker:
         self.ids = listed.take(pa.array(positions, mask=positions < 0))
         self._names = None
         self._numeric_ids = None if is_text else self.ids.fill_null(0).to_numpy()
+        self._first_id = None
+        if not is_text and len(ids):
+            offsets = np.asarray(ids, np.int64) - numbers
+            self._first_id = int(offsets[0]) if (offsets == offsets[0]).all() else None
 
 
 def reject(error: MessageError) -> MatchResult:
@@ -200,17 +211,40 @@ class MatchPartition:
     def _match(self, live: LiveBroker, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         consumed = {self.body, self.problem, self.matches}
         passed = [name for name in batch.schema.names if name not in consumed]
-        inputs = (self.body, self.problem, self.matches)
-        values = (iter_values(batch.column(name) if name else pa.nulls(batch.num_rows)) for name in inputs)
         results = _ResultColumns(live, self.snapshot.transforming, self.profile, self.numbered)
         start = 0
-        for row, (body, problem, matches) in enumerate(zip(*values, strict=True), 1):
-            results.add(_match_row(live, body, problem, matches), body)
+        for row in self._add_results(live, batch, results):
             if results.full or row == batch.num_rows:
                 rows = batch.slice(start, row - start)
                 names, arrays = results.take()
                 yield pa.RecordBatch.from_arrays([*map(rows.column, passed), *arrays], passed + names)
                 start = row
+
+    def _add_results(self, live: LiveBroker, batch: pa.RecordBatch, results: _ResultColumns) -> Iterator[int]:
+        """Match the messages of a batch, and yield how many are done, after each or after several."""
+        inputs = [batch.column(name) if name else None for name in (self.body, self.problem, self.matches)]
+        start, size = 0, _MESSAGES_AT_ONCE
+        while start < batch.num_rows:
+            size = min(size, batch.num_rows - start)
+            values: list[list[Any]] = [
+                column.slice(start, size).to_pylist() if column is not None else [None] * size
+                for column in inputs
+            ]
+            bodies, problems, matches = values
+            unread = None not in bodies and problems.count(None) == matches.count(None) == size
+            # the rows of deliveries are the same when a batch is repeated
+            listed = live.broker.list_filters(bodies, ordered=self.numbered) if unread else None
+            start += size
+            if listed is not None:
+                results.add_listed(listed)
+                yield start
+                # as many that their matches fill an Arrow batch
+                size = min(_MESSAGES_AT_ONCE, max(1, MATCHES_PER_BATCH * size // (len(listed.numbers) + 1)))
+                continue
+            rows = zip(bodies, problems, matches, strict=True)
+            for row, (body, problem, found) in enumerate(rows, start + 1 - size):
+                results.add(_match_row(live, body, problem, found), body)
+                yield row
 
 
 def _match_row(
@@ -239,6 +273,7 @@ class _ResultColumns:
 
     def _clear(self) -> None:
         self._numbers: list[Numbers] = []  # of filters and of transformations, message by message
+        self._lengths: list[int] = []  # of filters and of transformations, two for each message
         self._bodies: list[bytes] = []
         self._errors: list[dict[str, Any] | None] = []
         self._failures: list[list[dict[str, str]] | None] = []
@@ -258,6 +293,7 @@ class _ResultColumns:
             raw = body.encode("utf-8", "surrogatepass") if isinstance(body, str) else body
             error = {**result.rejection._asdict(), "body": raw}
         self._numbers += result.filters, result.transformations
+        self._lengths += len(result.filters), len(result.transformations)
         self._bodies += result.bodies
         self._errors.append(error)
         self._failures.append(result.failures)
@@ -265,13 +301,22 @@ class _ResultColumns:
         self._matches += len(result.filters) + len(result.transformations)
         self._bytes += sum(map(len, result.bodies))
 
+    def add_listed(self, listed: ListedNumbers) -> None:
+        """Add the filters that several messages match."""
+        self._numbers.append(listed.numbers)
+        for length in np.diff(listed.ends, prepend=0).tolist():
+            self._lengths += length, 0
+        self._errors += [None] * len(listed.ends)
+        self._failures += [None] * len(listed.ends)
+        self._matches += len(listed.numbers)
+
     def _add_costs(self, costs: dict[str, float]) -> None:
         for id, seconds in costs.items():
             self._costs[id] = self._costs.get(id, 0.0) + seconds
 
     def take(self) -> tuple[list[str], list[pa.Array]]:
         """The names and arrays of all results since the last call."""
-        lengths = np.fromiter(map(len, self._numbers), np.int64, len(self._numbers))
+        lengths = np.array(self._lengths, np.int64)
         offsets = np.zeros(len(self._errors) + 1, np.int32)
         np.cumsum(lengths[::2] + lengths[1::2], out=offsets[1:])
         offsets = pa.array(offsets)

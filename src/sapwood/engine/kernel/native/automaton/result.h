@@ -25,6 +25,12 @@ void result_free(struct result *result);
 /* List all slots, in any order, perhaps some of them twice; the caller holds a lock of the automaton. */
 int result_list(const struct result *result, struct numbers *slots);
 
+/* Return whether it holds nothing but classes, which have no slot in common; the caller holds a lock. */
+static inline int result_has_classes_only(const struct result *result) {
+    const struct matched *matched = &result->matched;
+    return matched->slots.count == 0 && matched->bundles.count == 0 && matched->runs.count == 0;
+}
+
 /* List all slots, ascending, each once; the caller holds a lock of the automaton. */
 int result_slots(const struct result *result, struct numbers *slots);
 

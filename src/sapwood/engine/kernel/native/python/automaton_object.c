@@ -345,8 +345,14 @@ static void result_dealloc(Result *self) {
 int is_result(PyObject *object) { return Py_IS_TYPE(object, &ResultType); }
 
 int result_object_slots(PyObject *object, struct numbers *slots) {
+    int once;
+    return result_object_slots_once(object, slots, &once);
+}
+
+int result_object_slots_once(PyObject *object, struct numbers *slots, int *once) {
     Result *self = (Result *)object;
     wait_to_read(self->owner);
+    *once = result_has_classes_only(&self->result);
     int failed = result_list(&self->result, slots);
     unlock_read(&self->owner->automaton.lock);
     return failed;

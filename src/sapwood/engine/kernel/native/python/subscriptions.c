@@ -342,6 +342,37 @@ int subscriptions_list(const struct subscriptions *table, const struct numbers *
     return failed || (!table->is_ordered && sort_rows(table, rows)) ? -1 : 0;
 }
 
+/* Add the numbers of the rows of a slot that has several. */
+static int add_group(const struct subscriptions *table, uint32_t slot, struct subscription_numbers *numbers) {
+    uint32_t count;
+    const uint32_t *rows = rows_of(table, slot, &count);
+    if (count > NONE - 1 - numbers->count || RESERVE(numbers, numbers->count + count)) return -1;
+    for (uint32_t i = 0; i < count; i++) numbers->items[numbers->count++] = table->numbers.items[rows[i]];
+    return 0;
+}
+
+int subscriptions_add_numbers(const struct subscriptions *table, const struct numbers *slots,
+                              struct subscription_numbers *numbers) {
+    uint32_t limit = table->of_slot.count, done = 0;
+    const uint32_t *of_slot = table->of_slot.items;
+    const int64_t *of_row = table->numbers.items;
+    while (done < slots->count) {
+        uint32_t left = slots->count - done;
+        if (left > NONE - 1 - numbers->count || RESERVE(numbers, numbers->count + left)) return -1;
+        int64_t *next = numbers->items + numbers->count;
+        uint32_t row = NONE;
+        for (; done < slots->count; done++) {
+            uint32_t slot = slots->items[done];
+            row = slot < limit ? of_slot[slot] : NONE;
+            if (row >= SEVERAL) break; /* the rare case */
+            *next++ = of_row[row];
+        }
+        numbers->count = (uint32_t)(next - numbers->items);
+        if (done < slots->count && add_group(table, slots->items[done++], numbers)) return -1;
+    }
+    return 0;
+}
+
 int subscriptions_list_all(const struct subscriptions *table, struct numbers *rows) {
     if (RESERVE(rows, table->rows.count)) return -1;
     for (uint32_t row = 0; row < table->rows.count; row++) {

@@ -79,6 +79,12 @@ uint32_t subscriptions_of_slot(const struct subscriptions *table, uint32_t slot)
 int subscriptions_list(const struct subscriptions *table, const struct numbers *slots, struct numbers *rows);
 int subscriptions_list_all(const struct subscriptions *table, struct numbers *rows);
 
+struct subscription_numbers ARRAY_OF(int64_t);
+
+/* Add the numbers of the rows of slots, each of which is there once, in any order; -1: memory is out. */
+int subscriptions_add_numbers(const struct subscriptions *table, const struct numbers *slots,
+                              struct subscription_numbers *numbers);
+
 /* Return the memory that the arrays take. */
 size_t subscriptions_bytes(const struct subscriptions *table);
 

@@ -129,6 +129,51 @@ static PyObject *py_numbers(Subscriptions *self, PyObject *source) {
     return made;
 }
 
+/* Add the numbers of the subscriptions to a result's slots. Rows bring them in order, and each once. */
+static int add_numbers(const Subscriptions *self, PyObject *result, int ordered, struct numbers *slots,
+                       struct numbers *rows, struct subscription_numbers *numbers) {
+    int once;
+    slots->count = rows->count = 0;
+    if (result_object_slots_once(result, slots, &once)) return -1;
+    if (once && !ordered) return subscriptions_add_numbers(&self->table, slots, numbers);
+    if (subscriptions_list(&self->table, slots, rows)) return -1;
+    if (rows->count > NONE - 1 - numbers->count || RESERVE(numbers, numbers->count + rows->count)) return -1;
+    const int64_t *of_row = self->table.numbers.items;
+    for (uint32_t i = 0; i < rows->count; i++) numbers->items[numbers->count++] = of_row[rows->items[i]];
+    return 0;
+}
+
+static PyObject *py_numbers_of_many(Subscriptions *self, PyObject *args) {
+    PyObject *results;
+    int ordered;
+    if (!PyArg_ParseTuple(args, "O!p:list_numbers_of_many", &PyList_Type, &results, &ordered)) return NULL;
+    struct numbers slots = {NULL, 0, 0}, rows = {NULL, 0, 0};
+    struct subscription_numbers numbers = {NULL, 0, 0};
+    PyObject *made = NULL, *ends = PyByteArray_FromStringAndSize(NULL, PyList_GET_SIZE(results) * 8);
+    for (Py_ssize_t i = 0; ends != NULL && i < PyList_GET_SIZE(results); i++) {
+        PyObject *result = PyList_GET_ITEM(results, i);
+        if (!is_result(result)) {
+            PyErr_SetString(PyExc_TypeError, "each of the results must be a Result");
+            Py_CLEAR(ends);
+        } else if (add_numbers(self, result, ordered, &slots, &rows, &numbers)) {
+            PyErr_NoMemory();
+            Py_CLEAR(ends);
+        } else {
+            int64_t end = numbers.count;
+            memcpy(PyByteArray_AS_STRING(ends) + i * 8, &end, sizeof end);
+        }
+    }
+    if (ends != NULL) {
+        PyObject *listed = PyByteArray_FromStringAndSize((const char *)numbers.items, (Py_ssize_t)numbers.count * 8);
+        made = listed == NULL ? NULL : Py_BuildValue("(NN)", listed, ends);
+        if (listed == NULL) Py_DECREF(ends);
+    }
+    FREE_ARRAY(&slots);
+    FREE_ARRAY(&rows);
+    FREE_ARRAY(&numbers);
+    return made;
+}
+
 static PyObject *py_ids(Subscriptions *self, PyObject *source) {
     struct numbers rows = {NULL, 0, 0};
     PyObject *made = list_rows(self, source, &rows) ? NULL : ids_of(&self->table, &rows);
@@ -210,6 +255,8 @@ static PyMethodDef subscriptions_methods[] = {
     {"count", (PyCFunction)py_count, METH_O, "Return how many subscriptions a slot has."},
     {"list_numbers", (PyCFunction)py_numbers, METH_O,
      "Return the numbers of the subscriptions to some slots, ascending, as int64."},
+    {"list_numbers_of_many", (PyCFunction)py_numbers_of_many, METH_VARARGS,
+     "Return the numbers of the subscriptions of several results, ascending if so asked, and where each ends."},
     {"list_ids", (PyCFunction)py_ids, METH_O,
      "Return the ids of the subscriptions to some slots, in the order of their numbers."},
     {"list_columns", (PyCFunction)py_columns, METH_NOARGS,
