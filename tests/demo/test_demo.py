@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from pyspark.sql import SparkSession
 from rich.console import Console
 
 from sapwood import demo
@@ -12,7 +13,7 @@ from sapwood.demo.verification import find_differences
 from sapwood.store import SubscriptionStore
 
 
-def test_the_demo_delivers_changes_checks_and_reports(tmp_path: Path) -> None:
+def test_the_demo_delivers_changes_checks_and_reports(tmp_path: Path, spark: SparkSession) -> None:
     (tmp_path / "mine.txt").write_text("not the demo's")
     (tmp_path / "rejects").mkdir()
     (tmp_path / "rejects" / "of last time").write_text("")

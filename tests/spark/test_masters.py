@@ -11,12 +11,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pyspark
 import pytest
 
 from sapwood import Broker, MessageError
 from sapwood.workload import MessageGenerator, QueryGenerator, TransformationGenerator, load_dtd
 from tests.support.requirements import FULL
+from tests.support.spark.driver_kills import CLUSTER, spark_home
 from tests.support.spark.spark_stream import delivered_by
 
 _JOB = """
@@ -36,20 +36,10 @@ spark.stop()
 """
 
 
-def spark_home(folder: Path) -> Path:
-    """A home that may be written to: that is where the workers of a local cluster put their logs."""
-    home = folder / "home"
-    home.mkdir()
-    for entry in Path(pyspark.__path__[0]).iterdir():
-        if entry.name != "work":
-            (home / entry.name).symlink_to(entry)
-    return home
-
-
 _ONE_CORE = ["local[1]"] if FULL else []
 
 
-@pytest.mark.parametrize("master", [*_ONE_CORE, "local-cluster[2,1,1024]"])
+@pytest.mark.parametrize("master", [*_ONE_CORE, CLUSTER])
 def test_rows_are_those_of_one_process(java: None, tmp_path: Path, master: str) -> None:
     news = load_dtd("news")
     bodies = MessageGenerator(news, seed=21).take(40)

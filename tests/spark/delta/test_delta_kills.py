@@ -1,17 +1,18 @@
-"""Drivers killed amid batches, with Delta tables at both ends: in the end, everything is delivered once."""
+"""Drivers and executors killed amid batches, with Delta tables at both ends: everything is delivered once."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from random import Random
 
+import pytest
 from pyspark.sql import SparkSession
 
 from sapwood.spark.pipeline.config import read_config
 from sapwood.spark.pipeline.pipeline import Pipeline
 from tests.support.requirements import FULL
 from tests.support.spark.delta_streams import DeltaJoinedStreams, DeltaStream
-from tests.support.spark.driver_kills import kill_amid_batch
+from tests.support.spark.driver_kills import kill_amid_batch, kill_executor_amid_batch
 from tests.support.spark.spark_joins import PUBLISHING, START, random_subscriptions
 
 
@@ -35,13 +36,24 @@ def test_a_driver_killed_amid_batches(tmp_path: Path, spark: SparkSession) -> No
     stream.assert_exact(spark)
 
 
-def test_a_driver_with_joins_killed_amid_a_batch(tmp_path: Path, spark: SparkSession) -> None:
+@pytest.mark.skipif(not FULL, reason="takes a minute")
+def test_an_executor_killed_amid_a_batch(tmp_path: Path, spark: SparkSession) -> None:
+    stream = DeltaStream(tmp_path / "stream")
+    stream.subscribe(150)
+    stream.publish(4, messages_each=8)
+    assert kill_executor_amid_batch(stream.settings, 0.3), "the batch was committed before the kill"
+    stream.assert_exact(spark)
+
+
+@pytest.mark.parametrize("victim", ["driver", "executor"] if FULL else ["driver"])
+def test_joins_with_a_process_killed_amid_a_batch(tmp_path: Path, spark: SparkSession, victim: str) -> None:
     streams = DeltaJoinedStreams(tmp_path / "joined", lateness=8)
     publishing = PUBLISHING if FULL else {id: PUBLISHING[id] for id in ("publishes", "gets it")}
     streams.subscribe(random_subscriptions(Random(7), 8) | publishing)
     for number in range(3 if FULL else 2):
         streams.publish(START + 5 * number, 6)
-    assert _kill(streams.settings, 0.3), "the batch was committed before the kill"
+    kill = _kill if victim == "driver" else kill_executor_amid_batch
+    assert kill(streams.settings, 0.3), "the batch was committed before the kill"
     Pipeline(spark, read_config(streams.settings)).run()
     delivered = streams.assert_exact(spark)
     assert any(row.messages is not None and len(row.messages) == 2 for row in delivered)

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 from random import Random
@@ -14,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from sapwood.spark.pipeline.config import read_config
 from sapwood.spark.pipeline.pipeline import Pipeline
+from tests.support.spark.driver_kills import kill_driver, start_driver
 from tests.support.spark.spark_joins import (
     PUBLISHING,
     START,
@@ -22,14 +19,6 @@ from tests.support.spark.spark_joins import (
     random_subscriptions,
 )
 
-_PATIENCE = 150
-_ROOT = Path(__file__).parents[3]
-
-
-def _start(streams: JoinedStreams) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "tests.support.spark.spark_driver", str(streams.settings), "local[2]"]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=_ROOT, start_new_session=True)
-
 
 def test_a_driver_killed_in_the_middle_of_a_batch(tmp_path: Path, spark: SparkSession) -> None:
     streams = JoinedStreams(tmp_path / "joined", lateness=8)
@@ -37,7 +26,7 @@ def test_a_driver_killed_in_the_middle_of_a_batch(tmp_path: Path, spark: SparkSe
     streams.subscribe(subscriptions)
     for number in range(3):
         streams.publish(START + 5 * number, 8)
-    process = _start(streams)
+    process = start_driver(streams.settings)
     assert process.stdout is not None
     assert process.stdout.readline() == "started\n"
     assert process.stdout.readline().startswith("0 ")
@@ -45,8 +34,7 @@ def test_a_driver_killed_in_the_middle_of_a_batch(tmp_path: Path, spark: SparkSe
     while not planned.exists():
         time.sleep(0.02)
     time.sleep(0.7)  # the plan of the batch is running
-    os.killpg(process.pid, signal.SIGKILL)
-    process.communicate(timeout=_PATIENCE)
+    kill_driver(process)
     with streams.store() as store:
         store.remove(
             next(id for id in subscriptions if id.startswith("q") and not has_feedback(subscriptions[id]))

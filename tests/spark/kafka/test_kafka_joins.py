@@ -1,13 +1,9 @@
-"""Topics that are joined, from Kafka to Kafka, also if the driver is killed amid batches."""
+"""Topics that are joined, from Kafka to Kafka, also if the driver or an executor is killed amid batches."""
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
-import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
@@ -18,44 +14,37 @@ from sapwood.spark.pipeline.config import read_config
 from sapwood.spark.pipeline.pipeline import Pipeline
 from tests.support.kafka import Kafka
 from tests.support.requirements import FULL
+from tests.support.spark.driver_kills import kill_amid_batch, kill_executor_amid_batch
 from tests.support.spark.kafka_joins import JoinedTopics
 from tests.support.spark.spark_joins import PUBLISHING, random_subscriptions
 
 pytestmark = pytest.mark.server
-_PATIENCE = 300
-_ROOT = Path(__file__).parents[3]
 
 
-def _start(joined: JoinedTopics) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "tests.support.spark.spark_driver", str(joined.settings), "local[2]"]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=_ROOT, start_new_session=True)
+def _in_log(joined: JoinedTopics) -> Callable[[str], bool]:
+    return lambda name: (joined.folder / "checkpoint/sapwood" / name).exists()
 
 
-def _kill_amid_a_batch(joined: JoinedTopics, chance: Random) -> bool:
-    """Runs the pipeline, and kills it after it has planned a batch; returns whether that was not done yet."""
-    log = joined.folder / "checkpoint/sapwood"
-    planned = len(list((log / "planned").glob("[0-9]*"))) if log.exists() else 0
-    process = _start(joined)
-    limit = time.monotonic() + _PATIENCE
-    new = log / f"planned/{planned}"
-    while not new.exists() and process.poll() is None and time.monotonic() < limit:
-        time.sleep(0.02)
-    time.sleep(chance.uniform(0.0, 0.7))
-    os.killpg(process.pid, signal.SIGKILL)
-    process.communicate(timeout=_PATIENCE)
-    names = [{path.name for path in (log / folder).glob("[0-9]*")} for folder in ("planned", "done")]
-    return bool(names[0] - names[1])
+def _kill_drivers(joined: JoinedTopics, count: int) -> None:
+    chance = Random(5)
+    kills = [
+        kill_amid_batch(joined.settings, _in_log(joined), chance.uniform(0.0, 0.7)) for _ in range(count)
+    ]
+    assert sum(kills) > count / 2, "most kills fell between batches"
 
 
-def test_topics_are_joined_while_the_driver_is_killed(
-    tmp_path: Path, spark: SparkSession, kafka: Kafka
+@pytest.mark.parametrize("victim", ["driver", "executor"] if FULL else ["driver"])
+def test_topics_are_joined_while_processes_are_killed(
+    tmp_path: Path, spark: SparkSession, kafka: Kafka, victim: str
 ) -> None:
     subscriptions = random_subscriptions(Random(7), 10) | PUBLISHING
     joined = JoinedTopics(tmp_path / "joined", kafka, subscriptions, per_batch=8)
-    joined.publish(Random(3), 12)
-    chance = Random(5)
-    kills = [_kill_amid_a_batch(joined, chance) for _ in range(6 if FULL else 1)]
-    assert sum(kills) > len(kills) / 2, "most kills fell between batches"
+    joined.publish(Random(3), 64 if FULL else 12)
+    if victim == "driver":
+        _kill_drivers(joined, 6 if FULL else 1)
+    else:
+        assert kill_executor_amid_batch(joined.settings, 0.3), "the batch was committed before the kill"
+        joined.publish(Random(4), 8, 64)
     outcomes: list[int] = []
     pipeline = Pipeline(spark, read_config(joined.settings), lambda outcome: outcomes.append(outcome.batch))
     pipeline.run()

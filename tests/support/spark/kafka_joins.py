@@ -76,10 +76,10 @@ class JoinedTopics:
         self._queries = queries
         self._times: dict[str, int] = {}
 
-    def publish(self, rng: Random, each: int) -> None:
-        """Writes messages to both topics, one a second in each."""
+    def publish(self, rng: Random, each: int, first: int = 0) -> None:
+        """Writes messages to both topics, one a second in each; `first` is the number of the first."""
         for stream, topic in self.topics.items():
-            for number in range(each):
+            for number in range(first, first + each):
                 at = round((START + number + rng.uniform(0, 1)) * 1000)
                 headers = [("number", b"%d" % number)]
                 message = random_message(rng).encode()

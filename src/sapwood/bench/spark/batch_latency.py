@@ -57,9 +57,10 @@ def measure_latency(
     subscriptions: int = scale(10_000, 2_000, 50),
     joins: int = scale(100, 20, 2),
 ) -> Iterator[str]:
-    """Measure filters from files and from Kafka, and filters with joins from files."""
+    """Measure filters, and filters with joins, each from files and from Kafka."""
     check_java()
-    cases: list[tuple[Origin, int, float]] = [("files", 0, 0.4), ("Kafka", 0, 0.4), ("files", joins, 1.0)]
+    origins: tuple[Origin, ...] = "files", "Kafka"
+    cases = [(origin, count, limit) for count, limit in ((0, 0.4), (joins, 1.0)) for origin in origins]
     for number, (origin, join_count, limit) in enumerate(cases):
         if origin == "Kafka" and (missing := _find_missing()):
             bench.report.skipped.append(f"latency from Kafka: {missing}")

@@ -55,7 +55,7 @@ def measure_throughput(
         _report_one_core(bench, workload, found[0], promised)
         if len(found) > 1:
             one, two = (each.best for each in found)
-            bar = at_least(1.6) if promised else None
+            bar = at_least(1.7) if promised else None
             measure = "local[2] against local[1]"
             bench.ratio(measure, workload, bar, messages_per_second=two, one_core_per_second=one)
 
