@@ -60,6 +60,7 @@ def test_a_driver_killed_amid_batches(tmp_path: Path, server: str, spark: SparkS
     stream.assert_exact(spark)
 
 
+@pytest.mark.skipif(not FULL, reason="takes a minute")
 def test_joins_with_their_state_and_feedback(tmp_path: Path, server: str, spark: SparkSession) -> None:
     bucket = Bucket(server, "joins")
     streams = JoinedStreams(tmp_path / "joined", lateness=8)
@@ -70,10 +71,9 @@ def test_joins_with_their_state_and_feedback(tmp_path: Path, server: str, spark:
         streams.publish(START + 5 * number, 6)
     for stream in "S", "T":
         _upload(bucket, streams.folder, stream)
-    if FULL:
-        assert kill_amid_batch(
-            streams.settings, lambda name: bucket.has(f"checkpoint/sapwood/{name}"), 0.3
-        ), "the batch was committed before the kill"
+    assert kill_amid_batch(streams.settings, lambda name: bucket.has(f"checkpoint/sapwood/{name}"), 0.3), (
+        "the batch was committed before the kill"
+    )
     run_driver(streams.settings)
     bucket.copy_to(streams.folder)
     delivered = streams.assert_exact(spark)
