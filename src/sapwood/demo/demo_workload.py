@@ -19,12 +19,12 @@ _MALFORMED = (
     b"<x:news/>",
 )
 _FALLBACK = {
-    "long-lists": "//list[count(item) > 3]",
-    "long-leads": "/news/story/lead[string-length(.) > 20]",
-    "heavy-stories": "//story[sum(.//@order) > 40]",
-    "same-topic": "//subject[topic = ../keyword and count(topic) = 2]",
+    "long-lists": "/news[@urgency=1]//list[count(item) > 3]",
+    "long-leads": "/news[@urgency=2]/story/lead[string-length(.) > 20]",
+    "heavy-stories": "/news[@urgency=1]//story[sum(.//@order) > 40]",
+    "same-topic": "/news[@urgency=2]//subject[topic = ../keyword and count(topic) = 2]",
 }
-"""Subscriptions that are evaluated by lxml, so that the report has slow ones to show."""
+"""Subscriptions that are evaluated by lxml, on messages that pass the rest of the query."""
 
 _CONFIG = """\
 # The pipeline of Sapwood's demo. Run it again: sapwood run {file}
@@ -68,15 +68,15 @@ def write_inbox(inbox: Path, files: int, messages: int) -> int:
 def write_subscriptions(file: Path, count: int) -> int:
     """Write a store of subscriptions; return their number.
 
-    One in twenty is a for-where-return query. A third each of the others are paths, paths with a value
-    predicate, and nested paths with one; a few more need lxml."""
+    One in twenty is a for-where-return query, and one in twenty a plain path. Half each of the others are
+    paths with two value predicates, and nested paths with two; a few more need lxml."""
     dtd = load_dtd("news")
-    transformations = max(1, count // 20)
-    third = max(1, (count - len(_FALLBACK) - transformations) // 3)
-    plain = QueryGenerator(dtd, seed=2).take(count - len(_FALLBACK) - transformations - 2 * third)
-    with_values = QueryGenerator(dtd, seed=3, predicates=1).take(third)
-    nested = QueryGenerator(dtd, seed=4, nested=1, predicates=1).take(third)
-    made = TransformationGenerator(dtd, seed=6, values=20).take(transformations)
+    few = max(1, count // 20)
+    others = count - len(_FALLBACK) - 2 * few
+    plain = QueryGenerator(dtd, seed=2).take(few)
+    with_values = QueryGenerator(dtd, seed=3, predicates=2).take(others - others // 2)
+    nested = QueryGenerator(dtd, seed=4, nested=1, predicates=2).take(others // 2)
+    made = TransformationGenerator(dtd, seed=6, values=20).take(few)
     kinds = {"path": plain, "value": with_values, "nested": nested, "made": made}
     rows = [NewSubscription(id, query, "desk") for id, query in _FALLBACK.items()]
     for kind, queries in kinds.items():
@@ -105,7 +105,7 @@ class SubscriptionChurn:
         """Add and replace some subscriptions, and remove fewer; return a line that says so."""
         self.changes += 1
         first = self.changes * self._each
-        replaced = [f"path-{number}" for number in range(first, first + self._each)]
+        replaced = [f"value-{number}" for number in range(first, first + self._each)]
         removed = [f"nested-{number}" for number in range(first, first + self._each // 2)]
         new = [f"late-{number}" for number in range(first, first + self._each)]
         queries = iter(self._queries.take(2 * self._each))

@@ -146,3 +146,21 @@ def test_many_deliveries_of_one_message_come_in_several_batches(driver: Driver) 
     body = b"<m>" + b"x" * 20_000 + b"</m>"
     sizes = [found.num_rows for found in RealTimePartition(driver.folder, True)(iter([_rows(body)]))]
     assert sum(sizes) == 1_500 and len(sizes) == 2
+
+
+def test_the_feed_of_another_run_is_another(tmp_path: Path) -> None:
+    """Entries are numbered from 1 in every run, and so may be the versions of the subscriptions."""
+    first = Driver(tmp_path / "feed")
+    follower = FeedFollower(first.folder)
+    assert _ids(follower) == {"a"}
+    first.source.close()
+    second = SnapshotFeed(CheckpointTransport(first.folder))
+    broker = Broker()
+    broker.subscribe("b", "/m/b")
+    source = BrokerSnapshots(broker, 1)
+    second.publish(source.issue(second.transport))
+    assert follower.refresh()
+    assert _ids(follower) == {"b"}
+    follower.close()
+    source.close()
+    WORKER_CACHE.clear()

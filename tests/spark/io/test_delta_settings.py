@@ -18,7 +18,7 @@ from sapwood.spark.pipeline.pipeline import Pipeline
 _EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 
 
-def _parse(source: dict[str, Any] | None = None, **more: Any) -> PipelineConfig:
+def _parse(source: dict[str, Any] | None = None, folder: Path | None = None, **more: Any) -> PipelineConfig:
     given = {
         "source": {"format": "delta", "path": "inbox", "id": "id"} | (source or {}),
         "subscriptions": {"file": "queries.txt"},
@@ -26,7 +26,7 @@ def _parse(source: dict[str, Any] | None = None, **more: Any) -> PipelineConfig:
         "rejects": {"format": "delta", "path": "rejects"},
         "run": {"checkpoint": "checkpoint"},
     }
-    return parse_config(given | more)
+    return parse_config(given | more, folder=folder)
 
 
 def test_settings_that_are_configured_stay() -> None:
@@ -49,7 +49,7 @@ def test_settings_that_are_configured_stay() -> None:
 def test_a_session_without_delta(tmp_path: Path, spark: SparkSession) -> None:
     (tmp_path / "queries.txt").write_text("//a\n")
     with pytest.raises(DeltaError, match=r"needs Delta Lake.*io\.delta:delta-spark_4\.2_2\.13") as caught:
-        Pipeline(spark, _parse())
+        Pipeline(spark, _parse(folder=tmp_path))
     assert ("pyspark==4.2" in str(caught.value)) == (not spark.version.startswith("4.2."))
 
 

@@ -20,10 +20,11 @@ from sapwood.join.state.portable_state import PortableValue
 from sapwood.spark.distribution.index_snapshot import BrokerSnapshots, IndexSnapshot
 from sapwood.spark.distribution.match_worker import LiveBroker, load_broker
 from sapwood.spark.joins import message_log, segment_catalog
+from sapwood.spark.joins.feedback import FeedbackWriter, _read_rows
 from sapwood.spark.joins.join_emitter import EmitJoins
 from sapwood.spark.joins.join_state import WorkerState, buckets_of
 from sapwood.spark.joins.message_log import LoggedRecords, LogReader
-from sapwood.spark.joins.schema import SUMMARY, ExtractionSummary, LogRow, serialize_ways
+from sapwood.spark.joins.schema import SUMMARY, ExtractionSummary, FeedbackRow, LogRow, serialize_ways
 from sapwood.spark.joins.segment_catalog import SegmentCatalog
 from sapwood.spark.joins.witness_extraction import MessageExtraction
 from sapwood.spark.pipeline.batch_log import CheckpointError
@@ -137,6 +138,8 @@ def test_a_worker_catches_up_however_far_it_is_behind(tmp_path: Path) -> None:
     assert log.join(2, "always") == expected[2]
     assert log.join(3, "always") == log.join(3, "always") == expected[3]
     assert log.join(3, "other", buckets=5) == expected[3]
+    for buckets in (4, 3, 1, 2):  # other messages are in a bucket then
+        assert log.join(3, "always", buckets) == expected[3]
 
 
 def test_a_worker_that_failed_in_a_batch_begins_it_anew(tmp_path: Path) -> None:
@@ -272,8 +275,47 @@ def test_a_batch_that_is_repeated_replaces_its_segment(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"1-1\.json, which describes messages that joins need"):
         SegmentCatalog(log.folder)
     (Path(log.folder) / "segments" / "1-1.json").unlink()
-    assert len(SegmentCatalog(log.folder).files) == 2
-    assert len(list((Path(log.folder) / "messages").iterdir())) == 2
+    catalog = SegmentCatalog(log.folder)
+    assert len(list((Path(log.folder) / "messages").iterdir())) == 5  # another process may be using them
+    catalog.reload()
+    assert len(catalog.files) == len(list((Path(log.folder) / "messages").iterdir())) == 2
+
+
+def test_files_that_tasks_have_left_are_removed_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(segment_catalog, "_CHECKED", 3)
+    log = Log(tmp_path, QUERIES)
+    orphan = Path(log.folder) / "messages" / "orphan.arrow"
+    orphan.write_bytes(b"")
+    there = []
+    for batch in range(8):
+        log.add(batch, *items(2, batch, batch))
+        log.vacuum(-inf)
+        there.append(orphan.exists())
+    assert there == [True] * 6 + [False] * 2  # looked for after batches 3 and 6
+
+
+def test_columns_do_not_change(tmp_path: Path) -> None:
+    catalog = SegmentCatalog(str(tmp_path))
+    catalog.check_columns({"message_id": "string", "marked": "bigint"})
+    SegmentCatalog(str(tmp_path)).check_columns({"message_id": "string", "marked": "bigint"})
+    with pytest.raises(CheckpointError, match=r"marked bigint, and those of the sources now .*marked string"):
+        catalog.check_columns({"message_id": "string", "marked": "string"})
+
+
+def test_feedback_appears_as_a_whole(tmp_path: Path) -> None:
+    def write(rows: int) -> FeedbackWriter:
+        writer = FeedbackWriter(str(tmp_path), "0")
+        for number in range(rows):
+            writer.add(FeedbackRow("S", f"m{number}", 1, 1, 0, 0.0, 0, b"<a/>", None))
+        return writer
+
+    first, second = write(100), write(70)  # attempts of one task, of which one is killed
+    first.close()
+    assert [path.name for path in tmp_path.glob("*.arrow")] == ["0.arrow"]
+    assert len(list(_read_rows(f"{tmp_path}/0.arrow"))) == 100
+    del second
 
 
 def test_the_watermark_waits_for_the_slowest_source_or_not(tmp_path: Path) -> None:
@@ -289,6 +331,12 @@ def test_the_watermark_waits_for_the_slowest_source_or_not(tmp_path: Path) -> No
     assert catalog.begin(2, SETTINGS) == 7_000
     catalog.commit(2, 7_000, 2, [ExtractionSummary(1, 5.0)])
     assert SegmentCatalog(str(tmp_path)).begin(3, JoinConfig(lateness="3 s")) == 7_000  # it does not go back
+
+
+def test_before_1970_nothing_is_late(tmp_path: Path) -> None:
+    catalog = SegmentCatalog(str(tmp_path))
+    catalog.commit(0, None, 1, [ExtractionSummary(0, -1_000.0)])
+    assert catalog.begin(1, SETTINGS) is None
 
 
 # -- messages that are kept ready ----------------------------------------------------------------------------

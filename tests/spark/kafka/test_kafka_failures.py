@@ -89,6 +89,14 @@ def test_a_topic_that_does_not_exist(tmp_path: Path, spark: SparkSession, kafka:
         KafkaStream(tmp_path, kafka, "nowhere").run(spark)
 
 
+def test_a_pattern_that_is_none(tmp_path: Path, spark: SparkSession, kafka: Kafka) -> None:
+    source = '[source]\nformat = "kafka"\n[source.options]\nSERVERS\nsubscribePattern = "orders-("\n'
+    with pytest.raises(
+        KafkaError, match=r"subscribePattern: 'orders-\(' is not a regular expression of Java"
+    ):
+        KafkaStream(tmp_path, kafka, source).run(spark)
+
+
 def test_a_server_that_is_restarted(tmp_path: Path, spark: SparkSession, kafka: Kafka) -> None:
     topic, to = kafka.topic("orders"), kafka.topic("deliveries")
     kafka.produce(topic, [order(number) for number in range(20)])

@@ -145,6 +145,7 @@ def test_deliveries_that_are_too_large_are_rejects(tmp_path: Path, spark: SparkS
     [broken] = [record for record in kafka.consume(dead) if not record.header("subscription")]
     assert broken.value is not None and 1_040_000 < len(broken.value) < 1_048_576
     assert (outcomes[0].deliveries, outcomes[0].failures) == (len(records), len(refused))
+    assert sum(outcomes[0].by_subscription.values()) == len(records)
     assert outcomes[0].rejects == 1
     assert any("too large for Kafka" in reason for reason in outcomes[0].failed)
 

@@ -13,6 +13,7 @@ from time import monotonic, sleep
 import pytest
 from pyspark.sql import SparkSession
 
+from sapwood.spark.kafka.kafka_failures import KafkaError, is_of_producer
 from sapwood.spark.pipeline.config import ConfigError, read_config
 from sapwood.spark.pipeline.real_time import RealTimePipeline
 from tests.support.kafka import Kafka, Record
@@ -85,6 +86,7 @@ def test_deliveries_are_those_of_a_broker_across_a_crash_and_a_change(tmp_path: 
     assert trace == ("trace", b"t")
 
     kafka.produce(stream.topic, [order(n) for n in range(40, 50)])  # while it is down
+    stream.subscribe({"joined": "S/a->x JOIN{x = y, 5 s} S/b->y"}, {})  # which is left out
     with _running(stream) as process:
         # batches of five minutes: what the first run has not committed is repeated, with the same ids
         stream.await_delivered(process, stream.is_complete)
@@ -98,7 +100,7 @@ def test_deliveries_are_those_of_a_broker_across_a_crash_and_a_change(tmp_path: 
             if late := [each for each in kafka.consume(stream.to) if each.key == b"late"]:
                 break
         assert late and monotonic() - begun < 10
-        assert (late[0].header("version"), late[0].header("subscriber")) == ("2", "Lee")
+        assert (late[0].header("version"), late[0].header("subscriber")) == ("3", "Lee")
         process.terminate()
         assert process.wait(120) == 0
     assert "repeats what was delivered since then" in (stream.folder / "run.log").read_text()
@@ -108,6 +110,29 @@ def test_a_session_that_does_not_fit_is_refused(tmp_path: Path, spark: SparkSess
     stream = RealTimeStream(tmp_path / "pipeline", kafka)
     with pytest.raises(ConfigError, match=r"needs a session with the setting spark\.python\.udf\.pipelined"):
         RealTimePipeline(spark, read_config(stream.settings)).run()
+
+
+def test_an_error_at_the_start_is_reported(tmp_path: Path, spark: SparkSession, kafka: Kafka) -> None:
+    stream = RealTimeStream(tmp_path / "pipeline", kafka)
+    text = stream.settings.read_text()
+    stream.settings.write_text(text.replace("[deliveries]", '[deliveries]\nkey = "nothing"'))
+    pipeline = RealTimePipeline(spark, read_config(stream.settings))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sapwood.spark.pipeline.real_time.SESSION_SETTINGS", {})
+        with pytest.raises(KafkaError, match=r"deliveries\.key: 'nothing' cannot be evaluated"):
+            pipeline.run()
+
+
+@pytest.mark.parametrize(
+    ("trace", "producer"),
+    [
+        ("TimeoutException: Topic deliveries-bob not present in metadata after 60000 ms.", True),
+        ("TopicAuthorizationException: Not authorized\n at org.apache.kafka.clients.producer.KafkaP", True),
+        ("TimeoutException: Timed out waiting for a node assignment. Call: listTopics", False),
+    ],
+)
+def test_failures_of_writing_are_told_from_those_of_reading(trace: str, producer: bool) -> None:
+    assert is_of_producer(Exception(f"org.apache.kafka.common.errors.{trace}")) == producer
 
 
 def test_fewer_cores_than_partitions_are_refused(tmp_path: Path, spark: SparkSession, kafka: Kafka) -> None:

@@ -23,7 +23,6 @@ def test_a_damaged_record_is_named_with_what_to_do(spark: SparkSession, tmp_path
     batch_log = BatchLog(spark, str(tmp_path))
     reads: list[tuple[str, str, Callable[[], object]]] = [
         ("planned/3", "remove it", lambda: batch_log.plan(3, {"version": 1})),
-        ("planned/3", "remove it", batch_log.last_planned),
         ("done/3", "remove it", lambda: batch_log.outcome(3)),
         ("done/3", "remove it", batch_log.outcomes),
         ("state/joins", 'write {"format": 3} into it', batch_log.join_layout),

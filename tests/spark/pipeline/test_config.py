@@ -191,6 +191,16 @@ def test_packages_are_a_setting_of_spark(tmp_path: Path) -> None:
             with_source(f'format = "kafka"\noptions = {{ {_SERVERS}, assign = "orders" }}'),
             "'options.assign': JSON such as",
         ),
+        (
+            with_source(f'format = "kafka"\noptions = {{ {_SERVERS}, assign = \'{{"orders": 0}}\' }}'),
+            "'options.assign': JSON such as",
+        ),
+        (
+            _deliver_to_kafka('topic = "a"', _SERVERS + ', "kafka.max.request.size" = "1MB"'),
+            "'options.\"kafka.max.request.size\"': a number of bytes is expected, not '1MB'",
+        ),
+        (with_source('path = "in"\nkeep = ["x AS Version"]'), "deliveries have a column 'Version' already"),
+        (with_source('path = "in"\nkeep = ["x AS line"]'), "rejects have a column 'line' already"),
         (with_source('path = "in"\ntombstones = "skip"'), "source: 'tombstones' is for format = \"kafka\""),
         (_deliver_to_kafka(""), "deliveries: 'topic' is missing"),
         (_deliver_to_kafka('topic = "a"', "x = 1"), "'options.\"kafka.bootstrap.servers\"' is missing"),
@@ -394,6 +404,31 @@ def test_a_file_that_is_nested_too_deeply(tmp_path: Path) -> None:
 )
 def test_conflicting_folders_are_refused(tmp_path: Path, old: str, new: str, said: str) -> None:
     assert said in problems(tmp_path, GOOD.replace(old, new))
+
+
+@pytest.mark.parametrize(
+    ("topics", "conflicts"),
+    [
+        ('subscribe = "a, orders"', True),
+        ("assign = '{\"orders\": [0]}'", True),
+        ('subscribePattern = ".*"', True),
+        ('subscribe = "orders-1"', False),
+        ('subscribePattern = "\\\\p{Alpha}+"', False),  # a pattern of Java, which is known later
+    ],
+)
+def test_a_topic_that_feeds_itself_is_refused(tmp_path: Path, topics: str, conflicts: bool) -> None:
+    source = f'format = "kafka"\noptions = {{ {_SERVERS}, {topics} }}'
+    text = _deliver_to_kafka('topic = "orders"').replace('path = "inbox"', source)
+    if conflicts:
+        assert "deliveries.topic: 'orders' is a topic that source reads" in problems(tmp_path, text)
+    else:
+        read(tmp_path, text)
+
+
+def test_sinks_in_the_folder_of_a_table_are_refused(tmp_path: Path) -> None:
+    text = GOOD.replace('path = "inbox"', 'path = "data"\nformat = "json"\nid = "id"')
+    inside = problems(tmp_path, text.replace('"deliveries"', '"data/out"'))
+    assert "deliveries.path is in source.path" in inside
 
 
 def test_conflicting_remote_and_linked_folders_are_refused(tmp_path: Path) -> None:

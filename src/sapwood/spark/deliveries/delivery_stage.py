@@ -22,6 +22,7 @@ from sapwood.spark.deliveries.delivery_rows import DeliveryRows, DeliverySchema,
 from sapwood.spark.deliveries.output_files import OutputFile, OutputFolder
 from sapwood.spark.distribution.index_snapshot import IndexSnapshot
 from sapwood.spark.distribution.match_worker import load_broker
+from sapwood.spark.io.sinks import OF_JOIN
 
 DELIVERY, REJECT, SUMMARY = "_delivery", "_reject", "_summary"
 
@@ -51,13 +52,18 @@ class DeliveryTargets:
         """The same for Spark."""
         return from_arrow_schema(self.output)
 
-    def reject_refused(self, refused: pa.Table, summary: BatchSummary) -> pa.RecordBatch:
+    def reject_refused(self, refused: pa.Table, summary: BatchSummary) -> pa.Table:
         """Return a reject for each delivery that a sink refuses, and count it as a failure instead."""
         summary.deliveries -= len(refused)
+        summary.joined -= sum(refused.column(OF_JOIN).to_pylist())
+        summary.by_subscription.subtract(refused.column("subscription").to_pylist())
+        summary.by_subscription = +summary.by_subscription  # without those that have none left
         rows = DeliveryRows(self.schema, self.snapshot.version, summary)
-        whole = refused.combine_chunks().to_batches()[0]
-        columns = [whole.column(name) for name in self.schema.message.names]
-        return rows.failures(columns, whole.column("subscription"), whole.column("reason"))
+        rejects = []
+        for batch in refused.to_batches():
+            columns = [batch.column(name) for name in self.schema.message.names]
+            rejects.append(rows.failures(columns, batch.column("subscription"), batch.column("reason")))
+        return pa.Table.from_batches(rejects, self.schema.rejects)
 
 
 class _TaskOutput:

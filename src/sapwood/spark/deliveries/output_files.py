@@ -67,12 +67,13 @@ class OutputFolder:
         name = f"part-{task[0]:05}-{task[1]}{infix}.{self.format}"
         return OutputFile(self._staging, name, self.format, self.compression, schema)
 
-    def write(self, rows: pa.RecordBatch) -> str:
+    def write(self, rows: pa.Table) -> str:
         """Write rows of the driver to a file of their own, and return its name."""
         file = OutputFile(
             self._staging, f"part-driver.{self.format}", self.format, self.compression, rows.schema
         )
-        file.write(rows)
+        for batch in rows.to_batches():
+            file.write(batch)
         return file.close()
 
     def commit(self, names: Iterable[str], schema: pa.Schema) -> None:

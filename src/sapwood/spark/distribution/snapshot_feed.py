@@ -2,7 +2,7 @@
 
 The driver writes each version to a folder of the checkpoint, and workers poll that folder:
 
-    feed/current        the number of the newest entry
+    feed/current        the number of the newest entry, and the run that it is from
     feed/N              an entry: a snapshot, which refers to a packed index and has the changes since then
     feed/packed-…       packed indexes
 
@@ -46,7 +46,7 @@ class SnapshotFeed:
         folder, self._number = self.transport.folder, self._number + 1
         for name, data in (
             (str(self._number), pickle.dumps(snapshot, pickle.HIGHEST_PROTOCOL)),
-            (_CURRENT, str(self._number).encode()),  # after the entry itself
+            (_CURRENT, f"{self._number} {snapshot.source}".encode()),  # after the entry itself
         ):
             with open_output(f"{folder}/{name}") as file:
                 file.write(data)
@@ -64,7 +64,7 @@ class FeedFollower:
 
     def __init__(self, folder: str, clock: Callable[[], float] = monotonic) -> None:
         self._folder = folder
-        self._seen = ""
+        self._seen = self._source = ""
         self.lock = Lock()
         self._stop = Event()
         self._thread: Thread | None = None
@@ -74,7 +74,7 @@ class FeedFollower:
         """Load the newest entry, again if it is replaced while it is read."""
         while True:
             try:
-                number, snapshot = self._load()
+                current, snapshot = self._load()
                 live = LiveBroker(snapshot)
                 live.advance(snapshot)
             except (OSError, ValueError, EOFError):
@@ -82,15 +82,15 @@ class FeedFollower:
                     raise
                 sleep(POLL_SECONDS)
                 continue
-            self._seen = number
+            self._seen, self._source = current, snapshot.source
             return live
 
     def _load(self) -> tuple[str, IndexSnapshot]:
-        number = self._read_current()
-        with open_file(f"{self._folder}/{int(number)}") as file:
+        current = self._read_current()
+        with open_file(f"{self._folder}/{int(current.partition(' ')[0])}") as file:
             snapshot = pickle.load(file)
         assert isinstance(snapshot, IndexSnapshot)
-        return number, snapshot
+        return current, snapshot
 
     def _read_current(self) -> str:
         with open_file(f"{self._folder}/{_CURRENT}") as file:
@@ -100,10 +100,11 @@ class FeedFollower:
         """Go on to the newest version, if there is a newer one; return whether there was."""
         if self._read_current() == self._seen:
             return False
-        number, snapshot = self._load()
+        current, snapshot = self._load()
         live = self.live
         unpacked: LiveBroker | None = None
-        if not live.can_advance_to(snapshot):  # messages are matched with the former one meanwhile
+        if snapshot.source != self._source or not live.can_advance_to(snapshot):
+            # messages are matched with the former one meanwhile
             unpacked = LiveBroker(snapshot)
             unpacked.advance(snapshot)
         with self.lock:
@@ -113,7 +114,7 @@ class FeedFollower:
                 live.advance(snapshot)
         if unpacked is not None:
             live.broker.close()
-        self._seen = number
+        self._seen, self._source = current, snapshot.source
         return True
 
     def __enter__(self) -> Self:

@@ -23,6 +23,8 @@ from sapwood.spark.io.delta_table import DELTA, append_to_table, merge_into_tabl
 from sapwood.spark.io.file_system import is_reached_by_workers
 
 _log = logging.getLogger(__name__)
+OF_JOIN = "_of_join"
+"""The column of refused deliveries that tells whether a join has made them."""
 _TEXT_FORMATS = frozenset({"json", "csv", "text", "xml"})
 FILE_FORMATS = frozenset({"parquet", "json", "orc", "csv", "text", "avro", "xml"})
 
@@ -64,7 +66,7 @@ class Sink:
 
     def write(self, rows: DataFrame, batch: int) -> DataFrame | None:
         """Write the rows of a batch; if the sink is exactly once, they replace those of a former attempt.
-        Return rows that the sink refuses, with the column `reason`; None if it takes all."""
+        Return rows that the sink refuses, with the columns `reason` and OF_JOIN; None if it takes all."""
         _log.debug("writing batch %s to %s", batch, self.path or self.table or self.format)
         if self.format == DELTA:
             write = merge_into_table if self.mode == "merge" else append_to_table

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import uuid4
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -27,7 +28,15 @@ from sapwood.engine.index import IndexMatches
 from sapwood.engine.message.message_reader import Message
 from sapwood.join.state.portable_state import PortableMessage
 from sapwood.spark.distribution.match_worker import load_broker
-from sapwood.spark.io.file_system import list_names, make_folder, open_file, open_output, remove_folder
+from sapwood.spark.io.file_system import (
+    list_names,
+    local_path,
+    make_folder,
+    move_file,
+    open_file,
+    open_output,
+    remove_folder,
+)
 from sapwood.spark.joins.schema import (
     FEEDBACK_SCHEMA,
     FeedbackRow,
@@ -73,11 +82,16 @@ def published_feedback(made: Published, piece: int, floor: int) -> FeedbackRow:
 
 
 class FeedbackWriter:
-    """Writes the feedback that one task makes; there is no file unless there is any."""
+    """Writes the feedback that one task makes; there is no file unless there is any.
+
+    The file appears as a whole: another attempt of the task must not leave a part of it, or harm it.
+    """
 
     def __init__(self, folder: str, name: str) -> None:
         self._folder = folder
-        self._name = name
+        self._path = f"{folder}/{name}{_ENDING}"
+        in_place = local_path(folder) is None  # in an object store, which has no rename
+        self._written = self._path if in_place else f"{folder}/{name}-{uuid4().hex}.unfinished"
         self._file: Any = None
         self._writer: Any = None
         self._rows: list[FeedbackRow] = []
@@ -92,7 +106,7 @@ class FeedbackWriter:
     def _write(self) -> None:
         if self._writer is None:
             make_folder(self._folder)
-            self._file = open_output(f"{self._folder}/{self._name}{_ENDING}")
+            self._file = open_output(self._written)
             self._writer = pa.ipc.new_file(self._file, FEEDBACK_SCHEMA)
         self._writer.write_batch(to_arrow(self._rows, FEEDBACK_SCHEMA))
         self._rows, self._bytes = [], 0
@@ -104,6 +118,8 @@ class FeedbackWriter:
         if self._writer is not None:
             self._writer.close()
             self._file.close()
+            if self._written != self._path:
+                move_file(self._written, self._path)
 
 
 class FeedbackFolder:

@@ -6,13 +6,14 @@ All buckets join all messages of the batch, in the order of their event times; e
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from sapwood.broker.delivery import GroupedDelivery
 from sapwood.broker.distributed_broker import DistributedBroker
@@ -26,12 +27,12 @@ from sapwood.spark.joins.feedback import FeedbackWriter, chain_feedback, publish
 from sapwood.spark.joins.join_state import BucketState, buckets_of, load_bucket
 from sapwood.spark.joins.message_log import LogFile, LogReader
 from sapwood.spark.joins.schema import (
+    LOG_COLUMNS,
     FeedbackRow,
     LogRow,
     delivery_schema,
     deserialize_numbers,
     deserialize_ways,
-    log_schema,
 )
 
 if TYPE_CHECKING:
@@ -48,8 +49,8 @@ _ROW_BYTES = 200
 class _DeliveryBuilder:
     """A builder of Arrow batches: the columns of a message, and a result or a failure for a subscription."""
 
-    def __init__(self, columns: pa.Table, schema: pa.Schema) -> None:
-        self._columns = columns
+    def __init__(self, messages: BatchMessages, schema: pa.Schema) -> None:
+        self._messages = messages
         self._schema = schema
         self._clear()
 
@@ -80,18 +81,14 @@ class _DeliveryBuilder:
 
     def take(self) -> pa.RecordBatch:
         """All rows since the last call, at least one."""
-        repeated = np.repeat(np.arange(len(self._rows)), self._counts)
-        rows = np.array(self._rows, np.int64).take(repeated)
-        own = self._columns.take(pa.array(rows)).combine_chunks()
-        types = self._schema.types[len(own.columns) + 1 :]
+        repeated = pa.array(np.repeat(np.arange(len(self._rows)), self._counts))
+        own = [column.take(repeated) for column in self._messages.take_columns(self._rows)]
+        types = self._schema.types[len(own) + 1 :]
         columns = list(zip(*self._values, strict=True))
-        values = [
-            pa.array(column, type).take(pa.array(repeated))
-            for column, type in zip(columns, types, strict=True)
-        ]
-        arrays = [*(column.chunk(0) for column in own.columns), pa.array(self._subscriptions, pa.string())]
+        values = [pa.array(column, type).take(repeated) for column, type in zip(columns, types, strict=True)]
+        arrays = [*own, pa.array(self._subscriptions, pa.string()), *values]
         self._clear()
-        return pa.RecordBatch.from_arrays([*arrays, *values], schema=self._schema)
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +96,7 @@ class BatchMessage:
     """A message of the batch, or the first messages of a chain."""
 
     row: int
-    """of its columns"""
+    """in the batch"""
     position: int
     records: tuple[StoredMessage, ...]
     floor: int
@@ -110,38 +107,63 @@ class BatchMessage:
 
 
 class BatchMessages:
-    """The messages of a batch in the log, in the order in which they are joined."""
+    """The messages of a batch in the log, in the order in which they are joined.
+
+    Rows are taken from one Arrow batch of the log at a time: Arrow would copy a column of several as a whole
+    first, all bodies of a batch for every few messages.
+    """
 
     def __init__(self, reader: LogReader, files: Sequence[LogFile], types: Sequence[pa.DataType]) -> None:
         self._reader = reader
         read = [each for file in files for each in reader.open(file).iter_batches()]
-        schema = log_schema(types)
-        self._table = pa.Table.from_batches([batch for batch, _ in read], schema)
+        self._batches = [batch for batch, _ in read]
+        self._starts = np.cumsum([0, *(batch.num_rows for batch in self._batches)])
         self._positions = np.concatenate([positions for _, positions in read] or [np.empty(0, np.int64)])
-        self._width = len(types)
-        origins = self._table.column("origin").to_numpy()
-        self._column_row = np.arange(len(origins))
-        chains = np.flatnonzero(origins >= 0)
-        self._column_row[chains] = len(origins) + np.arange(len(chains))
-        own = self._table.select(range(self._width))
-        of_chains = [self._locate_columns(position) for position in origins[chains].tolist()]
-        self.columns = pa.concat_tables([own, *of_chains])
+        self._types = list(types)
+        self._origins = self._read_numbers("origin")
 
-    def _locate_columns(self, position: int) -> pa.Table:
-        batch, row = self._reader.locate(position)
-        return pa.Table.from_batches([batch.slice(row, 1)]).select(range(self._width))
+    def _read_numbers(self, name: str) -> NDArray[Any]:
+        columns = [batch.column(name).to_numpy(zero_copy_only=False) for batch in self._batches]
+        return np.concatenate([*columns, np.empty(0, np.int64)])
+
+    def _locate(self, row: int) -> tuple[pa.RecordBatch, int]:
+        """The Arrow batch with a row, and its place there."""
+        number = int(np.searchsorted(self._starts, row, "right")) - 1
+        return self._batches[number], row - int(self._starts[number])
+
+    def take_columns(self, rows: Sequence[int]) -> list[pa.Array]:
+        """The messages' columns in some rows; those of a chain are the columns of one of its messages."""
+        distinct, places = np.unique(np.array(rows, np.int64), return_inverse=True)
+        located = []
+        for row in distinct.tolist():
+            origin = int(self._origins[row])
+            located.append(self._locate(row) if origin < 0 else self._reader.locate(origin))
+        width = len(self._types)
+        taken = [
+            batch.select(range(width)).take(pa.array(found, pa.int64())) for batch, found in _group(located)
+        ]
+        return [
+            pa.concat_arrays([batch.column(number) for batch in taken]).take(pa.array(places))
+            for number in range(width)
+        ]
 
     def iter(self, broker: DistributedBroker) -> Iterator[BatchMessage]:
         """Yield the messages, earlier ones first."""
-        times = np.floor(self._table.column("time").to_numpy() * 1000)
-        names = self._table.column("name").to_pylist()
+        times = np.floor(self._read_numbers("time") * 1000)
+        names = [name for batch in self._batches for name in batch.column("name").to_pylist()]
         order = sorted(range(len(names)), key=lambda row: (times[row], names[row]))
-        read = self._table.select([0, *range(self._width, len(self._table.schema))])
         for start in range(0, len(order), _ROWS_PER_READ):
             rows = order[start : start + _ROWS_PER_READ]
-            columns = [column.to_pylist() for column in read.take(pa.array(rows, pa.int64())).columns]
-            for row, (id, *values) in zip(rows, zip(*columns, strict=True), strict=True):
-                yield self._restore(row, id, LogRow(*values), broker)
+            values = chain.from_iterable(
+                self._read_rows(batch, found) for batch, found in _group(map(self._locate, rows))
+            )
+            for row, (id, *logged) in zip(rows, values, strict=True):
+                yield self._restore(row, id, LogRow(*logged), broker)
+
+    def _read_rows(self, batch: pa.RecordBatch, rows: Sequence[int]) -> Iterator[tuple[Any, ...]]:
+        """The ids of messages in some rows of an Arrow batch, each with the columns of the log."""
+        read = batch.select([0, *LOG_COLUMNS.names]).take(pa.array(rows, pa.int64()))
+        return zip(*(column.to_pylist() for column in read.columns), strict=True)
 
     def _restore(self, row: int, id: Any, logged: LogRow, broker: DistributedBroker) -> BatchMessage:
         position = int(self._positions[row])
@@ -157,9 +179,14 @@ class BatchMessages:
             items = broker.restore_items(records, time, version, deserialize_ways(logged.ways), is_chain)
         single = deserialize_numbers(logged.single_blocks) if logged.single_blocks else []
         origin = logged.origin if is_chain else position
-        return BatchMessage(
-            int(self._column_row[row]), position, records, logged.floor, origin, single, items
-        )
+        return BatchMessage(row, position, records, logged.floor, origin, single, items)
+
+
+def _group(located: Iterable[tuple[pa.RecordBatch, int]]) -> Iterator[tuple[pa.RecordBatch, list[int]]]:
+    """Group rows that follow each other by the Arrow batch that they are in."""
+    for _, group in groupby(located, key=lambda each: id(each[0])):
+        pairs = list(group)
+        yield pairs[0][0], [row for _, row in pairs]
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +221,7 @@ class EmitJoins:
         state = load_bucket(self.run, live, self.bucket, self.buckets, self.files, self.start, self.watermark)
         new = [file for file in self.files if file.first >= self.start]
         messages = BatchMessages(state.reader, new, self.columns.types)
-        builder = _DeliveryBuilder(messages.columns, delivery_schema(self.columns))
+        builder = _DeliveryBuilder(messages, delivery_schema(self.columns))
         feedback = FeedbackWriter(self.feedback, str(self.bucket))
         state.end = None
         for message, meetings in self._join(messages, state, live.distributed):

@@ -111,6 +111,7 @@ class JoinStream:
     _columns: StructType = field(default_factory=StructType)
     _text: bool = False
     _sizes: Accumulator[dict[int, tuple[int, int]]] | None = None
+    _buckets: int = 0
     _cached: set[int] = field(default_factory=set)
     """the buckets whose row is cached"""
     _watermark: float = -inf
@@ -129,6 +130,8 @@ class JoinStream:
         self._columns = schema_before_body(frames[0])
         if "messages" in self._columns.names:
             raise ConfigError("source.keep: the deliveries of joins have a column 'messages'; rename yours")
+        self.log.reload()
+        self.log.check_columns({field.name: field.dataType.simpleString() for field in self._columns})
         self._text = isinstance(frames[0].schema["body"].dataType, StringType)
         body = pa.string() if self._text else pa.binary()
         schema = spark_schema(batch_schema(self._types, body), self._columns)
@@ -217,8 +220,11 @@ class JoinStream:
         return stages
 
     def count_buckets(self, spark: SparkSession) -> int:
-        """The number of buckets that the state is in."""
-        return self.settings.buckets or min(spark.sparkContext.defaultParallelism, _MOST_BUCKETS)
+        """The number of buckets that the state is in, in all batches of a run: if executors come and go, it
+        would change with the cores, and the state be built anew."""
+        if not self._buckets:
+            self._buckets = self.settings.buckets or min(spark.sparkContext.defaultParallelism, _MOST_BUCKETS)
+        return self._buckets
 
     def vacuum(self, equated: Mapping[bytes, EquatedVariables]) -> None:
         """After a batch was committed: remove from the message log what no query needs any more, whose

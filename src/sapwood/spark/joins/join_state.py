@@ -114,16 +114,21 @@ class WorkerState:
         watermark: float,
     ) -> BucketState:
         """Return a bucket as it is when the log has been read to a position, and evicted to a watermark."""
+        for other in [each for each in self._buckets.values() if each.buckets != buckets]:
+            self._drop(other, live)  # it has other messages than a bucket of this number has now
         state = self._buckets.get(bucket)
         if state is None or state.live is not live or state.end is None or state.end > end:
             if state is not None:
-                del self._buckets[bucket]
-                if state.live is live:
-                    state.close()
+                self._drop(state, live)
             state = self._buckets[bucket] = BucketState(live, bucket, buckets, self.reader)
         state.evict(watermark)  # before it grows: what it then reads and nobody needs is not inserted
         state.catch_up(files, end)
         return state
+
+    def _drop(self, state: BucketState, live: LiveBroker) -> None:
+        del self._buckets[state.bucket]
+        if state.live is live:  # else its broker is gone, and with it the state
+            state.close()
 
 
 def load_bucket(

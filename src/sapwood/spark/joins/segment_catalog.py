@@ -31,6 +31,9 @@ _MERGED = 16
 """small segments of one level that are merged"""
 _SMALL_BYTES = 16 << 20
 """bytes of a segment that is small enough to be merged by the driver"""
+_CHECKED = 50
+"""batches after which files are looked for that no segment has"""
+_COLUMNS = "columns.json"
 Equated = Mapping[bytes, EquatedVariables]
 
 
@@ -89,7 +92,31 @@ class SegmentCatalog:
         make_folder(self.messages)
         make_folder(self._descriptions)
         self._segments = self._read()
+        self._unknown: set[str] = set()
+        self._next_check = _CHECKED
+
+    def reload(self) -> None:
+        """Read the segments that are there now, and remove files that no segment has; only the process that
+        has locked the checkpoint may do so."""
+        self._segments = self._read()
         self._remove_orphans()
+
+    def check_columns(self, columns: Mapping[str, str]) -> None:
+        """Record the names and types of the messages' columns, or raise CheckpointError if the messages in
+        the log have others."""
+        path = f"{self.folder}/{_COLUMNS}"
+        recorded = [list(pair) for pair in columns.items()]
+        if _COLUMNS not in list_names(self.folder):
+            replace_file(path, json.dumps(recorded).encode())
+            return
+        with open_file(path) as file:
+            known = json.loads(file.read())
+        if known != recorded:
+            raise CheckpointError(
+                f"the messages in the state of joins have the columns {_list_columns(known)}, and those of "
+                f"the sources now {_list_columns(recorded)}: undo the change of 'keep' or of other columns "
+                "of a source, or start with a new checkpoint"
+            )
 
     def _read(self) -> list[Segment]:
         found = [self._parse(name) for name in list_names(self._descriptions) if name.endswith(".json")]
@@ -122,12 +149,26 @@ class SegmentCatalog:
         record["files"] = [(file.path.rpartition("/")[2], *file[1:]) for file in segment.files]
         replace_file(f"{self._descriptions}/{segment.name}", json.dumps(record).encode())
 
+    def _list_unknown(self) -> set[str]:
+        """The names of files that no segment has."""
+        known = {file.path.rpartition("/")[2] for segment in self._segments for file in segment.files}
+        return set(list_names(self.messages)) - known
+
     def _remove_orphans(self) -> None:
         """Remove files of tasks that failed, or of a run that ended before it described them."""
-        known = {file.path.rpartition("/")[2] for segment in self._segments for file in segment.files}
-        for name in list_names(self.messages):
-            if name not in known:
-                remove_file(f"{self.messages}/{name}")
+        for name in self._list_unknown():
+            remove_file(f"{self.messages}/{name}")
+
+    def _remove_old_orphans(self, batch: int) -> None:
+        """Remove files that no segment has now, nor had at the last check, batches ago: tasks that ran twice
+        have left them."""
+        if batch < self._next_check:
+            return
+        unknown = self._list_unknown()
+        for name in unknown & self._unknown:
+            remove_file(f"{self.messages}/{name}")
+        self._unknown = unknown - self._unknown
+        self._next_check = batch + _CHECKED
 
     def _remove(self, segment: Segment) -> None:
         remove_file(f"{self._descriptions}/{segment.name}")
@@ -154,7 +195,9 @@ class SegmentCatalog:
             return before.watermark
         newest = min(latest) if settings.wait_for == "slowest" else max(latest)
         found = newest - round(settings.lateness_seconds * 1000)
-        return found if before.watermark is None else max(found, before.watermark)
+        if before.watermark is not None:
+            found = max(found, before.watermark)
+        return found if found > 0 else None  # before 1970, nothing is late and nothing is evicted
 
     @property
     def end(self) -> int:
@@ -222,6 +265,7 @@ class SegmentCatalog:
             )
         self._segments = [*retained, last]
         self._merge(watermark, equated, referenced)
+        self._remove_old_orphans(last.last)
 
     def _merge(self, watermark: float, equated: Equated, referenced: set[int]) -> None:
         """Merge the first small segments of a level that follow each other, if there are enough."""
@@ -281,6 +325,10 @@ class SegmentCatalog:
         rows_before = sum(file.end - file.first for segment in run for file in segment.files)
         _log.debug("%d segments merged: %s of %d rows", len(run), writer and writer.rows, rows_before)
         return merged
+
+
+def _list_columns(columns: Sequence[Sequence[str]]) -> str:
+    return ", ".join(f"{name} {type}" for name, type in columns)
 
 
 def _row_variables(ways: bytes) -> set[bytes]:

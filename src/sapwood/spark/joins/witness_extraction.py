@@ -161,7 +161,9 @@ class MessageExtraction:
         self._types = list(columns)
         self._schema = batch_schema(columns, pa.string() if text else pa.binary())
         self._log_schema = log_schema(columns)
-        self._file = f"{uuid4().hex}.arrow"
+        context = TaskContext.get()
+        # by partition first, so that messages have the same order when a batch is repeated
+        self._file = f"{context.partitionId() if context is not None else 0:06}-{uuid4().hex}.arrow"
         self._writer = LogWriter(f"{log}/{self._file}", self._log_schema)
         self._latest = -inf
         self._variables: dict[bytes, int] = {}
@@ -260,6 +262,9 @@ class MessageExtraction:
         """Add the first messages of a chain to the log."""
         self._references.update(row.records)
         self._log(row, ways, -1)
+        if self.full and not self._problems:
+            self._write_log()
+            self._clear()
 
     def retain_from(self, floor_time: int) -> None:
         """Let the state retain what feedback may still be joined with."""

@@ -25,8 +25,20 @@ _NOT_SENT = re.compile(r"TimeoutException: Expiring \d+ record|Failed to constru
 _ABSENT = re.compile(r"Topic (\S+) not present in metadata")
 
 
+_PRODUCER = re.compile(
+    rf"{_NOT_SENT.pattern}|{_ABSENT.pattern}|InvalidTopicException|RecordTooLargeException|"
+    r"clients\.producer|Kafka(?:Row|Data|StreamData|Batch)\w*Writer"
+)
+"""In the failures of a producer, or in their stack traces."""
+
+
 class KafkaError(SapwoodError):
     """Raised when Kafka does not have what a pipeline needs, or does not take what it writes."""
+
+
+def is_of_producer(error: BaseException) -> bool:
+    """Return whether a failure of a query that reads from Kafka and writes to it is one of writing."""
+    return _PRODUCER.search(str(error)) is not None
 
 
 def explain_source_failure(error: BaseException, sources: Mapping[str, Options]) -> KafkaError | None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 
 KAFKA = "kafka"
 """The name of the format."""
 SERVERS = "kafka.bootstrap.servers"
 _SUBSCRIPTIONS = "subscribe", "subscribePattern", "assign"
+_REQUEST_BYTES = "kafka.max.request.size"
 _DEFAULT_REQUEST_BYTES = 1_048_576
 """The producer's `max.request.size`, if it is not set."""
 
@@ -31,20 +33,43 @@ def check_source(options: Options) -> None:
             f'\'options\': {problem}: give subscribe = "orders" (or "orders,returns"), '
             'subscribePattern = "orders-.*", or assign = \'{"orders": [0, 1]}\''
         )
+    if (assigned := find_option(options, "assign")) is not None and not _is_assignment(assigned):
+        raise ValueError(
+            f"'options.assign': JSON such as {{\"orders\": [0, 1]}} is expected, not {assigned!r}"
+        )
+
+
+def _is_assignment(text: str) -> bool:
+    """Return whether a text is JSON with lists of partitions by topic."""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return False
+    return isinstance(found, dict) and all(
+        isinstance(partitions, list) and all(type(partition) is int for partition in partitions)
+        for partitions in found.values()
+    )
+
+
+def reads_topic(options: Options, topic: str) -> bool:
+    """Return whether a source with these options reads a topic, as far as that is known before it starts."""
+    if (listed := find_option(options, "subscribe")) is not None:
+        return topic in [name.strip() for name in listed.split(",")]
     if (assigned := find_option(options, "assign")) is not None:
-        try:
-            well_formed = isinstance(json.loads(assigned), dict)
-        except ValueError:
-            well_formed = False
-        if not well_formed:
-            raise ValueError(
-                f"'options.assign': JSON such as {{\"orders\": [0, 1]}} is expected, not {assigned!r}"
-            )
+        return topic in json.loads(assigned)
+    try:
+        return re.fullmatch(find_option(options, "subscribePattern") or "", topic) is not None
+    except re.error:  # Java has its own syntax, and checks it when the pipeline starts
+        return False
 
 
 def check_sink_options(options: Options) -> None:
-    """Raise ValueError if the options of a sink lack the servers, or name the topic."""
+    """Raise ValueError if the options of a sink lack the servers, name the topic, or have a size that is
+    none."""
     _check_servers(options)
+    size = find_option(options, _REQUEST_BYTES)
+    if size is not None and not size.isdecimal():
+        raise ValueError(f"'options.\"{_REQUEST_BYTES}\"': a number of bytes is expected, not {size!r}")
     if find_option(options, "topic") is not None:
         raise ValueError("'options.topic': the topic of records is the key 'topic', beside 'options'")
 
@@ -61,7 +86,7 @@ def fails_on_data_loss(options: Options) -> bool:
 
 def max_request_bytes(options: Options) -> int:
     """The size of the largest record that the producer sends."""
-    return int(find_option(options, "kafka.max.request.size") or _DEFAULT_REQUEST_BYTES)
+    return int(find_option(options, _REQUEST_BYTES) or _DEFAULT_REQUEST_BYTES)
 
 
 def client_properties(options: Options) -> dict[str, str]:

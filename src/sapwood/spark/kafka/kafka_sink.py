@@ -13,7 +13,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, TimestampType
 
 from sapwood.spark.dataframe_match import column
-from sapwood.spark.io.sinks import Sink, decode_binary
+from sapwood.spark.io.sinks import OF_JOIN, Sink, decode_binary
 from sapwood.spark.kafka.kafka_failures import KafkaError, explain_sink_failure
 from sapwood.spark.kafka.kafka_options import KAFKA, max_request_bytes
 from sapwood.spark.kafka.topic_template import TopicTemplate
@@ -55,8 +55,8 @@ class KafkaSink(Sink):
     value: Value = "body"
 
     def write(self, rows: DataFrame, batch: int) -> DataFrame | None:
-        """Write a record for each row. Return the deliveries that are too large for a record, with the
-        reason; None if there are none. Too large a reject is cut."""
+        """Write a record for each row. Return the deliveries that are too large for a record, without body
+        and with the reason; None if there are none. Too large a reject is cut."""
         _log.debug("writing batch %s to Kafka", batch)
         limit = max_request_bytes(self.options)
         records = rows.withColumn(_RECORD, self.build_record(rows, batch))
@@ -71,12 +71,20 @@ class KafkaSink(Sink):
         if not observation.get["large"]:
             return None
         reason = self.refuse_large(F.col(_RECORD))
-        return records.filter(is_large).select(*map(column, rows.columns), reason.alias("reason"))
+        names = [name for name in rows.columns if name not in ("body", "messages")]  # which are large
+        of_join = F.col("messages").isNotNull() if "messages" in rows.columns else F.lit(False)
+        return records.filter(is_large).select(
+            *map(column, names), reason.alias("reason"), of_join.alias(OF_JOIN)
+        )
+
+    @property
+    def writer_options(self) -> dict[str, Any]:
+        """The options for Spark's writer: of records that are too large together, the producer would make
+        batches of that size again, without end."""
+        return {"kafka.batch.size": str(min(_BATCH_BYTES, max_request_bytes(self.options)))} | self.options
 
     def _send(self, records: DataFrame) -> None:
-        # of records that are too large together, the producer makes batches of that size again, without end
-        batch_bytes = {"kafka.batch.size": str(min(_BATCH_BYTES, max_request_bytes(self.options)))}
-        writer = records.select(f"{_RECORD}.*").write.format(KAFKA).options(**batch_bytes | self.options)
+        writer = records.select(f"{_RECORD}.*").write.format(KAFKA).options(**self.writer_options)
         try:
             with _observable(records.sparkSession):
                 writer.mode("append").save()

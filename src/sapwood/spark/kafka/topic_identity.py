@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 from collections.abc import Mapping
 from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
-from sapwood.spark.io.file_system import HadoopFolder
+from sapwood.spark.io.file_system import TextFolder, open_text_folder
 from sapwood.spark.kafka.kafka_failures import ANEW, KafkaError, explain_source_failure
 from sapwood.spark.kafka.kafka_options import Options, client_properties, fails_on_data_loss, find_option
 from sapwood.spark.pipeline.batch_log import parse_record
@@ -39,10 +38,10 @@ class TopicIdentities:
         `checkpoint`, ids are not compared."""
         self._jvm: Any = spark._jvm
         self._sources = {number: _TopicList(spark, options) for number, options in sources.items()}
-        self._folder: HadoopFolder | None = None
+        self._folder: TextFolder | None = None
         self._known: dict[str, dict[str, str]] = {}
         if checkpoint is not None and sources:
-            self._folder = HadoopFolder(spark, f"{checkpoint}/sapwood/kafka")
+            self._folder = open_text_folder(spark, f"{checkpoint}/sapwood/kafka")
             text = self._folder.read(_FILE)
             self._known = {} if text is None else parse_record(text, self._folder.path_of(_FILE))
 
@@ -137,10 +136,21 @@ class _TopicList:
             return [name.strip() for name in listed.split(",") if name.strip()]
         if (assigned := find_option(self.options, "assign")) is not None:
             return list(json.loads(assigned))
-        pattern = re.compile(find_option(self.options, "subscribePattern") or "")
+        pattern = self._compile_pattern()
         options = self._jvm.org.apache.kafka.clients.admin.ListTopicsOptions().timeoutMs(milliseconds)
         all_names = list(self._connect().listTopics(options).names().get())
-        return [name for name in all_names if pattern.fullmatch(name)]
+        return [name for name in all_names if pattern.matcher(name).matches()]
+
+    def _compile_pattern(self) -> Any:
+        """Compile `subscribePattern` as Spark does; KafkaError if it is not a regular expression of Java."""
+        text = find_option(self.options, "subscribePattern") or ""
+        try:
+            return self._jvm.java.util.regex.Pattern.compile(text)
+        except Py4JJavaError as error:
+            reason = str(error.java_exception.getMessage()).splitlines()[0]
+            raise KafkaError(
+                f"source.options.subscribePattern: {text!r} is not a regular expression of Java: {reason}"
+            ) from None
 
     def _connect(self) -> Any:
         if self._client is None:

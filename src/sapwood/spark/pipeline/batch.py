@@ -227,7 +227,7 @@ class BatchProcessor:
 
     def _deliver(
         self, output: DataFrame, targets: DeliveryTargets, summary: BatchSummary, batch: int
-    ) -> pa.RecordBatch | None:
+    ) -> pa.Table | None:
         """Make the deliveries visible that workers have written, or have Spark write them. Return rejects for
         those that the sink refuses."""
         if targets.deliveries is not None:
@@ -242,7 +242,7 @@ class BatchProcessor:
         targets: DeliveryTargets,
         summary: BatchSummary,
         batch: int,
-        refused: pa.RecordBatch | None,
+        refused: pa.Table | None,
     ) -> None:
         """Make the rejects visible that workers have written, or have Spark write them; add the refused."""
         if targets.rejects is not None:
@@ -253,7 +253,7 @@ class BatchProcessor:
             return
         rejects = _select(output, REJECT)
         if refused is not None:
-            more = output.sparkSession.createDataFrame(pa.table(refused), rejects.schema)
+            more = output.sparkSession.createDataFrame(refused, rejects.schema)
             rejects = rejects.unionByName(more)
         self.rejects.write(rejects, batch)
 

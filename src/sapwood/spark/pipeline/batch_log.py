@@ -127,10 +127,10 @@ class BatchLog:
         found = (self.outcome(batch) for batch in batches)
         return [outcome for outcome in found if outcome is not None]
 
-    def last_planned(self) -> dict[str, Any] | None:
-        """Return the plan of the newest batch, or None if there was none."""
-        batches = [int(name) for name in self._planned.names() if name.isdigit()]
-        return _load(self._planned, str(max(batches))) if batches else None
+    def has_started(self) -> bool:
+        """Return whether there has been any batch; one in real time has no plan."""
+        names = (*self._planned.names(), *self._done.names())
+        return any(name.isdigit() for name in names)
 
 
 def _load(folder: TextFolder, name: str) -> dict[str, Any] | None:

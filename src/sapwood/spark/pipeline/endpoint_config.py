@@ -27,8 +27,12 @@ _RESERVED_COLUMNS = {
     "subscriber": ": give yours another name with AS",
     "version": ": give yours another name with AS",
     "batch": ": give yours another name with AS",
+    "messages": ": give yours another name with AS",
+    "delivery_id": ": give yours another name with AS",
 }
 """Columns of deliveries that `keep` must not name, and what to do instead."""
+_REJECT_COLUMNS = frozenset({"reason", "line", "column"})
+"""Columns that rejects have beside the messages' own."""
 ChangeType = Literal["insert", "update_preimage", "update_postimage", "delete"]
 
 
@@ -103,9 +107,14 @@ class SourceConfig(_FormatTable):
     def _consistent(self) -> Self:
         for column in self.keep:
             alias = _ALIAS.search(column)
-            if (name := alias[1] if alias else column.strip("` ")) in _RESERVED_COLUMNS:
+            name = alias[1] if alias else column.strip("` ")
+            if name.lower() in _RESERVED_COLUMNS:
                 raise ValueError(
-                    f"'keep': deliveries have a column {name!r} already{_RESERVED_COLUMNS[name]}"
+                    f"'keep': deliveries have a column {name!r} already{_RESERVED_COLUMNS[name.lower()]}"
+                )
+            if name.lower() in _REJECT_COLUMNS:
+                raise ValueError(
+                    f"'keep': rejects have a column {name!r} already: give yours another name with AS"
                 )
         if self.changes is not None and not (self.format == DELTA and reads_changes(self.options)):
             raise ValueError(

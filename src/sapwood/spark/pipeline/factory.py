@@ -95,7 +95,7 @@ def _configure_joins(
 
     `wanted` tells whether a subscription is a join; `fixed`, whether the subscriptions cannot change."""
     recorded = batch_log.join_layout()
-    if recorded is None and batch_log.last_planned() is not None:
+    if recorded is None and batch_log.has_started():
         if config.joins is not None or (wanted and fixed):
             raise ConfigError(f"this pipeline started without joins, and cannot add them: {_NEW_CHECKPOINT}")
         return None

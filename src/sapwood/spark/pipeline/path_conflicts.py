@@ -1,4 +1,4 @@
-"""Conflicts between the paths and tables of a pipeline, of which none may be, or contain, another."""
+"""Conflicts between the paths, tables and topics of a pipeline: what it writes must not be what it reads."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from itertools import combinations, permutations
 from typing import TYPE_CHECKING
 
 from sapwood.spark.io.file_system import local_path
+from sapwood.spark.kafka.kafka_options import KAFKA, SERVERS, find_option, reads_topic
 
 if TYPE_CHECKING:
     from sapwood.spark.pipeline.config import PipelineConfig
@@ -29,9 +30,12 @@ def find_path_conflicts(given: PipelineConfig) -> list[str]:
     for number, source in enumerate(given.sources, 1):
         name = "source.path" if len(given.sources) == 1 else f"source #{number}.path"
         for key, path in known.items():
-            if source.path is not None and _normalize(source.path) == path:
+            folder = _normalize(source.path) if source.path is not None else None
+            if folder == path:
                 found.append(f"{key} is also {name}: {path}; each needs a folder of its own")
-    return found + _find_table_conflicts(given)
+            elif folder is not None and source.format != "files" and path.startswith(folder + "/"):
+                found.append(f"{key} is in {name}: {path} in {folder}; move it out of that folder")
+    return found + _find_table_conflicts(given) + _find_topic_conflicts(given)
 
 
 def _find_table_conflicts(given: PipelineConfig) -> list[str]:
@@ -45,6 +49,23 @@ def _find_table_conflicts(given: PipelineConfig) -> list[str]:
         for (other, known), (key, name) in combinations(names, 2)
         if name == known and not other.startswith("source")
     ]
+
+
+def _find_topic_conflicts(given: PipelineConfig) -> list[str]:
+    """Return an error for each sink that would write to a topic which a source reads."""
+    found = []
+    for number, source in enumerate(given.sources, 1):
+        name = "source" if len(given.sources) == 1 else f"source #{number}"
+        for key, sink in (("deliveries", given.deliveries), ("rejects", given.rejects)):
+            if source.format != KAFKA or sink.format != KAFKA or sink.topic is None or "{" in sink.topic:
+                continue
+            same_servers = find_option(source.options, SERVERS) == find_option(sink.options, SERVERS)
+            if same_servers and reads_topic(source.options, sink.topic):
+                found.append(
+                    f"{key}.topic: {sink.topic!r} is a topic that {name} reads, so that each record would be "
+                    "read again; name another"
+                )
+    return found
 
 
 def _normalize(path: str) -> str:

@@ -40,7 +40,7 @@ from sapwood.spark.distribution.checkpoint_transport import CheckpointTransport
 from sapwood.spark.distribution.real_time_worker import REJECT_COLUMN, RESULT, RealTimePartition
 from sapwood.spark.distribution.snapshot_feed import SnapshotFeed
 from sapwood.spark.io.file_system import qualify_path
-from sapwood.spark.kafka.kafka_failures import explain_sink_failure
+from sapwood.spark.kafka.kafka_failures import explain_sink_failure, is_of_producer
 from sapwood.spark.kafka.kafka_sink import KafkaSink
 from sapwood.spark.pipeline.batch import Outcome
 from sapwood.spark.pipeline.config import ConfigError
@@ -57,6 +57,8 @@ _SETTINGS = {
 """Settings of the streaming query, which the module explains."""
 _IS_MESSAGE = "_sapwood_is_message"
 _COUNTS = "sapwood"
+OLDEST_SPARK = 4, 3
+"""The first one that does not make results wait."""
 _STORE_SECONDS = 0.2
 """The time from one look at the store to the next."""
 _PROGRESS_SECONDS = 1.0
@@ -70,6 +72,7 @@ class RealTimePipeline(Pipeline):
     """
 
     in_real_time: ClassVar[bool] = True
+    _query: StreamingQuery | None = None
 
     def _stream(self, wait: Callable[[], None]) -> None:
         _check_session(self._spark)
@@ -101,15 +104,17 @@ class RealTimePipeline(Pipeline):
 
     @contextmanager
     def _explain_failures(self) -> Iterator[None]:
-        try:
-            with super()._explain_failures():
+        with super()._explain_failures():
+            try:
                 yield
-        except PySparkException as error:
-            options = self._processor.deliveries.options
-            explained = explain_sink_failure(error, "deliveries", options, lambda: "not known")
-            if explained is None:
-                raise
-            raise explained from error
+            except PySparkException as error:
+                if not is_of_producer(error):
+                    raise
+                options = self._processor.deliveries.options
+                explained = explain_sink_failure(error, "deliveries", options, lambda: "not known")
+                if explained is None:
+                    raise
+                raise explained from error
 
     def _start(self) -> StreamingQuery:
         folder = qualify_path(self._spark, f"{self._config.run.checkpoint}/sapwood/feed")
@@ -119,10 +124,13 @@ class RealTimePipeline(Pipeline):
         self._next_look = self._next_progress = 0.0
         self._topics.check_batch()
         self._feed_workers()
+        # so that the next run knows that the pipeline has started, and without joins
+        self._batch_log.plan(0, {"version": self._fed_version})
         records = self._build_records(folder)
         run = self._config.run
         writer: Any = records.writeStream.queryName(self._config.name).format("kafka")
-        writer = writer.options(**self._processor.deliveries.options).outputMode("update")
+        assert isinstance(self._processor.deliveries, KafkaSink)
+        writer = writer.options(**self._processor.deliveries.writer_options).outputMode("update")
         # the batch log must not have a batch that Spark has not committed
         writer = writer.option("asyncProgressTrackingEnabled", "false")
         writer = writer.option("checkpointLocation", f"{run.checkpoint}/spark")
@@ -240,7 +248,15 @@ def _count_slots(spark: SparkSession) -> int:
 
 
 def _check_session(spark: SparkSession) -> None:
-    """Raise ConfigError if the session lacks a setting that cannot be changed while it runs."""
+    """Raise ConfigError if Spark is too old, or the session lacks a setting that cannot be changed while it
+    runs."""
+    version = tuple(int(part) for part in re.findall(r"\d+", spark.version)[:2])
+    if version < OLDEST_SPARK:
+        oldest = ".".join(map(str, OLDEST_SPARK))
+        raise ConfigError(
+            f'run.trigger: "{REAL_TIME}" needs Spark {oldest} or newer, and this is {spark.version}, in '
+            f"which a result would wait for the next message. Install pyspark>={oldest}, or set an interval"
+        )
     for key, value in SESSION_SETTINGS.items():
         if spark.sparkContext.getConf().get(key) != value:
             raise ConfigError(f'run.trigger: "{REAL_TIME}" needs a session with the setting {key} = {value}')
