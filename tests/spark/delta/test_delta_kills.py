@@ -21,15 +21,16 @@ def _kill(settings: Path, delay: float) -> bool:
     return kill_amid_batch(settings, lambda name: (log / name).exists(), delay)
 
 
+@pytest.mark.skipif(not FULL, reason="takes minutes")
 def test_a_driver_killed_amid_batches(tmp_path: Path, spark: SparkSession) -> None:
-    rounds = 6 if FULL else 1
+    rounds = 6
     stream = DeltaStream(tmp_path / "stream")
     stream.subscribe(150)
     stream.publish(2 * rounds + 2, messages_each=8)
     chance = Random(5)
     amid = 0
     for round in range(rounds):
-        amid += _kill(stream.settings, chance.uniform(0.0, 2.0 if FULL else 0.4))
+        amid += _kill(stream.settings, chance.uniform(0.0, 2.0))
         stream.change_subscriptions(round)
     assert amid > 0
     Pipeline(spark, read_config(stream.settings)).run()
