@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.errors import IllegalArgumentException
 from pyspark.sql import SparkSession
 
 from sapwood.spark.io.file_system import TextFolder, open_text_folder
@@ -146,10 +147,10 @@ class _TopicList:
         text = find_option(self.options, "subscribePattern") or ""
         try:
             return self._jvm.java.util.regex.Pattern.compile(text)
-        except Py4JJavaError as error:
-            reason = str(error.java_exception.getMessage()).splitlines()[0]
+        except IllegalArgumentException as error:
             raise KafkaError(
-                f"source.options.subscribePattern: {text!r} is not a regular expression of Java: {reason}"
+                f"source.options.subscribePattern: {text!r} is not a regular expression of Java: "
+                f"{str(error).splitlines()[0]}"
             ) from None
 
     def _connect(self) -> Any:
