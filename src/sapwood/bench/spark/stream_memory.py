@@ -105,4 +105,4 @@ def _measure_megabytes(spark: SparkSession, collect: bool) -> dict[str, float]:
         jvm.System.gc()
         runtime = jvm.Runtime.getRuntime()
         heap = (runtime.totalMemory() - runtime.freeMemory()) / 1e6
-    return {"driver": resident_megabytes(), "heap": heap, "worker": largest_child_megabytes("pyspark.daemon")}
+    return {"driver": resident_megabytes(), "heap": heap, "worker": largest_child_megabytes("spark_daemon")}
