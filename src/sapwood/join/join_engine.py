@@ -40,7 +40,7 @@ from sapwood.join.state.portable_state import (
     StatePartition,
     equated_variables,
 )
-from sapwood.join.state.state_stats import State, TemplateState
+from sapwood.join.state.state_stats import State, measure_state
 from sapwood.join.stream_graph import StreamGraph, describe_cycle
 from sapwood.lang.xscl.model import Join
 from sapwood.transform.result_groups import TooManyGroups
@@ -493,30 +493,6 @@ class JoinEngine:
     def state(self) -> State:
         """Return the size of the state, after eviction."""
         self._evict()
-        state = self._state
-        live = np.flatnonzero(state.live).astype(np.int32)
-        messages = state.messages(live)
-        return State(
-            messages=len(messages),
-            rows=int(state.run_count[live].sum()),
-            values=len({state.run_value[run] for run in live.tolist()}),
-            bytes=state.bytes(live, messages),
-            watermark=self.watermark if self._latest > -inf else None,
-            templates=tuple(self._template_states(live)),
-        )
-
-    def _template_states(self, live: Ints) -> Iterator[TemplateState]:
-        state = self._state
-        for relations in (self._catalog.relations, *self._catalog.separate.values()):
-            for template in relations.templates.values():
-                graphs = [relations.graph(row) for row in template.rows]
-                variables = {v for g in graphs for left, right in g.pairs for v in (left, right)}
-                runs = live[np.isin(state.run_variable[live], np.array(sorted(variables), np.int32))]
-                messages = state.messages(runs)
-                yield TemplateState(
-                    shape=str(template.graph),
-                    queries=len(graphs),
-                    messages=len(messages),
-                    rows=int(state.run_count[runs].sum()),
-                    bytes=state.bytes(runs, messages),
-                )
+        relations = [self._catalog.relations, *self._catalog.separate.values()]
+        watermark = self.watermark if self._latest > -inf else None
+        return measure_state(self._state, relations, watermark)
