@@ -22,7 +22,7 @@ from sapwood.spark.distribution.match_worker import LiveBroker, load_broker
 from sapwood.spark.joins import message_log, segment_catalog
 from sapwood.spark.joins.feedback import FeedbackWriter, _read_rows
 from sapwood.spark.joins.join_emitter import EmitJoins
-from sapwood.spark.joins.join_state import WorkerState, buckets_of
+from sapwood.spark.joins.join_state import BucketVersion, WorkerState, buckets_of
 from sapwood.spark.joins.message_log import LoggedRecords, LogReader
 from sapwood.spark.joins.schema import SUMMARY, ExtractionSummary, FeedbackRow, LogRow, serialize_ways
 from sapwood.spark.joins.segment_catalog import SegmentCatalog
@@ -170,10 +170,10 @@ def test_the_state_of_removed_queries_is_dropped(tmp_path: Path) -> None:
     log.add(1, *items(40, 2, 100))
     live = LiveBroker(log.snapshot)
     worker = WorkerState()
-    worker.reader.use(log.catalog.files)
 
     def count(watermark: float) -> int:
-        return worker.load(live, 0, 1, log.catalog.files, log.catalog.end, watermark).values
+        wanted = BucketVersion(0, 1, log.catalog.files, log.catalog.end, watermark)
+        return worker.load(live, wanted).values
 
     everything, needed = count(-inf), count(100)
     assert 0 < needed < everything

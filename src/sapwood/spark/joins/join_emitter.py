@@ -24,7 +24,7 @@ from sapwood.spark.distribution.index_snapshot import IndexSnapshot
 from sapwood.spark.distribution.match_worker import load_broker
 from sapwood.spark.io.message_text import decode_text
 from sapwood.spark.joins.feedback import FeedbackWriter, chain_feedback, published_feedback
-from sapwood.spark.joins.join_state import BucketState, buckets_of, load_bucket
+from sapwood.spark.joins.join_state import BucketState, BucketVersion, buckets_of, load_bucket
 from sapwood.spark.joins.message_log import LogFile, LogReader
 from sapwood.spark.joins.schema import (
     LOG_COLUMNS,
@@ -218,7 +218,8 @@ class EmitJoins:
         for _ in batches:
             pass
         live = load_broker(self.snapshot)
-        state = load_bucket(self.run, live, self.bucket, self.buckets, self.files, self.start, self.watermark)
+        wanted = BucketVersion(self.bucket, self.buckets, self.files, self.start, self.watermark)
+        state = load_bucket(self.run, live, wanted)
         new = [file for file in self.files if file.first >= self.start]
         messages = BatchMessages(state.reader, new, self.columns.types)
         builder = _DeliveryBuilder(messages, delivery_schema(self.columns))

@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -36,6 +37,19 @@ def buckets_of(positions: Positions, buckets: int) -> NDArray[np.int64]:
     """The buckets that the messages at some positions belong to."""
     spread = (positions.astype(np.uint64) * _SPREAD) >> np.uint64(32)
     return (spread % np.uint64(buckets)).astype(np.int64)
+
+
+class BucketVersion(NamedTuple):
+    """One bucket of the join state at a moment: all of the log is read to a position, and evicted."""
+
+    bucket: int
+    buckets: int
+    files: Sequence[LogFile]
+    """of the message log, also those of the batch itself"""
+    end: int
+    """the position"""
+    watermark: float
+    """in seconds, behind which state is evicted"""
 
 
 @dataclass(slots=True)
@@ -104,16 +118,10 @@ class WorkerState:
         self.reader = LogReader()
         self._buckets: dict[int, BucketState] = {}
 
-    def load(
-        self,
-        live: LiveBroker,
-        bucket: int,
-        buckets: int,
-        files: Sequence[LogFile],
-        end: int,
-        watermark: float,
-    ) -> BucketState:
-        """Return a bucket as it is when the log has been read to a position, and evicted to a watermark."""
+    def load(self, live: LiveBroker, wanted: BucketVersion) -> BucketState:
+        """Return a bucket at a version."""
+        bucket, buckets, files, end, watermark = wanted
+        self.reader.use(files)
         for other in [each for each in self._buckets.values() if each.buckets != buckets]:
             self._drop(other, live)  # it has other messages than a bucket of this number has now
         state = self._buckets.get(bucket)
@@ -131,16 +139,6 @@ class WorkerState:
             state.close()
 
 
-def load_bucket(
-    run: str,
-    live: LiveBroker,
-    bucket: int,
-    buckets: int,
-    files: Sequence[LogFile],
-    end: int,
-    watermark: float,
-) -> BucketState:
-    """Return this worker's bucket of a run of a pipeline, see `WorkerState.load`."""
-    worker = WORKER_CACHE.get_or_create(WorkerState, run, WorkerState)
-    worker.reader.use(files)
-    return worker.load(live, bucket, buckets, files, end, watermark)
+def load_bucket(run: str, live: LiveBroker, wanted: BucketVersion) -> BucketState:
+    """Return this worker's bucket, in a run of a pipeline, at a version."""
+    return WORKER_CACHE.get_or_create(WorkerState, run, WorkerState).load(live, wanted)
