@@ -13,8 +13,9 @@ from sapwood.engine.limits import Limits
 from sapwood.engine.message.document import Document
 from sapwood.engine.message.message_reader import Message, read_document
 from sapwood.errors import MessageError
-from tests.engine.kernel.test_readers import READ, resident_bytes
+from tests.engine.kernel.test_readers import resident_bytes
 from tests.support import shared_data
+from tests.support.cases.reader_messages import READ
 from tests.support.compiled_kernel import compiled_kernel
 from tests.support.generators.message_mutations import mutants, random_message, real_messages
 from tests.support.requirements import FULL
