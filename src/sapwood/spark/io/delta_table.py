@@ -16,6 +16,8 @@ import logging
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession, Window
@@ -126,55 +128,61 @@ def reads_changes(options: Mapping[str, Any]) -> bool:
 # -- sinks ---------------------------------------------------------------------------------------------------
 
 
-def append_to_table(
-    rows: DataFrame,
-    path: str | None,
-    table: str | None,
-    options: Mapping[str, Any],
-    application: str,
-    batch: int,
-) -> None:
-    """Append the rows of a batch, with its number as a column, unless the table has the batch."""
-    transaction = {"txnAppId": application, "txnVersion": str(batch)}
-    writer = _number(rows, batch).write.format(DELTA).options(**options).options(**transaction).mode("append")
-    if table is not None:
-        writer.saveAsTable(table)
-    else:
-        writer.save(path)
+@dataclass(frozen=True, slots=True)
+class DeltaTarget:
+    """A table that batches are written to, each once: Delta knows their numbers, and the application's id."""
 
+    path: str | None
+    table: str | None
+    """its name in a catalog, instead of a path"""
+    options: Mapping[str, Any]
+    application: str
 
-def merge_into_table(
-    rows: DataFrame,
-    path: str | None,
-    table: str | None,
-    options: Mapping[str, Any],
-    application: str,
-    batch: int,
-) -> None:
-    """Merge the deliveries of a batch into a table with one row for each delivery id: those that the table
-    has are replaced. Of several in a batch with the same id, the one published last is used."""
-    spark = rows.sparkSession
-    rows = _select_newest(_number(add_delivery_id(rows), batch))
-    target = f"delta.`{path.replace('`', '``')}`" if path is not None else str(table)
-    if not _table_exists(spark, path, table):
-        empty = spark.createDataFrame([], rows.schema).write.format(DELTA).options(**options).mode("append")
-        empty.saveAsTable(table) if table is not None else empty.save(path)
-    elif DELIVERY_ID not in spark.table(target).columns:
-        raise DeltaError(
-            f"{path or table} has no column {DELIVERY_ID!r}, so that deliveries cannot be merged into it: "
-            'configure another table, or deliveries.mode = "append"'
-        )
-    evolving = "WITH SCHEMA EVOLUTION " if _merges_schema(options) else ""
-    rows.createOrReplaceTempView(_SOURCE_VIEW)
-    try:
-        with _transaction(spark, application, batch):
-            spark.sql(
-                f"MERGE {evolving}INTO {target} AS known USING {_SOURCE_VIEW} AS new "
-                f"ON known.{DELIVERY_ID} = new.{DELIVERY_ID} "
-                "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+    def append(self, rows: DataFrame, batch: int) -> None:
+        """Append the rows of a batch, with its number as a column, unless the table has the batch."""
+        transaction = {"txnAppId": self.application, "txnVersion": str(batch)}
+        self._save(_number(rows, batch), transaction)
+
+    def merge(self, rows: DataFrame, batch: int) -> None:
+        """Merge the deliveries of a batch into the table, one row for each delivery id: those that it has
+        are replaced. Of several in a batch with the same id, the one published last is used."""
+        spark = rows.sparkSession
+        rows = _select_newest(_number(add_delivery_id(rows), batch))
+        if not self._exists(spark):
+            self._save(spark.createDataFrame([], rows.schema))
+        elif DELIVERY_ID not in spark.table(self._sql_name).columns:
+            raise DeltaError(
+                f"{self.path or self.table} has no column {DELIVERY_ID!r}, so that deliveries cannot be "
+                'merged into it: configure another table, or deliveries.mode = "append"'
             )
-    finally:
-        spark.catalog.dropTempView(_SOURCE_VIEW)
+        evolving = "WITH SCHEMA EVOLUTION " if _merges_schema(self.options) else ""
+        rows.createOrReplaceTempView(_SOURCE_VIEW)
+        try:
+            with _transaction(spark, self.application, batch):
+                spark.sql(
+                    f"MERGE {evolving}INTO {self._sql_name} AS known USING {_SOURCE_VIEW} AS new "
+                    f"ON known.{DELIVERY_ID} = new.{DELIVERY_ID} "
+                    "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+                )
+        finally:
+            spark.catalog.dropTempView(_SOURCE_VIEW)
+
+    @property
+    def _sql_name(self) -> str:
+        return f"delta.`{self.path.replace('`', '``')}`" if self.path is not None else str(self.table)
+
+    def _save(self, rows: DataFrame, transaction: Mapping[str, str] = MappingProxyType({})) -> None:
+        writer = rows.write.format(DELTA).options(**self.options).options(**transaction).mode("append")
+        if self.table is not None:
+            writer.saveAsTable(self.table)
+        else:
+            writer.save(self.path)
+
+    def _exists(self, spark: SparkSession) -> bool:
+        if self.table is not None:
+            return spark.catalog.tableExists(self.table)
+        jvm: Any = spark._jvm
+        return bool(jvm.io.delta.tables.DeltaTable.isDeltaTable(spark._jsparkSession, self.path))
 
 
 def _number(rows: DataFrame, batch: int) -> DataFrame:
@@ -189,13 +197,6 @@ def _select_newest(rows: DataFrame) -> DataFrame:
         order.insert(0, F.desc_nulls_last("published_at"))
     ranked = rows.withColumn(_RANK, F.row_number().over(Window.partitionBy(DELIVERY_ID).orderBy(*order)))
     return ranked.filter(F.col(_RANK) == 1).drop(_RANK)
-
-
-def _table_exists(spark: SparkSession, path: str | None, table: str | None) -> bool:
-    if table is not None:
-        return spark.catalog.tableExists(table)
-    jvm: Any = spark._jvm
-    return bool(jvm.io.delta.tables.DeltaTable.isDeltaTable(spark._jsparkSession, path))
 
 
 def _merges_schema(options: Mapping[str, Any]) -> bool:

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 
 from sapwood.spark.dataframe_match import column
 from sapwood.spark.deliveries.output_files import OutputFolder, can_write, find_compression
-from sapwood.spark.io.delta_table import DELTA, append_to_table, merge_into_table
+from sapwood.spark.io.delta_table import DELTA, DeltaTarget
 from sapwood.spark.io.file_system import is_reached_by_workers
 
 _log = logging.getLogger(__name__)
@@ -69,8 +69,8 @@ class Sink:
         Return rows that the sink refuses, with the columns `reason` and OF_JOIN; None if it takes all."""
         _log.debug("writing batch %s to %s", batch, self.path or self.table or self.format)
         if self.format == DELTA:
-            write = merge_into_table if self.mode == "merge" else append_to_table
-            write(rows, self.path, self.table, self.options, self.application, batch)
+            target = DeltaTarget(self.path, self.table, self.options, self.application)
+            (target.merge if self.mode == "merge" else target.append)(rows, batch)
             return None
         if self.format in _TEXT_FORMATS:
             rows = _decode_binary(rows)
