@@ -61,6 +61,21 @@ def standing_pool() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def plain_log(pytestconfig: pytest.Config) -> Iterator[None]:
+    """Keeps the format of the log in `caplog`.
+
+    pytest adds its handlers to every logger that does not propagate, and those that PySpark makes at its
+    first error turn each handler that they are given into one that writes JSON.
+    """
+    plugin = pytestconfig.pluginmanager.get_plugin("logging-plugin")
+    assert plugin is not None
+    with pytest.MonkeyPatch.context() as patch:
+        for handler in (plugin.caplog_handler, plugin.report_handler):
+            patch.setattr(handler, "setFormatter", lambda _: None)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def quick_java() -> Iterator[None]:
     """A Java for a few rows, also in processes that tests start."""
     with pytest.MonkeyPatch.context() as patch:
