@@ -45,6 +45,12 @@ _SPARK = """
 """
 
 
+def _add_jars(settings: Path) -> None:
+    """Have Spark run a pipeline with Delta's jars."""
+    with settings.open("a") as file:
+        file.write(_SPARK.format(jars=jar_paths()))
+
+
 class DeltaStream(Stream):
     """A stream from one Delta table to two others: each commit of the source is a batch."""
 
@@ -73,8 +79,7 @@ partitions = 2
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        with self.settings.open("a") as file:
-            file.write(_SPARK.format(jars=jar_paths()))
+        _add_jars(self.settings)
 
     def subscribe(self, count: int, seed: int = 1, transformations: int = 10) -> None:
         super().subscribe(count, seed, transformations)
@@ -152,8 +157,7 @@ buckets = 4
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        with self.settings.open("a") as file:
-            file.write(_SPARK.format(jars=jar_paths()))
+        _add_jars(self.settings)
 
     def subscribe(self, queries: dict[str, str]) -> None:
         super().subscribe({EVERYTHING: "/*"} | queries)

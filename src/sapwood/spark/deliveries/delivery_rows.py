@@ -44,6 +44,19 @@ class SubscriptionDictionary:
 
 
 @dataclass(frozen=True, slots=True)
+class _Matches:
+    """Accepted messages, and the subscriptions of all of them, one message after another."""
+
+    messages: pa.RecordBatch
+    sizes: Codes
+    """the number of subscriptions of each message"""
+    codes: Codes
+    known: SubscriptionDictionary
+    bodies: pa.Array | None
+    """the output of each message's queries; None if all are filters"""
+
+
+@dataclass(frozen=True, slots=True)
 class DeliverySchema:
     """The columns of deliveries and rejects."""
 
@@ -117,22 +130,16 @@ class DeliveryRows:
         self._count_subscriptions(codes, known.ids)
         bodies = matched.column("bodies") if "bodies" in matched.schema.names else None
         build = self._build_pairs if self._schema.shape == "pairs" else self._build_messages
-        yield from build(matched, sizes, codes, known, bodies)
+        yield from build(_Matches(matched, sizes, codes, known, bodies))
 
-    def _build_pairs(
-        self,
-        matched: pa.RecordBatch,
-        sizes: Codes,
-        codes: Codes,
-        known: SubscriptionDictionary,
-        bodies: pa.Array | None,
-    ) -> Iterator[pa.RecordBatch]:
-        owners = np.repeat(np.arange(len(sizes)), sizes)
-        made = bodies.flatten() if bodies is not None else pa.nulls(len(codes), pa.string())
-        text = matched.column(self._schema.text) if self._schema.text is not None else None
-        repeated = [matched.column(name) for name in self._schema.message.names]
+    def _build_pairs(self, found: _Matches) -> Iterator[pa.RecordBatch]:
+        messages, known = found.messages, found.known
+        owners = np.repeat(np.arange(len(found.sizes)), found.sizes)
+        made = found.bodies.flatten() if found.bodies is not None else pa.nulls(len(found.codes), pa.string())
+        text = messages.column(self._schema.text) if self._schema.text is not None else None
+        repeated = [messages.column(name) for name in self._schema.message.names]
         for part in _parts_of(owners, [*repeated, *([text] if text is not None else [])]):
-            owner, code = pa.array(owners[part]), pa.array(codes[part])
+            owner, code = pa.array(owners[part]), pa.array(found.codes[part])
             body = made[part.start : part.stop]
             if text is not None:
                 body = compute.coalesce(body, text.take(owner))
@@ -141,22 +148,16 @@ class DeliveryRows:
                 own.append(pa.nulls(len(owner), pa.list_(pa.string())))
             yield self._to_batch([column.take(owner) for column in repeated], own, self._schema.deliveries)
 
-    def _build_messages(
-        self,
-        matched: pa.RecordBatch,
-        sizes: Codes,
-        codes: Codes,
-        known: SubscriptionDictionary,
-        bodies: pa.Array | None,
-    ) -> Iterator[pa.RecordBatch]:
+    def _build_messages(self, found: _Matches) -> Iterator[pa.RecordBatch]:
+        sizes, bodies = found.sizes, found.bodies
         served = pa.array(sizes > 0)
         offsets = np.zeros(int(np.count_nonzero(sizes)) + 1, np.int32)
         np.cumsum(sizes[sizes > 0], out=offsets[1:])
-        own = [pa.ListArray.from_arrays(pa.array(offsets), known.ids.take(pa.array(codes)))]
+        own = [pa.ListArray.from_arrays(pa.array(offsets), found.known.ids.take(pa.array(found.codes)))]
         own.append(bodies.filter(served) if bodies is not None else pa.nulls(len(own[0]), BODIES))
+        rows = found.messages.filter(served)
         if self._schema.text is not None:
-            own.append(matched.column(self._schema.text).filter(served))
-        rows = matched.filter(served)
+            own.append(rows.column(self._schema.text))
         columns = [rows.column(name) for name in self._schema.message.names]
         yield self._to_batch(columns, own, self._schema.deliveries)
 
