@@ -13,7 +13,7 @@ from sapwood.store import history
 from sapwood.store.database import Database
 from sapwood.store.history import StoreChange, begin_change
 from sapwood.store.subscription import ImportReport, NewSubscription, Subscription
-from sapwood.store.text_checks import check_id, check_text
+from sapwood.store.text_checks import check_id, check_streams, check_text
 
 _log = logging.getLogger(__name__)
 
@@ -42,18 +42,20 @@ class BulkImport:
     def __init__(
         self,
         database: Database,
+        tenant: str,
         replace: bool,
         on_error: OnError | None,
         on_replaced: OnReplaced | None = None,
         on_checked: OnChecked | None = None,
     ) -> None:
         self._database = database
+        self._tenant = tenant
         self._replace = replace
         self._on_error = on_error
         self._on_replaced = on_replaced
         self._on_checked = on_checked
         with database.reading() as connection:
-            self._queries = QueryChecker(history.read_namespaces(connection))
+            self._queries = QueryChecker(history.read_namespaces(connection, tenant))
             self._version = history.read_state(connection).version
         self._added = self._replaced = self._unchanged = self._refused = 0
 
@@ -74,7 +76,7 @@ class BulkImport:
         outcome = _Outcome()
         # Checking takes longest, so it is done before the transaction blocks other writers.
         good = [i for i, row in enumerate(rows) if self._is_good(i, row, outcome)]
-        with begin_change(self._database) as change:
+        with begin_change(self._database, self._tenant) as change:
             self._enter(change, rows, good, outcome)
         self._version = change.version
         _log.info(
@@ -117,7 +119,7 @@ class BulkImport:
     def _enter(
         self, change: StoreChange, rows: list[NewSubscription], good: list[int], outcome: _Outcome
     ) -> None:
-        found = history.find_current(change.connection, {rows[i].id for i in good})
+        found = history.find_current(change.connection, self._tenant, {rows[i].id for i in good})
         now: dict[str, Subscription] = {}
         for i in good:
             row = rows[i]
@@ -148,6 +150,8 @@ def check_row(row: NewSubscription) -> None:
         check_text(row.subscriber, "a subscriber")
     if row.active is not None and not isinstance(row.active, bool):
         raise StoreError(f"'active' is True or False, not {row.active!r}")
+    if row.streams is not None:
+        check_streams(row.streams)
 
 
 def new_subscription(row: NewSubscription, change: StoreChange) -> Subscription:
@@ -160,6 +164,7 @@ def new_subscription(row: NewSubscription, change: StoreChange) -> Subscription:
         row.active is not False,
         change.new_place(),
         change.next_version,
+        row.streams or (),
     )
 
 
@@ -172,6 +177,7 @@ def updated_subscription(old: Subscription, row: NewSubscription, change: StoreC
         language=detect_language(row.query, row.language),
         active=old.active if row.active is None else row.active,
         since=change.next_version,
+        streams=old.streams if row.streams is None else row.streams,
     )
 
 

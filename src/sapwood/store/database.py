@@ -14,7 +14,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, func, inse
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from sapwood.errors import StoreError
-from sapwood.store import store_schema
+from sapwood.store import store_migration, store_schema
 from sapwood.store.store_location import locate, mask_password
 
 _LOCK_TIMEOUT = 60
@@ -116,7 +116,10 @@ class Database:
         with self.reading() as connection:
             layout = connection.scalar(select(store_schema.state.c.layout))
         _log.debug("opened store %s, schema %s", self.name, layout)
-        if layout != store_schema.LAYOUT:
+        if layout == store_migration.OLD_LAYOUT:
+            with self.writing() as connection:
+                store_migration.migrate(connection)
+        elif layout != store_schema.LAYOUT:
             raise StoreError(
                 f"the store in {self.name!r} was made by another version of Sapwood; there, write it to a "
                 "file with 'sapwood subscriptions list --json', and import that into a new store here"

@@ -1,13 +1,17 @@
-"""The history of a store: reads of versions, the difference between two, and changes."""
+"""The history of a store: reads of versions, the difference between two, and changes.
+
+Engines that know nothing of streams read the subscriptions to all streams only.
+"""
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from hashlib import blake2b
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, and_, delete, insert, or_, select, update
 from sqlalchemy import func as sql
@@ -36,8 +40,12 @@ _COLUMNS = (
     _rows.active,
     _rows.place,
     _rows.since,
+    _rows.streams,
 )
 _NAMES = [column.name for column in _COLUMNS]
+_ALL_STREAMS = ""
+_evaluated = and_(_rows.active, _rows.streams == _ALL_STREAMS)
+"""what engines that know nothing of streams evaluate"""
 
 
 class StoreState(NamedTuple):
@@ -76,10 +84,14 @@ def _future_version_error(version: int, known: StoreState) -> StoreError:
 
 
 def iter_current(
-    connection: Connection, subscriber: str | None, active: bool | None, language: str | None = None
+    connection: Connection,
+    tenant: str,
+    subscriber: str | None,
+    active: bool | None,
+    language: str | None = None,
 ) -> Iterator[Subscription]:
     """Yield the current subscriptions in the order added."""
-    query = select(*_COLUMNS).where(store_schema.current).order_by(_rows.place)
+    query = select(*_COLUMNS).where(_of(tenant), store_schema.current).order_by(_rows.place)
     if language is not None:
         query = query.where(_rows.language == language)
     if subscriber is not None:
@@ -88,25 +100,42 @@ def iter_current(
         query = query.where(_rows.active == active)
     with connection.execute(query, execution_options=_STREAMED) as rows:  # which may be left half read
         for row in rows:
-            yield Subscription(*row)
+            yield to_subscription(row)
 
 
-def iter_active(connection: Connection, version: int) -> Iterator[tuple[str, str]]:
+def to_subscription(row: Sequence[Any]) -> Subscription:
+    """Return the subscription in a row of the table."""
+    *fields, streams = row
+    return Subscription(*fields, tuple(json.loads(streams)) if streams != _ALL_STREAMS else ())
+
+
+def _to_row(tenant: str, subscription: Subscription) -> dict[str, object]:
+    row = {name: getattr(subscription, name) for name in _NAMES}
+    row["streams"] = json.dumps(subscription.streams) if subscription.streams else _ALL_STREAMS
+    return row | {"tenant": tenant}
+
+
+def _of(tenant: str) -> ColumnElement[bool]:
+    return _rows.tenant == tenant
+
+
+def iter_active(connection: Connection, tenant: str, version: int) -> Iterator[tuple[str, str]]:
     """Yield the ids and queries that were active at a version, in the order added."""
-    query = select(_rows.id, _rows.query).where(_valid(version), _rows.active).order_by(_rows.place)
+    wanted = and_(_of(tenant), _valid(version), _evaluated)
+    query = select(_rows.id, _rows.query).where(wanted).order_by(_rows.place)
     with connection.execute(query, execution_options=_STREAMED) as rows:
         for row in rows:
             yield row[0], row[1]
 
 
 def iter_active_with_places(
-    connection: Connection, version: int, after: int = 0, since: int | None = None
+    connection: Connection, tenant: str, version: int, after: int = 0, since: int | None = None
 ) -> Iterator[tuple[int, str, str]]:
     """Yield the places, ids and queries that were active at a version, in the order added.
 
     Only those after the place `after`; with `since`, only those that have changed since that version.
     """
-    wanted = and_(_valid(version), _rows.active, _rows.place > after)
+    wanted = and_(_of(tenant), _valid(version), _evaluated, _rows.place > after)
     if since is not None:
         wanted = and_(wanted, _rows.since > since)
     query = select(_rows.place, _rows.id, _rows.query).where(wanted).order_by(_rows.place)
@@ -115,18 +144,19 @@ def iter_active_with_places(
             yield row[0], row[1], row[2]
 
 
-def iter_subscribers(connection: Connection, since: int, until: int) -> Iterator[tuple[str, str]]:
+def iter_subscribers(connection: Connection, tenant: str, since: int, until: int) -> Iterator[tuple[str, str]]:
     """Yield the ids and subscribers active at `until` that have changed since the version `since`."""
-    wanted = and_(_valid(until), _rows.active, _rows.since > since)
+    wanted = and_(_of(tenant), _valid(until), _evaluated, _rows.since > since)
     query = select(_rows.id, _rows.subscriber).where(wanted)
     with connection.execute(query, execution_options=_STREAMED) as rows:
         for row in rows:
             yield row[0], row[1]
 
 
-def digest(connection: Connection, version: int) -> str:
+def digest(connection: Connection, tenant: str, version: int) -> str:
     """Return a digest of the first and last subscriptions of a version."""
-    query = select(_rows.place, _rows.id, _rows.query).where(_valid(version), _rows.active).limit(_DIGESTED)
+    wanted = and_(_of(tenant), _valid(version), _evaluated)
+    query = select(_rows.place, _rows.id, _rows.query).where(wanted).limit(_DIGESTED)
     ends = [connection.execute(query.order_by(order)).all() for order in (_rows.place, _rows.place.desc())]
     text = repr([tuple(row) for end in ends for row in end])
     return blake2b(text.encode(), digest_size=16).hexdigest()
@@ -136,7 +166,7 @@ def _valid(version: int) -> ColumnElement[bool]:
     return and_(_rows.since <= version, or_(store_schema.current, _rows.until > version))
 
 
-def net_changes(connection: Connection, since: int, until: int) -> Changes:
+def net_changes(connection: Connection, tenant: str, since: int, until: int) -> Changes:
     """Return the net effect of the versions after `since` up to `until`.
 
     Only rows that ended in between can have been valid before and not after, and only rows that began in
@@ -144,23 +174,28 @@ def net_changes(connection: Connection, since: int, until: int) -> Changes:
     """
     ended = and_(_rows.until > since, _rows.until <= until, _rows.since <= since)
     begun = and_(_rows.since > since, _rows.since <= until, or_(store_schema.current, _rows.until > until))
-    before = _queries(connection, ended)
-    after = _queries(connection, begun)
+    before = _queries(connection, and_(_of(tenant), ended))
+    after = _queries(connection, and_(_of(tenant), begun))
     removed = [id for id in before if id not in after]
     put = [(id, query) for id, query in after.items() if before.get(id) != query]
     return Changes(removed, put)
 
 
-def iter_begun(connection: Connection, since: int, until: int) -> Iterator[tuple[str, str, int]]:
+def iter_begun(
+    connection: Connection, tenant: str, since: int, until: int
+) -> Iterator[tuple[str, str, int]]:
     """Yield the subscriptions active at `until` that were not active with the same query since `since`.
 
     Each with its id, its query, and the version in which it became active with that query.
     """
     valid = and_(_rows.since > since, _rows.since <= until, or_(store_schema.current, _rows.until > until))
     columns = (_rows.id, _rows.query, _rows.since, _rows.place)
-    new = connection.execute(select(*columns).where(valid, _rows.active).order_by(_rows.place)).all()
+    wanted = and_(_of(tenant), valid, _evaluated)
+    new = connection.execute(select(*columns).where(wanted).order_by(_rows.place)).all()
     # a row may only be the last of several that differ in the subscriber
-    ended = and_(_rows.active, _rows.until.is_not(None), _rows.until > since, _rows.until <= until)
+    ended = and_(
+        _of(tenant), _evaluated, _rows.until.is_not(None), _rows.until > since, _rows.until <= until
+    )
     columns = (_rows.place, _rows.query, _rows.until, _rows.since)
     before = {tuple(row[:3]): row[3] for row in connection.execute(select(*columns).where(ended))}
     for id, query, first, place in new:
@@ -171,31 +206,39 @@ def iter_begun(connection: Connection, since: int, until: int) -> Iterator[tuple
 
 
 def _queries(connection: Connection, valid: ColumnElement[bool]) -> dict[str, str]:
-    query = select(_rows.id, _rows.query).where(valid, _rows.active).order_by(_rows.place)
+    query = select(_rows.id, _rows.query).where(valid, _evaluated).order_by(_rows.place)
     return {row[0]: row[1] for row in connection.execute(query)}
 
 
-def count_current(connection: Connection) -> int:
+def count_current(connection: Connection, tenant: str) -> int:
     """Return the number of current subscriptions."""
-    return (
-        connection.scalar(select(sql.count()).select_from(store_schema.history).where(store_schema.current))
-        or 0
-    )
+    return _count(connection, and_(_of(tenant), store_schema.current))
 
 
-def read_namespaces(connection: Connection) -> dict[str, str]:
+def count_restricted(connection: Connection, tenant: str, version: int) -> int:
+    """Return the number of subscriptions active at a version that are restricted to streams."""
+    restricted = _rows.streams != _ALL_STREAMS
+    return _count(connection, and_(_of(tenant), _valid(version), _rows.active, restricted))
+
+
+def _count(connection: Connection, wanted: ColumnElement[bool]) -> int:
+    return connection.scalar(select(sql.count()).select_from(store_schema.history).where(wanted)) or 0
+
+
+def read_namespaces(connection: Connection, tenant: str) -> dict[str, str]:
     """Read the declared namespaces by prefix."""
     columns = store_schema.namespaces.c
-    rows = connection.execute(select(columns.prefix, columns.uri).order_by(columns.prefix))
-    return {row[0]: row[1] for row in rows}
+    query = select(columns.prefix, columns.uri).where(columns.tenant == tenant).order_by(columns.prefix)
+    return {row[0]: row[1] for row in connection.execute(query)}
 
 
-def find_current(connection: Connection, ids: Iterable[str]) -> dict[str, Subscription]:
+def find_current(connection: Connection, tenant: str, ids: Iterable[str]) -> dict[str, Subscription]:
     """Find the current subscriptions with these ids, by id."""
+    query = select(*_COLUMNS).where(_of(tenant), store_schema.current)
     found = (
-        Subscription(*row)
+        to_subscription(row)
         for some in _batches(ids)
-        for row in connection.execute(select(*_COLUMNS).where(_rows.id.in_(some), store_schema.current))
+        for row in connection.execute(query.where(_rows.id.in_(some)))
     )
     return {subscription.id: subscription for subscription in found}
 
@@ -206,8 +249,9 @@ def find_current(connection: Connection, ids: Iterable[str]) -> dict[str, Subscr
 class StoreChange:
     """A transaction that makes one version, or none if it changes nothing."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, tenant: str) -> None:
         self.connection = connection
+        self.tenant = tenant
         self.before = read_state(connection, lock=True)
         self._changed = False
         self._places = self.before.places
@@ -230,21 +274,26 @@ class StoreChange:
     def end(self, ended: Iterable[Subscription]) -> None:
         """End subscriptions with this change."""
         for some in _batches(subscription.id for subscription in ended):
-            rows = update(store_schema.history).where(_rows.id.in_(some), store_schema.current)
+            rows = update(store_schema.history).where(
+                _of(self.tenant), _rows.id.in_(some), store_schema.current
+            )
             self.connection.execute(rows.values(until=self.next_version))
             self._changed = True
 
     def put(self, begun: Sequence[Subscription]) -> None:
         """Insert subscriptions that begin with this change; those that they replace have been ended."""
         if begun:
-            rows = [{name: getattr(new, name) for name in _NAMES} for new in begun]
-            self.connection.execute(insert(store_schema.history), rows)
+            self.connection.execute(
+                insert(store_schema.history), [_to_row(self.tenant, new) for new in begun]
+            )
             self._changed = True
 
     def declare(self, namespaces: dict[str, str]) -> None:
         """Insert new prefixes."""
         if namespaces:
-            rows = [{"prefix": prefix, "uri": uri} for prefix, uri in namespaces.items()]
+            rows = [
+                {"tenant": self.tenant, "prefix": prefix, "uri": uri} for prefix, uri in namespaces.items()
+            ]
             self.connection.execute(insert(store_schema.namespaces), rows)
             self._changed = True
 
@@ -256,10 +305,10 @@ class StoreChange:
 
 
 @contextmanager
-def begin_change(database: Database) -> Iterator[StoreChange]:
+def begin_change(database: Database, tenant: str) -> Iterator[StoreChange]:
     """Begin a change that is committed at the end of the block; other writers wait until then."""
     with database.writing() as connection:
-        change = StoreChange(connection)
+        change = StoreChange(connection, tenant)
         yield change
         change.finish()
 

@@ -25,7 +25,7 @@ from sapwood.store.bulk_import import (
 from sapwood.store.database import Database
 from sapwood.store.history import StoreChange, begin_change
 from sapwood.store.subscription import Changes, ImportReport, NewSubscription, Subscription
-from sapwood.store.text_checks import check_namespaces, check_text, could_be_id
+from sapwood.store.text_checks import check_namespaces, check_tenant, check_text, could_be_id
 
 
 class SubscriptionStore:
@@ -36,9 +36,14 @@ class SubscriptionStore:
     Failures raise StoreError with a reason of one line.
     """
 
-    def __init__(self, location: str, create: bool = True) -> None:
-        """Open a store; one that does not exist is created, or refused with `create=False`."""
+    def __init__(self, location: str, create: bool = True, tenant: str = "") -> None:
+        """Open a store; one that does not exist is created, or refused with `create=False`.
+
+        Tenants of one store see nothing of each other but its version, which they share.
+        """
+        check_tenant(tenant)
         self._database = Database(location, create)
+        self._tenant = tenant
 
     def close(self) -> None:
         """Close the connections; a store that is used again reconnects."""
@@ -76,12 +81,12 @@ class SubscriptionStore:
     def namespaces(self) -> dict[str, str]:
         """The declared prefixes and their namespaces."""
         with self._database.reading() as connection:
-            return history.read_namespaces(connection)
+            return history.read_namespaces(connection, self._tenant)
 
     def __len__(self) -> int:
         """Return the number of current subscriptions, active or not."""
         with self._database.reading() as connection:
-            return history.count_current(connection)
+            return history.count_current(connection, self._tenant)
 
     def __contains__(self, id: object) -> bool:
         return isinstance(id, str) and self.get(id) is not None
@@ -93,7 +98,7 @@ class SubscriptionStore:
     def get(self, id: str) -> Subscription | None:
         """Return the current subscription, or None."""
         with self._database.reading() as connection:
-            return _find_current(connection, [id]).get(id)
+            return self._find(connection, [id]).get(id)
 
     def subscriptions(
         self, subscriber: str | None = None, active: bool | None = None, language: str | None = None
@@ -106,7 +111,7 @@ class SubscriptionStore:
         if subscriber is not None:
             check_text(subscriber, "a subscriber")
         with self._database.reading() as connection:
-            yield from history.iter_current(connection, subscriber, active, language)
+            yield from history.iter_current(connection, self._tenant, subscriber, active, language)
 
     # -- changes ---------------------------------------------------------------------------------------
 
@@ -118,25 +123,32 @@ class SubscriptionStore:
         """
         further = to_prefixes(namespaces)
         check_namespaces(further)
-        with begin_change(self._database) as change:
-            known = history.read_namespaces(change.connection)
+        with begin_change(self._database, self._tenant) as change:
+            known = history.read_namespaces(change.connection, self._tenant)
             before = dict(known)
             try:
-                declare(known, further, history.count_current(change.connection))
+                declare(known, further, history.count_current(change.connection, self._tenant))
             except ValueError as error:
                 raise StoreError(str(error)) from None
             change.declare({prefix: uri for prefix, uri in known.items() if prefix not in before})
         return change.version
 
     def add(
-        self, id: str, query: str, subscriber: str = "", language: str | None = None, active: bool = True
+        self,
+        id: str,
+        query: str,
+        subscriber: str = "",
+        language: str | None = None,
+        active: bool = True,
+        streams: Iterable[str] = (),
     ) -> int:
         """Add a subscription; returns the version that has it.
 
-        A language of None is the one that the query looks like. Raises QueryError, which says where and why
-        the query is invalid, and StoreError if the id exists.
+        A language of None is the one that the query looks like. A subscription that is restricted to streams
+        is evaluated by the service alone. Raises QueryError, which says where and why the query is invalid,
+        and StoreError if the id exists.
         """
-        row = self._check(NewSubscription(id, query, subscriber, language, active))
+        row = self._check(NewSubscription(id, query, subscriber, language, active, tuple(streams)))
 
         def add(change: StoreChange, old: Subscription | None) -> Subscription:
             if old is not None:
@@ -152,12 +164,15 @@ class SubscriptionStore:
         subscriber: str | None = None,
         language: str | None = None,
         active: bool | None = None,
+        streams: Iterable[str] | None = None,
     ) -> int:
         """Replace the query of a subscription, which keeps its place in the order.
 
-        A subscriber or activity of None stays as it is. A call that changes nothing makes no version.
+        A subscriber, activity or streams of None stay as they are. A call that changes nothing makes no
+        version.
         """
-        row = self._check(NewSubscription(id, query, subscriber, language, active))
+        only = None if streams is None else tuple(streams)
+        row = self._check(NewSubscription(id, query, subscriber, language, active, only))
         return self._change(
             id, lambda change, old: updated_subscription(_require_found(id, old), row, change)
         )
@@ -172,8 +187,8 @@ class SubscriptionStore:
 
     def remove(self, *ids: str) -> int:
         """Remove subscriptions, all or, if one does not exist, none; returns the version without them."""
-        with begin_change(self._database) as change:
-            found = _find_current(change.connection, ids)
+        with begin_change(self._database, self._tenant) as change:
+            found = self._find(change.connection, ids)
             change.end([_require_found(id, found.get(id)) for id in dict.fromkeys(ids)])
         return change.version
 
@@ -197,9 +212,8 @@ class SubscriptionStore:
         """
         if chunk < 1:
             raise ArgumentError(f"chunk must be at least 1, not {chunk!r}")
-        return BulkImport(self._database, replace, on_error, on_replaced, on_checked).run(
-            rows, chunk, on_progress
-        )
+        bulk = BulkImport(self._database, self._tenant, replace, on_error, on_replaced, on_checked)
+        return bulk.run(rows, chunk, on_progress)
 
     # -- versions --------------------------------------------------------------------------------------
 
@@ -218,7 +232,7 @@ class SubscriptionStore:
             raise StoreError(f"changes lead from a version to a later one, not from {since} to {until}")
         with self._database.reading() as connection:
             history.require_versions(connection, since, until)
-            return history.net_changes(connection, since, until)
+            return history.net_changes(connection, self._tenant, since, until)
 
     def begun(self, since: int, until: int) -> list[tuple[str, str, int]]:
         """Return the subscriptions that began between two versions and are active at the later one.
@@ -230,13 +244,13 @@ class SubscriptionStore:
         """
         with self._database.reading() as connection:
             history.require_versions(connection, until)
-            return list(history.iter_begun(connection, since, until))
+            return list(history.iter_begun(connection, self._tenant, since, until))
 
     def subscribers(self, since: int, until: int) -> Iterator[tuple[str, str]]:
         """Yield the ids and subscribers active at `until` that changed after `since`; all, if that is -1."""
         with self._database.reading() as connection:
             history.require_versions(connection, until)
-            yield from history.iter_subscribers(connection, since, until)
+            yield from history.iter_subscribers(connection, self._tenant, since, until)
 
     def placed(
         self, version: int, after: int = 0, since: int | None = None
@@ -257,7 +271,14 @@ class SubscriptionStore:
         """
         with self._database.reading() as connection:
             history.require_versions(connection, version)
-            return history.digest(connection, version)
+            return history.digest(connection, self._tenant, version)
+
+    def restricted(self, version: int) -> int:
+        """Return the number of active subscriptions that are restricted to streams, and read by no engine
+        but the service."""
+        with self._database.reading() as connection:
+            history.require_versions(connection, version)
+            return history.count_restricted(connection, self._tenant, version)
 
     def prune(self, version: int) -> int:
         """Delete the history that only versions before this one need; returns the number of deleted rows."""
@@ -269,12 +290,15 @@ class SubscriptionStore:
     def _at(self, version: int) -> Iterator[tuple[str, str]]:
         with self._database.reading() as connection:
             history.require_versions(connection, version)  # it may have been pruned meanwhile
-            yield from history.iter_active(connection, version)
+            yield from history.iter_active(connection, self._tenant, version)
 
     def _placed(self, version: int, after: int, since: int | None) -> Iterator[tuple[int, str, str]]:
         with self._database.reading() as connection:
             history.require_versions(connection, version)
-            yield from history.iter_active_with_places(connection, version, after, since)
+            yield from history.iter_active_with_places(connection, self._tenant, version, after, since)
+
+    def _find(self, connection: Connection, ids: Iterable[str]) -> dict[str, Subscription]:
+        return history.find_current(connection, self._tenant, filter(could_be_id, ids))
 
     def _check(self, row: NewSubscription) -> NewSubscription:
         check_row(row)
@@ -289,8 +313,8 @@ class SubscriptionStore:
 
     def _change(self, id: str, become: Callable[[StoreChange, Subscription | None], Subscription]) -> int:
         """Replace one subscription by another; returns the version that has it."""
-        with begin_change(self._database) as change:
-            old = _find_current(change.connection, [id]).get(id)
+        with begin_change(self._database, self._tenant) as change:
+            old = self._find(change.connection, [id]).get(id)
             new = become(change, old)
             if old is None:
                 change.put([new])
@@ -298,10 +322,6 @@ class SubscriptionStore:
                 change.end([old])
                 change.put([new])
         return change.version
-
-
-def _find_current(connection: Connection, ids: Iterable[str]) -> dict[str, Subscription]:
-    return history.find_current(connection, filter(could_be_id, ids))
 
 
 def _require_found(id: str, found: Subscription | None) -> Subscription:

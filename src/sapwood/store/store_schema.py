@@ -11,6 +11,9 @@ version `until`; the row that is valid now has no `until`:
 
 So any version can be read as it was, and what changed between two versions is found by two index ranges. No
 row is ever changed but to end it. `place` names a life: an id that is removed and added again gets a new one.
+
+Tenants share the tables and the versions, and nothing else: an id is unique for its tenant, and a prefix is
+declared for one. The tenant of a store that has only one is "".
 """
 
 from __future__ import annotations
@@ -27,8 +30,8 @@ from sqlalchemy import (
     Text,
 )
 
-LAYOUT = 1
-"""The number of this schema, raised when the tables change; other versions are refused."""
+LAYOUT = 2
+"""The number of this schema, raised when the tables change. Schema 1 had neither tenants nor streams."""
 
 metadata = MetaData()
 
@@ -38,17 +41,20 @@ history = Table(
     Column("place", BigInteger, primary_key=True, autoincrement=False),
     Column("since", BigInteger, primary_key=True, autoincrement=False),
     Column("until", BigInteger),
+    Column("tenant", Text, nullable=False, server_default=""),
     Column("id", Text, nullable=False),
     Column("query", Text, nullable=False),
     Column("language", Text, nullable=False),
     Column("subscriber", Text, nullable=False),
     Column("active", Boolean, nullable=False),
+    Column("streams", Text, nullable=False, server_default=""),  # their names as a JSON array; "" for all
     CheckConstraint("until > since", name="sapwood_subscriptions_last"),
     sqlite_with_rowid=False,  # the rows lie in the order in which they are read
 )
 current = history.c.until.is_(None)
-Index(
+current_ids = Index(
     "sapwood_subscriptions_current",
+    history.c.tenant,
     history.c.id,
     unique=True,
     sqlite_where=current,
@@ -60,6 +66,7 @@ Index("sapwood_subscriptions_until", history.c.until, sqlite_where=~current, pos
 namespaces = Table(
     "sapwood_namespaces",
     metadata,
+    Column("tenant", Text, primary_key=True),
     Column("prefix", Text, primary_key=True),
     Column("uri", Text, nullable=False),
 )

@@ -18,14 +18,17 @@ class Subscription:
     """ascends in the order added; a subscription keeps it when its query is replaced"""
     since: int
     """the version in which it got its present state"""
+    streams: tuple[str, ...] = ()
+    """the streams whose messages it gets; all, if there are none"""
 
     def same(self, other: Subscription) -> bool:
-        """Return whether the other one has the same query, language, subscriber and activity."""
+        """Return whether the other one has the same query, language, subscriber, activity and streams."""
         return (
             self.query == other.query
             and self.active == other.active
             and self.subscriber == other.subscriber
             and self.language == other.language
+            and self.streams == other.streams
         )
 
 
@@ -33,8 +36,8 @@ class Subscription:
 class NewSubscription:
     """A subscription to import.
 
-    A language of None is the one that the query looks like. Where it replaces one, a subscriber or activity
-    of None stays as it is; a new one has "" and True.
+    A language of None is the one that the query looks like. Where it replaces one, a subscriber, activity or
+    streams of None stay as they are; a new one has "", True and no streams, which stands for all.
     """
 
     id: str
@@ -42,6 +45,7 @@ class NewSubscription:
     subscriber: str | None = None
     language: str | None = None
     active: bool | None = None
+    streams: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

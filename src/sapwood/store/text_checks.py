@@ -33,6 +33,23 @@ def check_id(id: object) -> None:
         raise StoreError(f"an id has at most {LONGEST_ID} characters, not {len(str(id)):,}")
 
 
+def check_tenant(tenant: object) -> None:
+    """Raise StoreError for a value that cannot be the name of a tenant."""
+    check_text(tenant, "the name of a tenant")
+    if len(str(tenant)) > LONGEST_ID:
+        raise StoreError(f"the name of a tenant has at most {LONGEST_ID} characters")
+
+
+def check_streams(streams: object) -> None:
+    """Raise StoreError unless a value is a tuple of names of streams, each once."""
+    if not isinstance(streams, tuple):
+        raise StoreError(f"streams are a tuple of names, not {type(streams).__name__}")
+    for name in streams:
+        check_text(name, "the name of a stream")
+    if len(set(streams)) < len(streams):
+        raise StoreError("a stream is named twice")
+
+
 def could_be_id(id: object) -> bool:
     """Return whether a subscription may have this id; some databases refuse to look up others."""
     try:

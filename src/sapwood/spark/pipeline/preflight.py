@@ -93,6 +93,13 @@ def _check_subscriptions(config: PipelineConfig, file: Path | None) -> Broker | 
     if given.store is not None:
         with SubscriptionStore(given.store, create=False) as store:
             namespaces = store.namespaces
+            if restricted := store.restricted(store.version):
+                _log.warning(
+                    "%d subscriptions of %s are restricted to streams: `sapwood serve` evaluates them, "
+                    "pipelines do not",
+                    restricted,
+                    store.name,
+                )
     check_times(config.sources, namespaces, file)
     if given.store is not None:
         return None
