@@ -106,12 +106,15 @@ class Broker(Closeable):
         self._matcher.declare(namespaces)
 
     @synchronized
-    def time_from(self, stream: str, path: str) -> None:
+    def time_from(self, stream: str, path: str | None) -> None:
         """Read the event time of a stream's messages from a path, where `publish` is given none.
 
         The value is ISO 8601 or seconds since the epoch. Without a path, the time is that of publishing.
         """
-        self._publisher.time_paths[stream] = TimePath(path, self._matcher.namespaces)
+        if path is None:
+            self._publisher.time_paths.pop(stream, None)
+        else:
+            self._publisher.time_paths[stream] = TimePath(path, self._matcher.namespaces)
 
     @synchronized
     def time_of(self, message: Source, stream: str) -> float:
@@ -120,9 +123,17 @@ class Broker(Closeable):
         return path.read(PatternEvaluator(self._matcher.index.read(Message(message), all=True)))
 
     @synchronized
-    def subscribe(self, id: Hashable, query: str) -> None:
-        """Subscribe `id` to a filter, a transformation or a join; QueryError if the query is invalid."""
-        self._registry.add(id, query)
+    def subscribe(self, id: Hashable, query: str, *, streams: Iterable[str] | None = None) -> None:
+        """Subscribe `id` to a filter, a transformation or a join; QueryError if the query is invalid.
+
+        A filter or transformation may be restricted to the messages of some streams.
+        """
+        self._registry.add(id, query, streams)
+
+    @synchronized
+    def restrict(self, id: Hashable, streams: Iterable[str] | None) -> None:
+        """Restrict a subscription to the messages of some streams; None allows those of all."""
+        self._registry.restrict(id, streams)
 
     def subscribe_many(
         self,
@@ -164,6 +175,19 @@ class Broker(Closeable):
     def query(self, id: Hashable) -> str:
         """Return the text of the query that `id` is subscribed to."""
         return self._registry.query(id)
+
+    @synchronized
+    def number(self, id: Hashable) -> int:
+        """Return the number that stands for a subscription in a `PublishResult`; KeyError if there is none.
+
+        Numbers ascend in the order subscribed, and none is given twice.
+        """
+        return self._registry.number(id)
+
+    @synchronized
+    def excluded(self, stream: str) -> NDArray[np.bool_] | None:
+        """Return, by number, whether a subscription is restricted to other streams; None if none is."""
+        return self._registry.excluded(stream)
 
     @synchronized
     def numbered(self) -> tuple[list[Hashable], NDArray[np.int64]]:
@@ -227,7 +251,8 @@ class Broker(Closeable):
         """Evaluate a message without building deliveries: the filters it matches, the output of
         transformations and the join results, in no order and as lazily as possible.
 
-        Nothing that queries publish is evaluated. Join results are to be read before the next call, by one
+        Nothing that queries publish is evaluated, and subscriptions that are `excluded` are among the results.
+        Join results are to be read before the next call, by one
         thread. LateMessage if the message is too late for joins.
         """
         seconds = to_seconds(time) if time is not None else None
@@ -241,8 +266,8 @@ class Broker(Closeable):
 
     @synchronized
     def list_filters(self, messages: Sequence[Source], ordered: bool = True) -> ListedNumbers | None:
-        """Return the numbers of the filters that messages match, see `Matcher.list_numbers`; None if there
-        are other subscriptions than filters, too."""
+        """Return the numbers of the filters that messages match, `excluded` ones included, see
+        `Matcher.list_numbers`; None if there are other subscriptions than filters, too."""
         return None if self._registry.outputs else self._matcher.list_numbers(messages, ordered)
 
     @synchronized

@@ -52,7 +52,8 @@ class Publisher:
         """Return the deliveries of a message and of all that queries publish because of it."""
         result, late = self._evaluate(message, id, stream, time)
         self._published += 1
-        deliveries = self._build_deliveries(result, message, self._published if id is None else id)
+        name = self._published if id is None else id
+        deliveries = self._build_deliveries(result, message, name, stream)
         if result.joined is not None and len(result.joined):
             self._publish_results(result.joined, deliveries)
         for failure in deliveries.failures[:_LOGGED]:
@@ -126,7 +127,9 @@ class Publisher:
 
     # -- deliveries ------------------------------------------------------------------------------------
 
-    def _build_deliveries(self, result: PublishResult, source: Message, name: Hashable) -> Deliveries:
+    def _build_deliveries(
+        self, result: PublishResult, source: Message, name: Hashable, stream: str
+    ) -> Deliveries:
         """Return the deliveries of one message, in the order subscribed."""
         failures = self.failures(result, name)
         ids, new = self._registry.ids, tuple.__new__  # half the time of calling the class
@@ -141,9 +144,12 @@ class Publisher:
         if result.joined is not None and len(result.joined):
             several = True
             made += self.join_deliveries(result.joined, name, failures)
+        number_of = self._registry.number
         if several:
-            number_of = self._registry.number
             made.sort(key=lambda delivery: number_of(delivery.subscription))
+        excluded = self._registry.excluded(stream)
+        if excluded is not None:
+            made = [delivery for delivery in made if not excluded[number_of(delivery.subscription)]]
         return Deliveries(made, failures)
 
     def join_deliveries(
@@ -201,7 +207,7 @@ class Publisher:
             if late is not None:
                 problem = QueryProblem(FailureKind.FAILED, f"its published message is {late}")
                 deliveries.failures += self._failures(query, problem, name)
-            more = self._build_deliveries(result, message, name)
+            more = self._build_deliveries(result, message, name, stream)
             deliveries += more
             deliveries.failures += more.failures
             if result.joined is not None:

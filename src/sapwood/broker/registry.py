@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
@@ -22,6 +22,8 @@ from sapwood.transform.per_query.plan_per_query import PlanPerQuery
 from sapwood.transform.shared_plan import SharedPlan
 
 TransformationPlan = SharedPlan | PlanPerQuery
+_MOST_STREAMS = 1_000
+"""streams of which it is kept which subscriptions exclude them"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,20 +57,57 @@ class SubscriptionRegistry:
         self.ids: dict[int, Hashable] = {}
         """the ids of all in `outputs`, by number"""
         self._failed: dict[int, Counter[FailureKind]] = {}
+        self._streams: dict[int, frozenset[str]] = {}
+        """the streams of subscriptions that are restricted to some, by number"""
+        self._excluded: dict[str, NDArray[np.bool_]] = {}
+        """by stream, whether each number is restricted to others; until the next change"""
 
     def __getstate__(self) -> dict[str, object]:
-        return self.__dict__ | {"_failed": {}}
+        return self.__dict__ | {"_failed": {}, "_excluded": {}}
 
-    def add(self, id: Hashable, query: str) -> None:
+    def add(self, id: Hashable, query: str, streams: Iterable[str] | None = None) -> None:
         """Subscribe `id` to a query; ValueError if it is subscribed, QueryError if the query is invalid."""
         if id in self:
             raise ArgumentError(f"{id!r} is subscribed already; replace() changes its query")
         language, add = self._prepare(query, None)
+        if streams is not None and language == XSCL:
+            raise _restricted_join_error()
         if add is None:
             self.matcher.add(id, query)
         else:
             entry = add()
             self._register(id, OutputSubscription(self.matcher.new_number(), entry, query, language == XSCL))
+        if streams is not None:
+            self._restrict(self.number(id), streams)
+        elif self._excluded:
+            self._excluded.clear()
+
+    def restrict(self, id: Hashable, streams: Iterable[str] | None) -> None:
+        """Restrict a subscription to the messages of some streams, or, with None, to none of them."""
+        output = self.outputs.get(id)
+        if streams is not None and output is not None and output.is_join:
+            raise _restricted_join_error()
+        self._restrict(self.number(id), streams)
+
+    def _restrict(self, number: int, streams: Iterable[str] | None) -> None:
+        if streams is None:
+            self._streams.pop(number, None)
+        else:
+            self._streams[number] = frozenset(streams)
+        self._excluded.clear()
+
+    def excluded(self, stream: str) -> NDArray[np.bool_] | None:
+        """Return, by number, whether a subscription is restricted to other streams; None if none is."""
+        if not self._streams:
+            return None
+        found = self._excluded.get(stream)
+        if found is None:
+            if len(self._excluded) >= _MOST_STREAMS:
+                self._excluded.clear()
+            found = np.zeros(self.matcher.numbers_given, np.bool_)
+            found[[number for number, streams in self._streams.items() if stream not in streams]] = True
+            self._excluded[stream] = found
+        return found
 
     def _prepare(
         self, query: str, replaced: OutputSubscription | None
@@ -96,18 +135,25 @@ class SubscriptionRegistry:
 
     def remove(self, id: Hashable) -> None:
         """End a subscription; KeyError if there is none."""
+        number = self.number(id)
         if id in self.outputs:
             self._remove_output(id)
         else:
             self.matcher.remove(id)
+        self._restrict(number, None)
 
     def replace(self, id: Hashable, query: str) -> None:
         """Change the query of a subscription, which keeps its position; nothing changes if that fails."""
         number = self.number(id)
         language, add = self._prepare(query, self.outputs.get(id))
+        if language == XSCL and number in self._streams:
+            raise _restricted_join_error()
         if add is not None:
             entry = add()
-            self.remove(id)
+            if id in self.outputs:
+                self._remove_output(id)
+            else:
+                self.matcher.remove(id)
             self._register(id, OutputSubscription(number, entry, query, language == XSCL))
         elif id in self.matcher:
             self.matcher.replace(id, query)
@@ -188,6 +234,10 @@ class SubscriptionRegistry:
     def __iter__(self) -> Iterator[Hashable]:
         """Iterate over the ids in the order subscribed."""
         return iter(sorted([*self.matcher, *self.outputs], key=self.number))
+
+
+def _restricted_join_error() -> ArgumentError:
+    return ArgumentError("a join is not restricted to streams: it names those that it reads itself")
 
 
 def count_subscriptions(numbers_of: dict[int, dict[int, None]]) -> int:

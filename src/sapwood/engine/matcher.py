@@ -149,6 +149,11 @@ class Matcher(Closeable):
         """Return the number of a subscription in `Matches.numbers`; numbers ascend in the order added."""
         return self._subscriptions.get(id)[0]
 
+    @property
+    def numbers_given(self) -> int:
+        """How many numbers have been given: all are below."""
+        return self._next_number
+
     @synchronized
     def new_number(self) -> int:
         """Return the next number, for a subscription here or of another owner of the index."""

@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 _MAGIC = b"SAPWOOD-INDEX "
-_FORMAT = b"6"
+_FORMAT = b"7"
 _REMEDY = "make the pack again from the queries"
 
 
