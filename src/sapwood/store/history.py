@@ -25,14 +25,14 @@ _log = logging.getLogger(__name__)
 
 _AT_ONCE = 900
 """ids named in one statement; some builds of SQLite take no more than 999"""
-_STREAMED = {"yield_per": 2_000}
+STREAMED = {"yield_per": 2_000}
 """rows held at a time while they are read"""
 _DIGESTED = 200
 """subscriptions at each end of a version that its digest covers"""
 
 _rows = store_schema.history.c
 # in the order of Subscription's fields
-_COLUMNS = (
+COLUMNS = (
     _rows.id,
     _rows.query,
     _rows.subscriber,
@@ -42,7 +42,7 @@ _COLUMNS = (
     _rows.since,
     _rows.streams,
 )
-_NAMES = [column.name for column in _COLUMNS]
+_NAMES = [column.name for column in COLUMNS]
 _ALL_STREAMS = ""
 _evaluated = and_(_rows.active, _rows.streams == _ALL_STREAMS)
 """what engines that know nothing of streams evaluate"""
@@ -91,14 +91,14 @@ def iter_current(
     language: str | None = None,
 ) -> Iterator[Subscription]:
     """Yield the current subscriptions in the order added."""
-    query = select(*_COLUMNS).where(_of(tenant), store_schema.current).order_by(_rows.place)
+    query = select(*COLUMNS).where(_of(tenant), store_schema.current).order_by(_rows.place)
     if language is not None:
         query = query.where(_rows.language == language)
     if subscriber is not None:
         query = query.where(_rows.subscriber == subscriber)
     if active is not None:
         query = query.where(_rows.active == active)
-    with connection.execute(query, execution_options=_STREAMED) as rows:  # which may be left half read
+    with connection.execute(query, execution_options=STREAMED) as rows:  # which may be left half read
         for row in rows:
             yield to_subscription(row)
 
@@ -123,7 +123,7 @@ def iter_active(connection: Connection, tenant: str, version: int) -> Iterator[t
     """Yield the ids and queries that were active at a version, in the order added."""
     wanted = and_(_of(tenant), _valid(version), _evaluated)
     query = select(_rows.id, _rows.query).where(wanted).order_by(_rows.place)
-    with connection.execute(query, execution_options=_STREAMED) as rows:
+    with connection.execute(query, execution_options=STREAMED) as rows:
         for row in rows:
             yield row[0], row[1]
 
@@ -139,7 +139,7 @@ def iter_active_with_places(
     if since is not None:
         wanted = and_(wanted, _rows.since > since)
     query = select(_rows.place, _rows.id, _rows.query).where(wanted).order_by(_rows.place)
-    with connection.execute(query, execution_options=_STREAMED) as rows:
+    with connection.execute(query, execution_options=STREAMED) as rows:
         for row in rows:
             yield row[0], row[1], row[2]
 
@@ -148,7 +148,7 @@ def iter_subscribers(connection: Connection, tenant: str, since: int, until: int
     """Yield the ids and subscribers active at `until` that have changed since the version `since`."""
     wanted = and_(_of(tenant), _valid(until), _evaluated, _rows.since > since)
     query = select(_rows.id, _rows.subscriber).where(wanted)
-    with connection.execute(query, execution_options=_STREAMED) as rows:
+    with connection.execute(query, execution_options=STREAMED) as rows:
         for row in rows:
             yield row[0], row[1]
 
@@ -234,7 +234,7 @@ def read_namespaces(connection: Connection, tenant: str) -> dict[str, str]:
 
 def find_current(connection: Connection, tenant: str, ids: Iterable[str]) -> dict[str, Subscription]:
     """Find the current subscriptions with these ids, by id."""
-    query = select(*_COLUMNS).where(_of(tenant), store_schema.current)
+    query = select(*COLUMNS).where(_of(tenant), store_schema.current)
     found = (
         to_subscription(row)
         for some in _batches(ids)
