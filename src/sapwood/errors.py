@@ -9,7 +9,7 @@ SapwoodError
 │   └── LineError        an invalid line of such a file
 ├── RecordError      a file whose records cannot be separated
 ├── PackError        bytes that are not a packed matcher, or of another version
-├── ConfigError      a pipeline file that cannot be run
+├── ConfigError      a file of settings that cannot be used
 ├── SourceError      a source of which Spark would read nothing
 ├── CheckpointError  a checkpoint that is damaged, or of another version
 ├── StoreError       a store that cannot be reached, or an operation that it refuses

@@ -144,7 +144,9 @@ def iter_active_with_places(
             yield row[0], row[1], row[2]
 
 
-def iter_subscribers(connection: Connection, tenant: str, since: int, until: int) -> Iterator[tuple[str, str]]:
+def iter_subscribers(
+    connection: Connection, tenant: str, since: int, until: int
+) -> Iterator[tuple[str, str]]:
     """Yield the ids and subscribers active at `until` that have changed since the version `since`."""
     wanted = and_(_of(tenant), _valid(until), _evaluated, _rows.since > since)
     query = select(_rows.id, _rows.subscriber).where(wanted)
@@ -181,9 +183,7 @@ def net_changes(connection: Connection, tenant: str, since: int, until: int) -> 
     return Changes(removed, put)
 
 
-def iter_begun(
-    connection: Connection, tenant: str, since: int, until: int
-) -> Iterator[tuple[str, str, int]]:
+def iter_begun(connection: Connection, tenant: str, since: int, until: int) -> Iterator[tuple[str, str, int]]:
     """Yield the subscriptions active at `until` that were not active with the same query since `since`.
 
     Each with its id, its query, and the version in which it became active with that query.
@@ -193,9 +193,7 @@ def iter_begun(
     wanted = and_(_of(tenant), valid, _evaluated)
     new = connection.execute(select(*columns).where(wanted).order_by(_rows.place)).all()
     # a row may only be the last of several that differ in the subscriber
-    ended = and_(
-        _of(tenant), _evaluated, _rows.until.is_not(None), _rows.until > since, _rows.until <= until
-    )
+    ended = and_(_of(tenant), _evaluated, _rows.until.is_not(None), _rows.until > since, _rows.until <= until)
     columns = (_rows.place, _rows.query, _rows.until, _rows.since)
     before = {tuple(row[:3]): row[3] for row in connection.execute(select(*columns).where(ended))}
     for id, query, first, place in new:

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from pyspark.sql import Row, SparkSession
 
+from sapwood.config_file import ConfigError
 from sapwood.spark.deliveries.delivery_rows import count_by_subscriber
 from sapwood.spark.io.message_text import decode_text
-from sapwood.spark.pipeline.config import ConfigError, parse_config
+from sapwood.spark.pipeline.config import parse_config
 from sapwood.spark.pipeline.pipeline import Pipeline
 from sapwood.store import NewSubscription, SubscriptionStore
 

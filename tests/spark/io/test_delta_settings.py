@@ -9,10 +9,11 @@ from unittest import mock
 import pytest
 from pyspark.sql import SparkSession
 
+from sapwood.config_file import ConfigError
 from sapwood.spark.deliveries.delivery_id import DELIVERY_ID, add_delivery_id
 from sapwood.spark.io import delta_table
 from sapwood.spark.io.delta_table import DeltaError, check_delta, delta_settings
-from sapwood.spark.pipeline.config import ConfigError, PipelineConfig, parse_config
+from sapwood.spark.pipeline.config import PipelineConfig, parse_config
 from sapwood.spark.pipeline.pipeline import Pipeline
 
 _EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"

@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from sapwood.config_file import ConfigError
 from sapwood.spark import match
 from sapwood.spark.distribution.match_worker import MatchPartition
 from sapwood.spark.joins.segment_catalog import SegmentCatalog
 from sapwood.spark.pipeline.batch import BatchProcessor, Outcome
 from sapwood.spark.pipeline.batch_log import BatchLog, CheckpointError
-from sapwood.spark.pipeline.config import ConfigError, parse_config, read_config
+from sapwood.spark.pipeline.config import parse_config, read_config
 from sapwood.spark.pipeline.pipeline import Pipeline
 from tests.support.crashes import Crash, after
 from tests.support.spark.spark_joins import (

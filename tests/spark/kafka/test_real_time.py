@@ -13,9 +13,10 @@ from time import monotonic, sleep
 import pytest
 from pyspark.sql import SparkSession
 
+from sapwood.config_file import ConfigError
 from sapwood.spark.kafka.kafka_failures import KafkaError, is_of_producer
 from sapwood.spark.pipeline.batch_log import BatchLog
-from sapwood.spark.pipeline.config import ConfigError, read_config
+from sapwood.spark.pipeline.config import read_config
 from sapwood.spark.pipeline.factory import open_subscriptions
 from sapwood.spark.pipeline.real_time import RealTimePipeline
 from tests.support.kafka import Kafka, Record

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from sapwood import Limits
+from sapwood.config_file import ConfigError
 from sapwood.spark.pipeline.config import (
-    ConfigError,
     PipelineConfig,
     RelationalConfig,
     parse_config,

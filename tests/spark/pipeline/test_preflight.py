@@ -16,9 +16,9 @@ from sapwood import Limits, SapwoodError
 from sapwood.cli import main
 from sapwood.cli.common.run_log import summarize_error
 from sapwood.cli.run import default_log
+from sapwood.config_file import ConfigError
 from sapwood.spark.distribution.pipeline_subscriptions import FileSubscriptions, compile_file
 from sapwood.spark.pipeline.checkpoint_lock import lock_checkpoint
-from sapwood.spark.pipeline.config import ConfigError
 from sapwood.spark.pipeline.preflight import check_master
 from sapwood.spark.pipeline.toml_lines import find_source_line
 from tests.support.spark.small_pipeline import describe

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from sapwood.spark.pipeline.config import ConfigError, parse_config
+from sapwood.config_file import ConfigError
+from sapwood.spark.pipeline.config import parse_config
 
 _SERVERS = {"kafka.bootstrap.servers": "127.0.0.1:9092"}
 _SINK = {"format": "kafka", "options": _SERVERS}

@@ -16,7 +16,7 @@ import pytest
 
 from sapwood import Broker
 from sapwood.cli.common.run_log import Verbosity, log_to_file, log_to_notes, report_errors
-from sapwood.spark.pipeline.config import ConfigError
+from sapwood.config_file import ConfigError
 from tests.support.spark.small_pipeline import FILES, MESSAGES, QUERIES, describe
 from tests.support.spark.spark_stream import delivered_by
 

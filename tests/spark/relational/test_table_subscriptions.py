@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from sapwood.config_file import ConfigError
 from sapwood.errors import QueryError, TablesError
 from sapwood.relational import Plan, RelationalMatcher
 from sapwood.relational.storage import table_snapshot
@@ -23,7 +24,7 @@ from sapwood.spark.distribution.pipeline_subscriptions import (
     SubscriptionProvider,
     is_not_filter,
 )
-from sapwood.spark.pipeline.config import ConfigError, PipelineConfig, parse_config
+from sapwood.spark.pipeline.config import PipelineConfig, parse_config
 from sapwood.spark.relational.parquet_snapshot import ParquetSnapshot
 from sapwood.spark.relational.table_subscriptions import TableSubscriptions, open_table_subscriptions
 from sapwood.store import SubscriptionStore

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from sapwood import __version__
 from sapwood.broker import Broker
+from sapwood.config_file import ConfigError
 from sapwood.engine import Limits
 from sapwood.errors import ArgumentError, QueryError
 from sapwood.input_files import LineError, NamedQuery, read_queries
@@ -21,7 +22,6 @@ from sapwood.spark.distribution.index_snapshot import (
     SnapshotTransport,
 )
 from sapwood.spark.distribution.stream_cycles import StreamCycles, SubscriptionStart
-from sapwood.spark.pipeline.config import ConfigError
 from sapwood.store import SubscriptionStore
 
 _log = logging.getLogger(__name__)

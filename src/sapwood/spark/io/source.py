@@ -10,6 +10,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
+from sapwood.config_file import ConfigError
 from sapwood.engine import Limits
 from sapwood.spark.dataframe_match import PROBLEM, column
 from sapwood.spark.io.delta_table import DELTA, open_delta, reads_changes
@@ -24,7 +25,6 @@ from sapwood.spark.io.formats import (
 from sapwood.spark.io.unread_files import find_unread
 from sapwood.spark.kafka.kafka_options import KAFKA
 from sapwood.spark.kafka.kafka_source import open_records, select_records
-from sapwood.spark.pipeline.config import ConfigError
 from sapwood.spark.pipeline.endpoint_config import SourceConfig
 from sapwood.spark.worker_stage import WorkerStage
 

@@ -34,6 +34,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StringType, StructType, TimestampType
 
+from sapwood.config_file import ConfigError
 from sapwood.join.state.event_time import TimePath
 from sapwood.join.state.portable_state import EquatedVariables
 from sapwood.spark.dataframe_match import PROBLEM
@@ -53,7 +54,7 @@ from sapwood.spark.joins.schema import (
 from sapwood.spark.joins.segment_catalog import Segment, SegmentCatalog
 from sapwood.spark.joins.witness_extraction import BatchPlan, ExtractWitnesses
 from sapwood.spark.pipeline.batch_log import CheckpointError
-from sapwood.spark.pipeline.config import ConfigError, JoinConfig
+from sapwood.spark.pipeline.config import JoinConfig
 from sapwood.spark.pipeline.endpoint_config import SourceConfig
 from sapwood.spark.pipeline.toml_lines import find_source_line
 from sapwood.spark.worker_stage import WorkerStage

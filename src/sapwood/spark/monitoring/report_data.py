@@ -7,13 +7,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from sapwood.config_file import ConfigError
 from sapwood.input_files import read_queries
 from sapwood.spark.io.file_system import list_names, open_file
 from sapwood.spark.monitoring.delivery_counts import MatchedSubscriptions
 from sapwood.spark.monitoring.totals import rank_slowest, rank_subscriptions
 from sapwood.spark.pipeline.batch import Outcome
 from sapwood.spark.pipeline.batch_log import merge_matched, parse_record
-from sapwood.spark.pipeline.config import ConfigError, PipelineConfig
+from sapwood.spark.pipeline.config import PipelineConfig
 from sapwood.store import SubscriptionStore
 
 _LISTED = 50

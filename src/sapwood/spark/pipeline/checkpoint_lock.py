@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
+from sapwood.config_file import ConfigError
 from sapwood.spark.io.file_system import local_path
-from sapwood.spark.pipeline.config import ConfigError
 
 try:
     import fcntl

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from dataclasses import fields
-from difflib import get_close_matches
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
     ByteSize,
     Field,
     ValidationError,
     model_validator,
 )
-from pydantic_core import ErrorDetails
 
+from sapwood.config_file import ConfigError, ConfigTable, Duration, Location, describe_errors, read_toml
 from sapwood.engine import Limits
-from sapwood.errors import SapwoodError, TablesError
+from sapwood.errors import TablesError
 from sapwood.lang.literals.durations import parse_duration
 from sapwood.lang.literals.memory_sizes import check_memory
 from sapwood.lang.namespaces import check_prefix, to_prefixes
@@ -30,7 +28,6 @@ from sapwood.spark.io.connectors import expand_packages
 from sapwood.spark.io.delta_table import DELTA
 from sapwood.spark.io.file_system import is_uri, local_path
 from sapwood.spark.pipeline.endpoint_config import (
-    ConfigTable,
     DeliveryConfig,
     Options,
     SinkConfig,
@@ -47,10 +44,6 @@ AVAILABLE_NOW, BATCH = "available-now", "batch"
 _SQLITE = re.compile(r"sqlite(?:\+pysqlite)?:///")
 
 
-class ConfigError(SapwoodError):
-    """Raised when a pipeline cannot run as configured; names every wrong key, and what is expected."""
-
-
 def _check_trigger(text: str) -> str:
     if text not in (AVAILABLE_NOW, BATCH, REAL_TIME):
         try:
@@ -60,11 +53,6 @@ def _check_trigger(text: str) -> str:
                 f"'{AVAILABLE_NOW}', '{BATCH}', '{REAL_TIME}', or an interval such as '5 seconds' is "
                 f"expected, not {text!r}"
             ) from None
-    return text
-
-
-def _check_duration(text: str) -> str:
-    parse_duration(text)
     return text
 
 
@@ -83,7 +71,6 @@ def _check_memory(memory: ByteSize) -> ByteSize:
 
 
 Trigger = Annotated[str, AfterValidator(_check_trigger)]
-Duration = Annotated[str, AfterValidator(_check_duration)]
 Memory = Annotated[ByteSize, AfterValidator(_check_memory)]
 
 
@@ -288,14 +275,7 @@ class PipelineConfig(ConfigTable):
 def read_config(path: str | Path) -> PipelineConfig:
     """Read a pipeline's configuration from a TOML file; paths in it are relative to its folder."""
     path = Path(path)
-    try:
-        content = tomllib.loads(path.read_text("utf-8"))
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is not TOML: {error}") from None
-    except RecursionError:
-        raise ConfigError(f"{path} cannot be run: it is nested too deeply") from None
+    content = read_toml(path, "run")
     return parse_config(content, str(path), path.parent)
 
 
@@ -307,7 +287,7 @@ def parse_config(
         checked = PipelineConfig.model_validate(content)
     except ValidationError as error:
         alone = isinstance(content.get("source"), dict)
-        problems = [_describe_error(entry, alone) for entry in error.errors()]
+        problems = describe_errors(error, PipelineConfig, partial(_format_key, alone=alone))
         raise ConfigError("\n".join([f"{origin} cannot be run:", *(f"  {p}" for p in problems)])) from None
     resolved = _resolve_paths(checked, (folder or Path()).absolute())
     if problems := find_path_conflicts(resolved):
@@ -315,42 +295,12 @@ def parse_config(
     return resolved
 
 
-def _format_key(location: tuple[str | int, ...], alone: bool) -> str:
+def _format_key(location: Location, alone: bool) -> str:
     """Return the key that an error is about; a source has a number only if there are several."""
     if location[:1] == ("source",) and len(location) > 1 and isinstance(location[1], int):
         first = "source" if alone else f"source #{location[1] + 1}"
         location = (first, *location[2:])
     return ".".join(map(str, location))
-
-
-def _describe_error(error: ErrorDetails, alone: bool) -> str:
-    """Return the key and the message of an error of pydantic's."""
-    location, kind, text = error["loc"], error["type"], error["msg"]
-    key = _format_key(location, alone)
-    if kind == "extra_forbidden":
-        known = _list_keys(location[:-1])
-        close = get_close_matches(str(location[-1]), known, n=1)
-        hint = f"did you mean '{close[0]}'?" if close else f"known are {', '.join(known)}"
-        return f"{key}: there is no such key; {hint}"
-    if kind == "missing":
-        return f"{key}: is missing"
-    if kind in ("byte_size", "byte_size_unit"):
-        return f"{key}: a size such as '512MB' or '2GB' is expected, not {error['input']!r}"
-    return f"{key}: {text.removeprefix('Value error, ')}" if key else text.removeprefix("Value error, ")
-
-
-def _list_keys(location: tuple[str | int, ...]) -> list[str]:
-    tables: dict[str, type[BaseModel]] = {
-        "source": SourceConfig,
-        "subscriptions": SubscriptionConfig,
-        "deliveries": DeliveryConfig,
-        "rejects": SinkConfig,
-        "run": RunConfig,
-        "joins": JoinConfig,
-        "relational": RelationalConfig,
-    }
-    model = tables[str(location[0])] if location else PipelineConfig
-    return [field.alias or name for name, field in model.model_fields.items()]
 
 
 def _resolve_paths(given: PipelineConfig, folder: Path) -> PipelineConfig:

@@ -6,8 +6,9 @@ import re
 from io import BytesIO
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ByteSize, ConfigDict, Field, model_validator
+from pydantic import ByteSize, Field, model_validator
 
+from sapwood.config_file import ConfigTable
 from sapwood.records import RecordScanner
 from sapwood.spark.dataframe_match import Shape
 from sapwood.spark.io.delta_table import DELTA, reads_changes
@@ -36,12 +37,6 @@ _REJECT_COLUMNS = frozenset({"reason", "line", "column"})
 ChangeType = Literal["insert", "update_preimage", "update_postimage", "delete"]
 
 
-class ConfigTable(BaseModel):
-    """A table of the TOML file; keys that it does not know are errors."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
 Options = dict[str, str | int | float | bool]
 
 
@@ -52,7 +47,7 @@ class _FormatTable(ConfigTable):
     path: str | None = None
     table: str | None = None
     """for Delta: the name of a table in a catalog, instead of a path"""
-    options: Options = {}
+    options: Options = Field({})
 
     def option_texts(self) -> dict[str, str]:
         """Return the options as Spark takes them."""

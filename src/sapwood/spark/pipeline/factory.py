@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from sapwood.broker import Broker
+from sapwood.config_file import ConfigError
 from sapwood.spark.distribution.index_snapshot import IndexSnapshot
 from sapwood.spark.distribution.pipeline_subscriptions import (
     FileSubscriptions,
@@ -22,7 +23,7 @@ from sapwood.spark.distribution.pipeline_subscriptions import (
 from sapwood.spark.joins.join_plan import check_state, state_settings
 from sapwood.spark.pipeline.batch import MatchFunction, match_with_broker
 from sapwood.spark.pipeline.batch_log import BatchLog
-from sapwood.spark.pipeline.config import ConfigError, JoinConfig, PipelineConfig, RelationalConfig
+from sapwood.spark.pipeline.config import JoinConfig, PipelineConfig, RelationalConfig
 from sapwood.spark.worker_stage import WorkerStage
 
 _log = logging.getLogger(__name__)

@@ -29,6 +29,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from sapwood.broker import Broker
+from sapwood.config_file import ConfigError
 from sapwood.errors import ArgumentError
 from sapwood.spark.distribution.checkpoint_transport import CheckpointTransport
 from sapwood.spark.distribution.index_snapshot import IndexSnapshot
@@ -49,7 +50,7 @@ from sapwood.spark.monitoring.delivery_counts import MatchedSubscriptions
 from sapwood.spark.pipeline.batch import BatchProcessor, Outcome
 from sapwood.spark.pipeline.batch_log import BatchLog
 from sapwood.spark.pipeline.checkpoint_lock import lock_checkpoint
-from sapwood.spark.pipeline.config import BATCH, ConfigError, PipelineConfig
+from sapwood.spark.pipeline.config import BATCH, PipelineConfig
 from sapwood.spark.pipeline.endpoints import build_sinks, build_sources, build_topics, check_formats
 from sapwood.spark.pipeline.factory import open_subscriptions, select_matcher
 from sapwood.spark.pipeline.real_time_rules import REAL_TIME

@@ -10,13 +10,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from sapwood.broker import Broker
+from sapwood.config_file import ConfigError
 from sapwood.spark.distribution.pipeline_subscriptions import compile_file
 from sapwood.spark.io.file_system import local_path
 from sapwood.spark.io.unread_files import is_hidden
 from sapwood.spark.joins.join_plan import check_times
 from sapwood.spark.kafka.kafka_options import KAFKA, SERVERS, find_option
 from sapwood.spark.pipeline.checkpoint_lock import lock_checkpoint
-from sapwood.spark.pipeline.config import ConfigError, PipelineConfig
+from sapwood.spark.pipeline.config import PipelineConfig
 from sapwood.spark.pipeline.endpoint_config import SinkConfig, SourceConfig
 from sapwood.store import SubscriptionStore
 

@@ -34,6 +34,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
+from sapwood.config_file import ConfigError
 from sapwood.errors import StoreError
 from sapwood.spark.dataframe_match import PROBLEM, check_messages, column
 from sapwood.spark.distribution.checkpoint_transport import CheckpointTransport
@@ -43,7 +44,6 @@ from sapwood.spark.io.file_system import qualify_path
 from sapwood.spark.kafka.kafka_failures import explain_sink_failure, is_of_producer
 from sapwood.spark.kafka.kafka_sink import KafkaSink
 from sapwood.spark.pipeline.batch import Outcome
-from sapwood.spark.pipeline.config import ConfigError
 from sapwood.spark.pipeline.pipeline import Pipeline
 from sapwood.spark.pipeline.real_time_rules import REAL_TIME, SESSION_SETTINGS
 
