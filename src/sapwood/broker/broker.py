@@ -251,9 +251,9 @@ class Broker(Closeable):
         """Evaluate a message without building deliveries: the filters it matches, the output of
         transformations and the join results, in no order and as lazily as possible.
 
-        Nothing that queries publish is evaluated, and subscriptions that are `excluded` are among the results.
-        Join results are to be read before the next call, by one
-        thread. LateMessage if the message is too late for joins.
+        Nothing that queries publish is evaluated, and subscriptions that are `excluded` are among the
+        results. Join results are to be read before the next call, by one thread. LateMessage if the message
+        is too late for joins.
         """
         seconds = to_seconds(time) if time is not None else None
         return self._publisher.answer(Message(message), id, stream, seconds)
