@@ -1,16 +1,29 @@
-"""The database of a store: connections, transactions and errors, for SQLite and PostgreSQL."""
+"""A database of ours: connections, transactions and errors, for SQLite and PostgreSQL."""
 
 from __future__ import annotations
 
 import logging
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event, func, insert, inspect, select
+from sqlalchemy import (
+    URL,
+    Connection,
+    Engine,
+    MetaData,
+    Table,
+    create_engine,
+    event,
+    func,
+    insert,
+    inspect,
+    select,
+)
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from sapwood.errors import StoreError
@@ -26,15 +39,49 @@ _WRITES = "sapwood_writes"
 _log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """The tables of a purpose, of which several may share a database."""
+
+    what: str
+    """what they hold, such as `store`"""
+    metadata: MetaData
+    state: Table
+    """a table of one row, with a column `layout`"""
+    layout: int
+    """the number of this schema; others are migrated, or refused"""
+    first_state: Mapping[str, object]
+    how_to_create: str
+    how_to_move: str
+    """what to do with tables of a schema that is refused"""
+    old_layout: int | None = None
+    migrate: Callable[[Connection], None] | None = None
+
+
+STORE = Schema(
+    "store",
+    store_schema.metadata,
+    store_schema.state,
+    store_schema.LAYOUT,
+    {"version": 0, "oldest": 0, "places": 0},
+    "'sapwood subscriptions add' makes one",
+    "there, write it to a file with 'sapwood subscriptions list --json', and import that into a new one here",
+    store_migration.OLD_LAYOUT,
+    store_migration.migrate,
+)
+
+
 class Database:
     """Opens transactions, and converts database errors into StoreError of one line, without passwords."""
 
-    def __init__(self, location: str, create: bool) -> None:
+    def __init__(self, location: str, create: bool, schema: Schema = STORE) -> None:
         url = locate(location)
+        self._schema = schema
         self.name = mask_password(url)
-        self._is_sqlite = url.get_backend_name() == "sqlite"
-        if self._is_sqlite and not create and not Path(str(url.database)).exists():
-            raise StoreError(f"there is no store {self.name!r}; 'sapwood subscriptions add' makes one")
+        self.file = Path(str(url.database)) if url.get_backend_name() == "sqlite" else None
+        self._is_sqlite = self.file is not None
+        if self.file is not None and not create and not self.file.exists():
+            raise StoreError(f"there is no {schema.what} {self.name!r}; {schema.how_to_create}")
         with self._convert_errors():
             self._engine = self._sqlite(url) if self._is_sqlite else self._postgresql(url)
         try:
@@ -111,23 +158,24 @@ class Database:
     def _open(self, create: bool) -> None:
         if not self._has_tables():
             if not create:
-                raise StoreError(f"there is no store in {self.name!r}")
+                raise StoreError(f"there is no {self._schema.what} in {self.name!r}")
             self._create()
+        schema = self._schema
         with self.reading() as connection:
-            layout = connection.scalar(select(store_schema.state.c.layout))
-        _log.debug("opened store %s, schema %s", self.name, layout)
-        if layout == store_migration.OLD_LAYOUT:
+            layout = connection.scalar(select(schema.state.c.layout))
+        _log.debug("opened %s %s, schema %s", schema.what, self.name, layout)
+        if schema.migrate is not None and layout == schema.old_layout:
             with self.writing() as connection:
-                store_migration.migrate(connection)
-        elif layout != store_schema.LAYOUT:
+                schema.migrate(connection)
+        elif layout != schema.layout:
             raise StoreError(
-                f"the store in {self.name!r} was made by another version of Sapwood; there, write it to a "
-                "file with 'sapwood subscriptions list --json', and import that into a new store here"
+                f"the {schema.what} in {self.name!r} was made by another version of Sapwood; "
+                f"{schema.how_to_move}"
             )
 
     def _has_tables(self) -> bool:
         with self.reading() as connection:
-            return inspect(connection).has_table(store_schema.state.name)
+            return inspect(connection).has_table(self._schema.state.name)
 
     def _create(self) -> None:
         if self._is_sqlite:
@@ -135,15 +183,13 @@ class Database:
         with self.writing() as connection:
             if not self._is_sqlite:
                 connection.execute(select(func.pg_advisory_xact_lock(_CREATION_LOCK)))
-            if inspect(connection).has_table(store_schema.state.name):
+            schema = self._schema
+            if inspect(connection).has_table(schema.state.name):
                 return  # another process was faster
-            _log.info("creating the tables of store %s", self.name)
-            store_schema.metadata.create_all(connection)
-            connection.execute(
-                insert(store_schema.state).values(
-                    one=1, layout=store_schema.LAYOUT, version=0, oldest=0, places=0
-                )
-            )
+            _log.info("creating the tables of %s %s", schema.what, self.name)
+            schema.metadata.create_all(connection)
+            row = {"one": 1, "layout": schema.layout, **schema.first_state}
+            connection.execute(insert(schema.state).values(row))
 
     def _enable_write_ahead_log(self) -> None:
         """Enable SQLite's write-ahead log, so that readers do not block the writer; the file keeps the mode.

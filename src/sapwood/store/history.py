@@ -105,8 +105,9 @@ def iter_current(
 
 def to_subscription(row: Sequence[Any]) -> Subscription:
     """Return the subscription in a row of the table."""
-    *fields, streams = row
-    return Subscription(*fields, tuple(json.loads(streams)) if streams != _ALL_STREAMS else ())
+    id, query, subscriber, language, active, place, since, streams = row
+    named = tuple(json.loads(streams)) if streams != _ALL_STREAMS else ()
+    return Subscription(id, query, subscriber, language, active, place, since, named)
 
 
 def _to_row(tenant: str, subscription: Subscription) -> dict[str, object]:
