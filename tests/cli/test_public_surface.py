@@ -123,7 +123,7 @@ def test_signatures_that_others_build_on() -> None:
         "query_memory",
     ]
     assert parameters(Broker)[:2] == ["namespaces", "limits"]
-    assert parameters(Broker.subscribe) == ["self", "id", "query"]
+    assert parameters(Broker.subscribe) == ["self", "id", "query", "streams", "callback"]
     assert parameters(Broker.unsubscribe) == ["self", "id"]
     assert parameters(Broker.replace) == ["self", "id", "query"]
     assert parameters(Broker.publish)[:2] == ["self", "message"]

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sapwood.broker.callbacks import CallbackDispatcher, Function, check_function
 from sapwood.broker.delivery import Deliveries, Delivery, GroupedDelivery, Published, PublishResult
 from sapwood.broker.delivery_why import why_joined, why_transformed
 from sapwood.broker.publisher import Publisher
@@ -28,7 +29,7 @@ from sapwood.engine.pattern_evaluator import PatternEvaluator
 from sapwood.engine.serialization import pack, unpack
 from sapwood.engine.subscriptions import ListedNumbers
 from sapwood.engine.thread_lock import synchronized
-from sapwood.errors import ArgumentError
+from sapwood.errors import ArgumentError, LateMessage
 from sapwood.join.explain import JoinExplanation
 from sapwood.join.join_engine import JoinEngine
 from sapwood.join.results import Meetings
@@ -51,7 +52,7 @@ class Broker(Closeable):
     and XSCL queries that join them with earlier ones.
 
     Subscriptions may be added and removed between messages at any time; a join sees only messages that are
-    published after it was subscribed. A broker is safe under threads: calls take turns.
+    published after it was subscribed. A broker is safe under threads: calls take turns, callbacks included.
     """
 
     def __init__(
@@ -84,6 +85,7 @@ class Broker(Closeable):
         self._dtd = dtd
         self._registry = SubscriptionRegistry(matcher, plan, joins)
         self._publisher = Publisher(self._registry)
+        self._callbacks = CallbackDispatcher()
 
     @classmethod
     def around(cls, matcher: Matcher) -> Broker:
@@ -123,12 +125,31 @@ class Broker(Closeable):
         return path.read(PatternEvaluator(self._matcher.index.read(Message(message), all=True)))
 
     @synchronized
-    def subscribe(self, id: Hashable, query: str, *, streams: Iterable[str] | None = None) -> None:
+    def subscribe(
+        self,
+        id: Hashable,
+        query: str,
+        *,
+        streams: Iterable[str] | None = None,
+        callback: Function | None = None,
+    ) -> None:
         """Subscribe `id` to a filter, a transformation or a join; QueryError if the query is invalid.
 
-        A filter or transformation may be restricted to the messages of some streams.
+        A filter or transformation may be restricted to the messages of some streams. `callback` is called
+        with each delivery, see `publish`; `replace` keeps it and `unsubscribe` removes it.
         """
+        if callback is not None:
+            check_function(callback)
         self._registry.add(id, query, streams)
+        self._callbacks.table.set(id, callback)
+
+    @synchronized
+    def set_callback(self, id: Hashable, callback: Function | None) -> None:
+        """Set the callback of a subscription, or remove it; see `subscribe`. KeyError if there is none."""
+        if callback is not None:
+            check_function(callback)
+        self._registry.number(id)
+        self._callbacks.table.set(id, callback)
 
     @synchronized
     def restrict(self, id: Hashable, streams: Iterable[str] | None) -> None:
@@ -153,8 +174,9 @@ class Broker(Closeable):
 
     @synchronized
     def unsubscribe(self, id: Hashable) -> None:
-        """End a subscription; KeyError if there is none."""
+        """End a subscription; KeyError if there is none. Its callback is not called any more."""
         self._registry.remove(id)
+        self._callbacks.table.set(id, None)
 
     @synchronized
     def replace(self, id: Hashable, query: str) -> None:
@@ -240,9 +262,18 @@ class Broker(Closeable):
         `time` is the event time, a datetime or seconds since the epoch; see `time_from`. MessageError gives
         position and reason if the message is rejected; then nobody gets it. LateMessage if it is too late for
         joins. A query that fails by itself is in the `failures` of the returned deliveries.
+
+        After the evaluation, callbacks are called in the order of deliveries. One that raises an exception is
+        logged and in `failures`, too; the others are called all the same. A callback may call the broker: the
+        callbacks of a message that it publishes are called after those of all earlier ones, when its own call
+        of `publish` has returned. It must not wait for another thread that uses the broker.
         """
         seconds = to_seconds(time) if time is not None else None
-        return self._publisher.publish(Message(message), id, stream, seconds)
+        deliveries, late = self._publisher.publish(Message(message), id, stream, seconds)
+        self._callbacks.dispatch(deliveries)
+        if late is not None:
+            raise LateMessage(late, deliveries)
+        return deliveries
 
     @synchronized
     def answer(
@@ -315,7 +346,9 @@ class Broker(Closeable):
     def failure_counts(self) -> dict[Hashable, dict[FailureKind, int]]:
         """Return on how many messages each subscription failed, by kind; subscriptions without failures
         are omitted."""
-        return self._registry.failure_counts()
+        counts = self._registry.failure_counts()
+        self._callbacks.table.add_failures(counts)
+        return counts
 
     # -- explanations ----------------------------------------------------------------------------------
 
@@ -356,7 +389,10 @@ class Broker(Closeable):
 
     @synchronized
     def pack(self) -> bytes:
-        """Return the compiled subscriptions as bytes, for another process or for later."""
+        """Return the compiled subscriptions as bytes, for another process or for later.
+
+        Callbacks are not part of them: `set_callback` sets them again after `unpack`.
+        """
         return pack(self)
 
     @staticmethod
@@ -369,13 +405,19 @@ class Broker(Closeable):
 
     @synchronized
     def __getstate__(self) -> dict[str, object]:
-        """Return the state without the DTD, which is used by `explain` only."""
+        """Return the state without callbacks, and without the DTD, which is used by `explain` only."""
         if not isinstance(self._plan, SharedPlan):
             raise ArgumentError(
                 "only shared plans can be packed: this broker was made with share_plans=False"
             )
         self._matcher.freeze_unread()
-        return self.__dict__ | {"_dtd": None}
+        state = self.__dict__ | {"_dtd": None}
+        del state["_callbacks"]
+        return state
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        self.__dict__.update(state)
+        self._callbacks = CallbackDispatcher()
 
     # --------------------------------------------------------------------------------------------------
 

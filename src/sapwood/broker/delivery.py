@@ -35,12 +35,13 @@ class GroupedDelivery(NamedTuple):
 
 
 class Deliveries(list[Delivery]):
-    """The deliveries of a published message, with the failures of queries."""
+    """The deliveries of a published message, with the failures of queries and callbacks."""
 
     def __init__(self, deliveries: Iterable[Delivery] = (), failures: Iterable[Failure] = ()) -> None:
         super().__init__(deliveries)
         self.failures = list(failures)
-        """the subscriptions whose query could not be evaluated, with the reason; rarely any"""
+        """the subscriptions whose query could not be evaluated or whose callback failed, with the reason;
+        rarely any"""
 
     def __reduce__(self) -> tuple[type[Deliveries], tuple[list[Delivery], list[Failure]]]:
         return type(self), (list(self), self.failures)

@@ -48,8 +48,11 @@ class Publisher:
         """by stream, where its messages hold their event time"""
         self._published = 0
 
-    def publish(self, message: Message, id: Hashable, stream: str, time: float | None) -> Deliveries:
-        """Return the deliveries of a message and of all that queries publish because of it."""
+    def publish(
+        self, message: Message, id: Hashable, stream: str, time: float | None
+    ) -> tuple[Deliveries, str | None]:
+        """Return the deliveries of a message and of all that queries publish because of it, and the reason if
+        the message is late for joins."""
         result, late = self._evaluate(message, id, stream, time)
         self._published += 1
         name = self._published if id is None else id
@@ -58,9 +61,7 @@ class Publisher:
             self._publish_results(result.joined, deliveries)
         for failure in deliveries.failures[:_LOGGED]:
             _log.warning("%s", failure)
-        if late is not None:
-            raise LateMessage(late, deliveries)
-        return deliveries
+        return deliveries, late
 
     def answer(self, message: Message, id: Hashable, stream: str, time: float | None) -> PublishResult:
         """Evaluate a message without building deliveries; LateMessage if it is late for joins."""

@@ -1,4 +1,4 @@
-"""Failures of one query on one message, which do not affect other queries."""
+"""Failures of one subscription on one message, which do not affect others."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _log = logging.getLogger(__name__)
 
 
 class FailureKind(StrEnum):
-    """The reason why a query has no result on a message."""
+    """The reason why a query has no result on a message, or a result that was not processed."""
 
     UNDECIDED = "undecided"
     """lxml could not read the message, or not evaluate the query on it"""
@@ -22,6 +22,8 @@ class FailureKind(StrEnum):
     """the query exceeded its budget so often that it is not evaluated until it is resumed"""
     FAILED = "failed"
     """a transformation or a join could not make its output, or its output is too large"""
+    CALLBACK = "callback failed"
+    """the callback of the subscription raised an exception when it was called with a delivery"""
 
 
 class QueryProblem(NamedTuple):
@@ -33,7 +35,7 @@ class QueryProblem(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A subscription that has no result on a message, and why."""
+    """A subscription that failed on a message, and why."""
 
     subscription: Hashable
     kind: FailureKind
