@@ -1,0 +1,1 @@
+"""Delivery to subscribers: how what is in their inboxes reaches them."""
