@@ -12,7 +12,9 @@ SapwoodError
 ├── ConfigError      a file of settings that cannot be used
 ├── SourceError      a source of which Spark would read nothing
 ├── CheckpointError  a checkpoint that is damaged, or of another version
-├── StoreError       a store that cannot be reached, or an operation that it refuses
+├── ClientError      a request that a broker service refuses, or that does not reach it
+├── StoreError       a store or a log, or an operation that it refuses
+│   └── DatabaseError    a database that cannot be reached, read or written
 ├── TablesError      a file of tables that cannot be opened, or an operation that it refuses
 ├── DtdError         a DTD that cannot be found, read or used
 ├── QueriesExhausted a generator that finds no new query
@@ -102,6 +104,10 @@ class KernelError(SapwoodError):
 
 class StoreError(SapwoodError):
     """Raised for an operation that a store cannot do; the text is one line without passwords."""
+
+
+class DatabaseError(StoreError):
+    """Raised if a database cannot be reached, read or written at present; the text has no passwords."""
 
 
 class TablesError(SapwoodError):

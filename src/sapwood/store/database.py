@@ -26,7 +26,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
-from sapwood.errors import StoreError
+from sapwood.errors import DatabaseError, StoreError
 from sapwood.store import store_migration, store_schema
 from sapwood.store.store_location import locate, mask_password
 
@@ -117,12 +117,18 @@ class Database:
                 yield connection
 
     @contextmanager
+    def connecting(self) -> Iterator[Connection]:
+        """Open a connection, whose transactions the caller begins and commits."""
+        with self._convert_errors(), self._engine.connect() as connection:
+            yield connection
+
+    @contextmanager
     def _convert_errors(self) -> Iterator[None]:
         try:
             yield
         except SQLAlchemyError as error:
             _log.debug("database error in %s", self.name, exc_info=True)
-            raise StoreError(f"{self.name!r}: {_reason(error)}") from error
+            raise DatabaseError(f"{self.name!r}: {_reason(error)}") from error
 
     # -- opening ---------------------------------------------------------------------------------------
 
@@ -199,7 +205,7 @@ class Database:
         deadline = time.monotonic() + _LOCK_TIMEOUT
         while not self._try_write_ahead_log():
             if time.monotonic() > deadline:
-                raise StoreError(f"{self.name!r}: database is locked")
+                raise DatabaseError(f"{self.name!r}: database is locked")
             time.sleep(0.01)
 
     def _try_write_ahead_log(self) -> bool:
@@ -209,7 +215,7 @@ class Database:
             driver.cursor().execute("PRAGMA journal_mode = WAL")
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
-                raise StoreError(f"{self.name!r}: {error}") from error
+                raise DatabaseError(f"{self.name!r}: {error}") from error
             return False
         finally:
             driver.close()

@@ -1,0 +1,1 @@
+"""The broker as a service: HTTP, durable deliveries, webhooks, tenants and keys."""

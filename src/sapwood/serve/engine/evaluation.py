@@ -1,0 +1,53 @@
+"""What an engine is given, and what it makes of a message."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sapwood.engine.failures import Failure
+
+
+@dataclass(slots=True)
+class Publication:
+    """A message on its way into the log."""
+
+    tenant: str
+    stream: str
+    id: str
+    body: bytes
+    time: float | None = None
+    """the event time, in seconds since the epoch, if the publisher gives one"""
+    is_new: bool = False
+    """whether no message can have this id, because it was made for this one"""
+
+
+class Output(NamedTuple):
+    """What is delivered instead of the message."""
+
+    message: str
+    """the id of the message, or of one that a query published because of it"""
+    body: bytes
+
+
+_NOBODY = np.empty(0, np.int64)
+
+
+@dataclass(slots=True)
+class Evaluation:
+    """The subscriptions that get a message, in the order subscribed, and what they get."""
+
+    time: float | None
+    """the event time that joins were given"""
+    places: NDArray[np.int64] = field(default_factory=lambda: _NOBODY)
+    """those of the subscriptions in the store"""
+    inboxes: NDArray[np.int64] = field(default_factory=lambda: _NOBODY)
+    outputs: NDArray[np.int64] | None = None
+    """by entry, the index of what is delivered; none, if that is the message for all"""
+    made: list[Output] = field(default_factory=list)
+    failures: list[Failure] = field(default_factory=list)
+    late: str | None = None
+    """why joins did not receive it"""

@@ -1,0 +1,307 @@
+"""The engine: it evaluates commands in batches, each of which is one transaction of the log."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sqlalchemy import select
+
+from sapwood.errors import SapwoodError, StoreError
+from sapwood.serve.engine.batch_builder import BatchBuilder
+from sapwood.serve.engine.commit_thread import CommitThread
+from sapwood.serve.engine.engine_settings import EngineSettings
+from sapwood.serve.engine.frames import (
+    Acknowledge,
+    AddDeadLetter,
+    Answer,
+    ChangeStore,
+    Command,
+    ConfigureInbox,
+    DeleteDeadLetters,
+    DeleteInbox,
+    EngineStatus,
+    Event,
+    Inspect,
+    Publish,
+    Started,
+)
+from sapwood.serve.engine.inspection import Inspection, read_memory
+from sapwood.serve.engine.message_ids import MessageIds
+from sapwood.serve.engine.subscription_changes import SubscriptionChanges
+from sapwood.serve.engine.tenant_engines import TenantEngines
+from sapwood.serve.log import log_schema, retention
+from sapwood.serve.log.inbox_table import FullPolicy, InboxTable
+from sapwood.serve.log.log_database import open_log
+from sapwood.serve.log.log_reader import read_inboxes
+from sapwood.serve.log.log_writer import LogWriter
+from sapwood.store import SubscriptionStore
+from sapwood.store.database import Database
+
+_log = logging.getLogger(__name__)
+_POLL = 0.05
+"""seconds between looks for changes of the store that another process made"""
+_STATUS = 1.0
+_RETENTION = 20.0
+_SNAPSHOT = 10.0
+"""seconds between snapshots at least"""
+_SNAPSHOT_SHARE = 0.05
+"""of the time that snapshots may take"""
+KEPT_FAILURES = 1_000
+
+
+class MessageEngine:
+    """Evaluates messages and changes subscriptions, one batch of commands after the other.
+
+        commands ─► BatchBuilder ─► LogBatch ─► CommitThread ─► the server: answers, deliveries
+                     evaluates       rows         commits
+
+    A change of a subscription waits until all before it is committed, and applies to all messages after it.
+    """
+
+    def __init__(self, settings: EngineSettings, send: Callable[[Event], None]) -> None:
+        self._settings = settings
+        self._send = send
+        self._log = open_log(settings.log)
+        SubscriptionStore(settings.store).close()  # which creates its tables
+        self._store = Database(settings.store, create=False)
+        self._writer = LogWriter(self._log)
+        self._commits = CommitThread(self._writer, send)
+        self._inboxes = InboxTable(settings.inbox_limit, FullPolicy(settings.inbox_policy))
+        self._engines = TenantEngines(settings, self._store, self._find_inbox)
+        self._ids = MessageIds(self._log)
+        self._changes = SubscriptionChanges(settings)
+        self._failures: deque[dict[str, Any]] = deque(maxlen=KEPT_FAILURES)
+        self._inspection = Inspection(self._engines, self._failures)
+        self._snapshot = Path(settings.snapshot)
+        self._changed = False
+        """whether a snapshot would differ from the last one"""
+        self._created: set[int] = set()
+        """inboxes that the log does not have yet"""
+        now = time.monotonic()
+        self._polled = self._reported = self._retained = self._saved = now
+        self._save_seconds = 0.0
+        self._busy = 0.0
+        self._batch = self._seq = self._saved_seq = 0
+
+    # -- start and end ---------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Restore the state of the log, and tell the server."""
+        started = time.perf_counter()
+        with self._log.reading() as connection:
+            state = log_schema.state.c
+            query = select(state.identity, state.batch, state.seq)
+            self._identity, self._batch, self._seq = connection.execute(query).one()
+            self._inboxes.load(read_inboxes(connection))
+        for entries in self._writer.tail:
+            np.maximum.at(self._inboxes.last, entries["inbox"], entries["number"])
+        loaded = self._engines.load(self._snapshot, self._identity)
+        self._saved_seq = self._engines.seq
+        replayed = self._engines.recover(self._log)
+        self._changed = not loaded or bool(replayed)
+        self._commits.start()
+        self._store_inboxes()
+        seconds = time.perf_counter() - started
+        _log.info(
+            "the engine is ready after %.2f s: message %d, version %d, %d messages replayed for joins",
+            seconds,
+            self._seq,
+            self._engines.version,
+            replayed,
+        )
+        rows = [self._inboxes.row(number) for number in self._inboxes.names]
+        self._send(Started(self._seq, self._engines.version, rows, seconds))
+        self._report()
+
+    def stop(self, save: bool, wait: float = 30.0) -> None:
+        """Finish what was begun, and write a snapshot if wanted."""
+        if not self._commits.stop(wait):
+            _log.error("the engine ends although not all of its work is in the log")
+        elif save and self._changed:
+            self._save()
+        self._engines.close()
+        self._changes.close()
+        self._store.close()
+        self._log.close()
+
+    # -- commands --------------------------------------------------------------------------------------
+
+    def handle(self, commands: Sequence[Command]) -> None:
+        """Handle commands in order, as few transactions as possible."""
+        started = time.perf_counter()
+        self._poll()
+        builder = self._begin()
+        for command in commands:
+            if isinstance(command, ChangeStore | Inspect | DeleteInbox):
+                self._finish(builder)
+                self._commits.drain()
+                self._send(Answer(command.request, self._run(command)))
+                builder = self._begin()
+            else:
+                self._add(builder, command)
+        self._finish(builder)
+        self._busy += time.perf_counter() - started
+
+    def _begin(self) -> BatchBuilder:
+        return BatchBuilder(self._engines, self._inboxes, self._ids, self._seq)
+
+    def _add(self, builder: BatchBuilder, command: Command) -> None:
+        if isinstance(command, Publish):
+            builder.publish(command)
+        elif isinstance(command, Acknowledge):
+            builder.acknowledge(command)
+        elif isinstance(command, AddDeadLetter):
+            builder.add_dead_letter(command)
+        elif isinstance(command, DeleteDeadLetters):
+            builder.delete_dead_letters(command)
+        elif isinstance(command, ConfigureInbox):
+            builder.configure(command)
+
+    def _finish(self, builder: BatchBuilder) -> None:
+        """Hand a batch to the thread that commits it, if there is anything in it."""
+        for number in self._created:
+            builder.touch(number)
+        self._created.clear()
+        if builder.is_empty:
+            return
+        self._batch += 1
+        batch, committed = builder.build(self._batch)
+        self._seq = self._engines.seq = batch.seq
+        self._failures.extend(builder.failures)
+        if batch.messages and self._engines.have_joins:
+            self._changed = True
+        self._commits.put(batch, committed)
+
+    def _run(self, command: ChangeStore | Inspect | DeleteInbox) -> Any:
+        """Do what is no part of a batch; returns the result, or the error for the one who asked."""
+        try:
+            if isinstance(command, Inspect):
+                return self._inspection.run(command.tenant, command.what, command.arguments)
+            if isinstance(command, DeleteInbox):
+                return self._delete_inbox(command)
+            result = self._changes.run(command.tenant, command.operation, command.arguments)
+            self._follow_store()
+            self._commits.drain()
+            return result
+        except (SapwoodError, KeyError) as error:
+            return error
+
+    def _delete_inbox(self, command: DeleteInbox) -> bool:
+        number = self._inboxes.find(command.tenant, command.subscriber)
+        if number is None:
+            return False
+        self._batch += 1
+        builder = self._begin()
+        builder.delete_inbox(number)
+        self._commits.put(*builder.build(self._batch))
+        self._commits.drain()
+        return True
+
+    # -- the store -------------------------------------------------------------------------------------
+
+    def _poll(self) -> None:
+        """Apply what other processes have changed in the store."""
+        now = time.monotonic()
+        if now - self._polled >= _POLL:
+            self._polled = now
+            try:
+                self._follow_store()
+            except StoreError as error:
+                _log.error("the store cannot be read, so changes have to wait: %s", error)
+
+    def _follow_store(self) -> None:
+        if self._engines.follow_store():
+            self._changed = True
+            self._store_inboxes()
+
+    def _find_inbox(self, tenant: str, subscriber: str) -> int:
+        """Return the number of a subscriber's inbox, which is created if it is absent."""
+        found = self._inboxes.find(tenant, subscriber)
+        if found is None:
+            found = self._inboxes.create(tenant, subscriber)
+            self._created.add(found)
+        return found
+
+    def _store_inboxes(self) -> None:
+        if self._created:
+            self._finish(self._begin())
+
+    # -- work of its own -------------------------------------------------------------------------------
+
+    def idle(self) -> None:
+        """Do what is due: follow the store, delete old messages, write a snapshot, report."""
+        self._poll()
+        now = time.monotonic()
+        if now - self._reported >= _STATUS:
+            self._report()
+        if now - self._retained >= _RETENTION:
+            self._retained = now
+            try:
+                self._retain()
+            except StoreError as error:
+                _log.error("messages that are not kept any longer cannot be deleted: %s", error)
+        if self._changed and now - self._saved >= max(_SNAPSHOT, self._save_seconds / _SNAPSHOT_SHARE):
+            self._commits.drain()
+            self._save()
+
+    def _save(self) -> None:
+        started = time.monotonic()
+        try:
+            self._engines.save(self._snapshot, self._identity)
+            self._changed = False
+            self._saved_seq = self._engines.seq
+        except OSError as error:
+            _log.error("the snapshot cannot be written: %s", error)
+        self._saved = time.monotonic()
+        self._save_seconds = self._saved - started
+
+    def _retain(self) -> None:
+        """Delete some messages that are not kept any longer, and record what subscribers miss by it."""
+        if self._commits.problem is not None:
+            return
+        kept = self._settings.retention
+        builder = self._begin()
+        with self._log.reading() as connection:
+            aged, done = retention.bounds(connection, kept, self._seq)
+            needed = done
+            for number in self._inboxes.names:
+                floor = self._inboxes.floor(number)
+                first = retention.find_needed(connection, number, floor)
+                if first is None:
+                    continue
+                if first < aged:
+                    upto = retention.find_last_before(connection, number, floor, aged)
+                    builder.expire(number, upto)
+                needed = min(needed, max(first, aged))
+            bound = max(aged, needed)
+            if self._engines.have_joins:  # which see what came after the snapshot again, after a crash
+                bound = min(bound, self._saved_seq + 1)
+            step = retention.next_step(connection, bound)
+        if not step and builder.is_empty:
+            return
+        self._batch += 1
+        batch, committed = builder.build(self._batch)
+        batch.expired, batch.ids_before = step, time.time() - kept.ids
+        self._commits.put(batch, committed)
+        if step and step < bound - 1:
+            self._retained = 0.0  # there is more
+
+    def _report(self) -> None:
+        self._reported = time.monotonic()
+        status = EngineStatus(
+            version=self._engines.version,
+            seq=self._seq,
+            memory=read_memory(),
+            subscriptions=self._inspection.count_subscriptions(),
+            join_messages=self._inspection.count_join_messages(),
+            tail_entries=sum(map(len, self._writer.tail)),
+            problem=self._commits.problem,
+            counters={"busy": self._busy},
+        )
+        self._send(status)

@@ -1,0 +1,219 @@
+"""The engine of one tenant: its subscriptions in a broker, and who gets what they match."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sapwood.broker import Broker
+from sapwood.broker.delivery import Delivery
+from sapwood.engine.limits import Limits
+from sapwood.errors import LateMessage, MessageError, SapwoodError
+from sapwood.serve.engine.evaluation import Evaluation, Output, Publication
+from sapwood.serve.log.entries import MESSAGE
+from sapwood.serve.log.inbox_table import NOBODY
+
+_log = logging.getLogger(__name__)
+_AT_ONCE = 32
+"""messages that are matched together"""
+
+
+class TenantEngine:
+    """Evaluates the messages of a tenant.
+
+    The subscriptions of the broker are named by their places in the store. By their numbers in the broker,
+    arrays have the place and the inbox of each, so that thousands of matches cost no work in Python.
+    """
+
+    def __init__(
+        self, limits: Limits, time_paths: Mapping[str, str] | None = None, lateness: float = 0.0
+    ) -> None:
+        self.broker = Broker(None, limits, lateness=lateness)
+        self._namespaces: dict[str, str] = {}
+        self._places: NDArray[np.int64] = np.zeros(64, np.int64)
+        self._inboxes: NDArray[np.int64] = np.zeros(64, np.int64)
+        self.refused: dict[int, str] = {}
+        """by place, why a subscription cannot be evaluated"""
+        self._set_time_paths(time_paths or {})
+
+    def _set_time_paths(self, time_paths: Mapping[str, str]) -> None:
+        self._timed = frozenset(time_paths)
+        for stream, path in time_paths.items():
+            self.broker.time_from(stream, path)
+
+    # -- subscriptions ---------------------------------------------------------------------------------
+
+    def declare(self, namespaces: Mapping[str, str]) -> None:
+        """Declare prefixes, of which some may be known."""
+        new = {prefix: uri for prefix, uri in namespaces.items() if prefix not in self._namespaces}
+        if new:
+            self.broker.declare(new)
+            self._namespaces |= new
+
+    def put(self, place: int, query: str, inbox: int, streams: Sequence[str] = ()) -> None:
+        """Add or change a subscription; one that cannot be evaluated is in `refused`, with the reason.
+
+        One whose query stays keeps the messages that it may still join.
+        """
+        try:
+            if place not in self.broker:
+                self.broker.subscribe(place, query)
+            elif self.broker.query(place) != query:
+                self.broker.restrict(place, None)
+                self.broker.replace(place, query)
+            self.broker.restrict(place, streams or None)
+        except SapwoodError as error:
+            self.remove(place)
+            self.refused[place] = str(error)
+            _log.error("the subscription at place %d is not evaluated: %s", place, error)
+            return
+        self.refused.pop(place, None)
+        number = self.broker.number(place)
+        if number >= len(self._places):
+            grown = max(number + 1, 2 * len(self._places))
+            self._places = np.resize(self._places, grown)
+            self._inboxes = np.resize(self._inboxes, grown)
+        self._places[number] = place
+        self._inboxes[number] = inbox
+
+    def remove(self, place: int) -> None:
+        """Remove a subscription, if it is there."""
+        self.refused.pop(place, None)
+        if place in self.broker:
+            self.broker.unsubscribe(place)
+
+    # -- messages --------------------------------------------------------------------------------------
+
+    def evaluate(self, messages: Sequence[Publication]) -> Iterator[Evaluation | MessageError]:
+        """Yield what becomes of each message, in order."""
+        for start in range(0, len(messages), _AT_ONCE):
+            some = messages[start : start + _AT_ONCE]
+            yield from self._filter(some) or map(self._evaluate_one, some)
+
+    def replay(self, message: Publication) -> None:
+        """Give joins a message that was evaluated before."""
+        if self.broker.joins:
+            try:
+                self.broker.publish(message.body, message.id, stream=message.stream, time=message.time)
+            except MessageError as error:
+                _log.debug("message %s is refused again: %s", message.id, error)
+
+    def _filter(self, messages: Sequence[Publication]) -> list[Evaluation] | None:
+        """Evaluate messages together, if there are only filters, and all messages are plain."""
+        found = self.broker.list_filters([message.body for message in messages])
+        if found is None:
+            return None
+        start, evaluations = 0, []
+        for message, end in zip(messages, found.ends.tolist(), strict=True):
+            evaluation = Evaluation(message.time)
+            self._enter(evaluation, found.numbers[start:end], None, message.stream)
+            evaluations.append(evaluation)
+            start = end
+        return evaluations
+
+    def _evaluate_one(self, message: Publication) -> Evaluation | MessageError:
+        evaluation = Evaluation(message.time)
+        try:
+            if self.broker.joins:
+                self._publish(message, evaluation)
+            else:
+                self._transform(message, evaluation)
+        except MessageError as error:
+            return error
+        return evaluation
+
+    def _transform(self, message: Publication, evaluation: Evaluation) -> None:
+        """Evaluate filters and transformations."""
+        answer = self.broker.answer(message.body, message.id, stream=message.stream, time=message.time)
+        evaluation.failures += self.broker.failures(answer, message.id)
+        numbers, outputs = answer.matches.numbers, None
+        if answer.made:
+            index: dict[bytes, int] = {}
+            made = [(number, index.setdefault(body, len(index))) for number, body in answer.made]
+            evaluation.made += [Output(message.id, body) for body in index]
+            filters = np.full(len(numbers), MESSAGE)
+            numbers = np.concatenate((numbers, [number for number, _ in made]))
+            outputs = np.concatenate((filters, [output for _, output in made]))
+            order = np.argsort(numbers, kind="stable")
+            numbers, outputs = numbers[order], outputs[order]
+        self._enter(evaluation, numbers, outputs, message.stream)
+
+    def _publish(self, message: Publication, evaluation: Evaluation) -> None:
+        """Evaluate all subscriptions, joins included, and all that queries publish because of the message."""
+        if evaluation.time is None and message.stream not in self._timed:
+            joins = self.broker.network_of_joins
+            if joins.reads(message.stream):  # the time that a replay needs
+                evaluation.time = max(time.time(), joins.latest)
+        deliveries: Sequence[Delivery]
+        try:
+            deliveries = found = self.broker.publish(
+                message.body, message.id, stream=message.stream, time=evaluation.time
+            )
+            evaluation.failures += found.failures
+        except LateMessage as late:
+            evaluation.late = late.reason
+            deliveries = late.deliveries
+            evaluation.failures += late.failures
+        index: dict[tuple[Any, bytes], int] = {(message.id, message.body): MESSAGE}
+        numbers = np.empty(len(deliveries), np.int64)
+        outputs = np.empty(len(deliveries), np.int64)
+        for i, delivery in enumerate(deliveries):
+            numbers[i] = self.broker.number(delivery.subscription)
+            outputs[i] = index.setdefault((delivery.message, delivery.body), len(index) - 1)
+        evaluation.made += [Output(str(name), body) for (name, body), number in index.items() if number >= 0]
+        self._enter(evaluation, numbers, outputs, None)
+
+    def _enter(
+        self,
+        evaluation: Evaluation,
+        numbers: NDArray[np.int64],
+        outputs: NDArray[np.int64] | None,
+        stream: str | None,
+    ) -> None:
+        """Set the subscriptions of an evaluation, but those that nobody gets, or that exclude the stream."""
+        inboxes = self._inboxes[numbers]
+        wanted = inboxes != NOBODY
+        if stream is not None and (excluded := self.broker.excluded(stream)) is not None:
+            wanted &= ~excluded[numbers]
+        if not wanted.all():
+            numbers, inboxes = numbers[wanted], inboxes[wanted]
+            outputs = outputs[wanted] if outputs is not None else None
+        if outputs is not None:  # equal ones together, so that those of one inbox may be one delivery
+            order = np.argsort(outputs, kind="stable")
+            numbers, inboxes, outputs = numbers[order], inboxes[order], outputs[order]
+        evaluation.places = self._places[numbers]
+        evaluation.inboxes = inboxes
+        evaluation.outputs = outputs
+
+    # -- snapshots -------------------------------------------------------------------------------------
+
+    def pack(self) -> dict[str, object]:
+        """Return the compiled subscriptions and the state of joins, to be pickled."""
+        return {
+            "broker": self.broker.pack(),
+            "namespaces": self._namespaces,
+            "places": self._places,
+            "inboxes": self._inboxes,
+            "refused": self.refused,
+        }
+
+    @classmethod
+    def unpack(cls, packed: Mapping[str, Any], time_paths: Mapping[str, str]) -> TenantEngine:
+        """Return an engine that was packed; raise PackError if another version of Sapwood did it."""
+        engine = cls.__new__(cls)
+        engine.broker = Broker.unpack(packed["broker"])
+        engine._namespaces = packed["namespaces"]
+        engine._places = packed["places"]
+        engine._inboxes = packed["inboxes"]
+        engine.refused = packed["refused"]
+        engine._set_time_paths(time_paths)
+        return engine
+
+    def close(self) -> None:
+        """Release the processes that evaluate queries with lxml."""
+        self.broker.close()

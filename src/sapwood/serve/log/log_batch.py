@@ -1,0 +1,60 @@
+"""The changes of one transaction of the log."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from sapwood.serve.log.entries import NO_ENTRIES, Entries
+
+Row = dict[str, object]
+
+
+@dataclass(slots=True)
+class Gap:
+    """Deliveries that a subscriber has missed."""
+
+    inbox: int
+    after: int
+    """the number of the last delivery before them"""
+    count: int
+    reason: str
+    since: float
+    until: float
+
+
+class InboxRow(NamedTuple):
+    """An inbox as the log holds it."""
+
+    number: int
+    tenant: str
+    subscriber: str
+    settings: str
+    last: int
+    """in the log, that of a segment or later: the tail may have more"""
+    acknowledged: int
+    dropped: int
+    suspended: bool
+
+
+@dataclass(slots=True)
+class LogBatch:
+    """What a transaction adds, changes and deletes; rows are those of the tables."""
+
+    number: int
+    seq: int
+    """that of the last message, in this batch or before"""
+    messages: list[Row] = field(default_factory=list)
+    ids: list[Row] = field(default_factory=list)
+    outputs: list[Row] = field(default_factory=list)
+    entries: Entries = field(default_factory=lambda: NO_ENTRIES)
+    inboxes: dict[int, InboxRow] = field(default_factory=dict)
+    deleted_inboxes: list[int] = field(default_factory=list)
+    gaps: list[Gap] = field(default_factory=list)
+    rejects: list[Row] = field(default_factory=list)
+    dead_letters: list[Row] = field(default_factory=list)
+    deleted_dead_letters: list[int] = field(default_factory=list)
+    expired: int = 0
+    """messages up to this one are deleted, and what only they need"""
+    ids_before: float = 0.0
+    """ids of messages received before this time are deleted with them"""
