@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from sapwood.broker import Broker
+    from sapwood.broker.async_broker import AsyncBroker
     from sapwood.broker.delivery import Deliveries, Delivery
     from sapwood.engine import Explanation, Failure, FailureKind, Limits, Matcher, Matches, Node, Tuning, Why
     from sapwood.errors import LateMessage, MessageError, QueryError, SapwoodError
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
+    "AsyncBroker",
     "Broker",
     "Deliveries",
     "Delivery",
@@ -41,6 +43,7 @@ __all__ = [
 
 # Names are imported on first access, so that matching does not load joins.
 _HOMES = {
+    "AsyncBroker": "sapwood.broker.async_broker",
     "Broker": "sapwood.broker",
     "Deliveries": "sapwood.broker.delivery",
     "Delivery": "sapwood.broker.delivery",

@@ -123,9 +123,11 @@ class CallbackDispatcher:
             deliveries.failures.append(callback.fail(error, delivery))
 
 
-def check_function(function: object) -> None:
-    """Raise ArgumentError for a callback that cannot be called in the thread of the publisher."""
+def check_function(function: object, may_be_async: bool = False) -> None:
+    """Raise ArgumentError for a callback that cannot be called, or would have to be awaited and cannot be."""
     if not callable(function):
         raise ArgumentError(f"a callback is a function of one delivery, not {function!r}")
+    if may_be_async:
+        return
     if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__):
         raise ArgumentError("a Broker does not await callbacks: subscribe async functions to an AsyncBroker")
