@@ -151,6 +151,7 @@ class Publisher:
         excluded = self._registry.excluded(stream)
         if excluded is not None:
             made = [delivery for delivery in made if not excluded[number_of(delivery.subscription)]]
+            failures = [failure for failure in failures if not excluded[number_of(failure.subscription)]]
         return Deliveries(made, failures)
 
     def join_deliveries(

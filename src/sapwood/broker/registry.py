@@ -69,31 +69,32 @@ class SubscriptionRegistry:
         """Subscribe `id` to a query; ValueError if it is subscribed, QueryError if the query is invalid."""
         if id in self:
             raise ArgumentError(f"{id!r} is subscribed already; replace() changes its query")
+        names = _to_names(streams)  # before anything changes
         language, add = self._prepare(query, None)
-        if streams is not None and language == XSCL:
+        if names is not None and language == XSCL:
             raise _restricted_join_error()
         if add is None:
             self.matcher.add(id, query)
         else:
             entry = add()
             self._register(id, OutputSubscription(self.matcher.new_number(), entry, query, language == XSCL))
-        if streams is not None:
-            self._restrict(self.number(id), streams)
+        if names is not None:
+            self._restrict(self.number(id), names)
         elif self._excluded:
             self._excluded.clear()
 
     def restrict(self, id: Hashable, streams: Iterable[str] | None) -> None:
-        """Restrict a subscription to the messages of some streams, or, with None, to none of them."""
+        """Restrict a subscription to the messages of some streams, or, with None, allow those of all."""
         output = self.outputs.get(id)
         if streams is not None and output is not None and output.is_join:
             raise _restricted_join_error()
-        self._restrict(self.number(id), streams)
+        self._restrict(self.number(id), _to_names(streams))
 
-    def _restrict(self, number: int, streams: Iterable[str] | None) -> None:
+    def _restrict(self, number: int, streams: frozenset[str] | None) -> None:
         if streams is None:
             self._streams.pop(number, None)
         else:
-            self._streams[number] = frozenset(streams)
+            self._streams[number] = streams
         self._excluded.clear()
 
     def excluded(self, stream: str) -> NDArray[np.bool_] | None:
@@ -234,6 +235,12 @@ class SubscriptionRegistry:
     def __iter__(self) -> Iterator[Hashable]:
         """Iterate over the ids in the order subscribed."""
         return iter(sorted([*self.matcher, *self.outputs], key=self.number))
+
+
+def _to_names(streams: Iterable[str] | None) -> frozenset[str] | None:
+    if isinstance(streams, str):
+        raise ArgumentError(f"streams are several names, such as [{streams!r}], not one string")
+    return None if streams is None else frozenset(streams)
 
 
 def _restricted_join_error() -> ArgumentError:
