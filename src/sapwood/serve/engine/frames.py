@@ -23,6 +23,8 @@ class Publish:
 
     request: int
     messages: list[Publication]
+    wait: bool = False
+    """whether the publisher waits for the deliveries"""
 
 
 @dataclass(slots=True)

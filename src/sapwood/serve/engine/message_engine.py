@@ -55,6 +55,10 @@ _SNAPSHOT_SHARE = 0.05
 KEPT_FAILURES = 1_000
 
 
+class InboxInUse(SapwoodError):
+    """Raised for an inbox that cannot be deleted."""
+
+
 class MessageEngine:
     """Evaluates messages and changes subscriptions, one batch of commands after the other.
 
@@ -196,6 +200,8 @@ class MessageEngine:
         number = self._inboxes.find(command.tenant, command.subscriber)
         if number is None:
             return False
+        if self._engines.of(command.tenant).uses(number):
+            raise InboxInUse(f"the subscriber {command.subscriber!r} has subscriptions: remove them first")
         self._batch += 1
         builder = self._begin()
         builder.delete_inbox(number)

@@ -76,8 +76,10 @@ class TenantEngine:
         number = self.broker.number(place)
         if number >= len(self._places):
             grown = max(number + 1, 2 * len(self._places))
-            self._places = np.resize(self._places, grown)
-            self._inboxes = np.resize(self._inboxes, grown)
+            for name in ("_places", "_inboxes"):
+                larger = np.zeros(grown, np.int64)
+                larger[: len(self._places)] = getattr(self, name)
+                setattr(self, name, larger)
         self._places[number] = place
         self._inboxes[number] = inbox
 
@@ -85,7 +87,12 @@ class TenantEngine:
         """Remove a subscription, if it is there."""
         self.refused.pop(place, None)
         if place in self.broker:
+            self._inboxes[self.broker.number(place)] = NOBODY
             self.broker.unsubscribe(place)
+
+    def uses(self, inbox: int) -> bool:
+        """Return whether any subscription has its deliveries in an inbox."""
+        return bool((self._inboxes == inbox).any())
 
     # -- messages --------------------------------------------------------------------------------------
 

@@ -46,6 +46,7 @@ class InboxTable:
         self.names: dict[int, tuple[str, str]] = {}
         """tenant and subscriber by number"""
         self.settings: dict[int, str] = {}
+        self._parsed: dict[int, dict[str, Any]] = {}
         self._numbers: dict[tuple[str, str], int] = {}
         self._next = 1
         self._open_gaps: dict[int, Gap] = {}
@@ -53,15 +54,19 @@ class InboxTable:
     # -- inboxes ---------------------------------------------------------------------------------------
 
     def load(self, rows: Iterable[InboxRow]) -> None:
-        """Add the inboxes of the log."""
+        """Add the inboxes of the log, or bring them to their present state."""
         for row in rows:
-            self._insert(row.number, row.tenant, row.subscriber)
-            self.last[row.number] = row.last
+            if row.number not in self.names:
+                self._insert(row.number, row.tenant, row.subscriber)
+            self.last[row.number] = max(row.last, self.last[row.number])
             self.acknowledged[row.number] = row.acknowledged
             self.dropped[row.number] = row.dropped
-            self.configure(row.number, row.settings)
+            if self.settings[row.number] != row.settings:
+                self.configure(row.number, row.settings)
             if row.suspended:
                 self.suspended.add(row.number)
+            else:
+                self.suspended.discard(row.number)
 
     def find(self, tenant: str, subscriber: str) -> int | None:
         """Return the number of a subscriber's inbox, or None."""
@@ -89,14 +94,23 @@ class InboxTable:
     def configure(self, number: int, settings: str) -> None:
         """Set the settings of an inbox, a JSON object."""
         self.settings[number] = settings
-        given: dict[str, Any] = json.loads(settings)
+        given = self._parsed[number] = json.loads(settings)
         self._limits[number] = given.get("limit") or self._default_limit
         self._policies[number] = FullPolicy(given.get("policy") or self._default_policy)
+
+    def get_settings(self, number: int) -> dict[str, Any]:
+        """Return the settings of an inbox, to be changed."""
+        found: dict[str, Any] = json.loads(self.settings[number])
+        return found
+
+    def get_setting(self, number: int, name: str) -> Any:
+        """Return a setting of an inbox, or None."""
+        return self._parsed[number].get(name)
 
     def delete(self, number: int) -> None:
         """Forget an inbox; its number is not given again."""
         del self._numbers[self.names.pop(number)]
-        for known in (self.settings, self._policies, self._open_gaps):
+        for known in (self.settings, self._parsed, self._policies, self._open_gaps):
             known.pop(number, None)
         self.suspended.discard(number)
 
