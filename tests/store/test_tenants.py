@@ -73,6 +73,62 @@ def test_names_of_streams_are_checked(store: SubscriptionStore, streams: list[st
         store.add("s", "//a", streams=streams)
 
 
+def test_one_string_is_not_taken_for_the_names_of_streams(store: SubscriptionStore) -> None:
+    with pytest.raises(StoreError, match=r"such as \['news'\], not one string"):
+        store.add("s", "//a", streams="news")
+    store.add("s", "//a")
+    with pytest.raises(StoreError, match="not one string"):
+        store.replace("s", "//a", streams="news")
+
+
 def test_the_name_of_a_tenant_is_checked(location: str) -> None:
     with pytest.raises(StoreError, match="tenant must not hold the character NUL"):
         SubscriptionStore(location, tenant="a\0")
+
+
+JOIN = "orders/order[@id->i] FOLLOWED BY{i = j, 1 day} payments/payment[@for->j]"
+RESTRICTED_JOIN = (
+    r"the join 'j' cannot be restricted to streams \('orders'\): a join names its streams itself"
+)
+
+
+def test_a_join_is_not_restricted_to_streams(store: SubscriptionStore) -> None:
+    with pytest.raises(StoreError, match=RESTRICTED_JOIN + "$"):
+        store.add("j", JOIN, streams=["orders"])
+    assert (len(store), store.version) == (0, 0)
+    store.add("j", JOIN, streams=[])
+    with pytest.raises(StoreError, match=RESTRICTED_JOIN + "$"):
+        store.replace("j", JOIN, streams=["orders"])
+    store.replace("j", "//order", streams=["orders"])
+    with pytest.raises(StoreError, match=RESTRICTED_JOIN + "; the query that it replaces is restricted"):
+        store.replace("j", JOIN)
+    assert [(s.query, s.streams) for s in store.subscriptions()] == [("//order", ("orders",))]
+    store.replace("j", JOIN, streams=())
+    assert [(s.language, s.streams) for s in store.subscriptions()] == [("xscl", ())]
+
+
+def test_imports_refuse_restricted_joins_and_add_the_rest(store: SubscriptionStore) -> None:
+    store.add("kept", "//order", streams=["orders"])
+    rows = [
+        NewSubscription("j", JOIN, streams=("orders",)),
+        NewSubscription("f", "//order", streams=("orders",)),
+        NewSubscription("kept", JOIN),
+        NewSubscription("k", JOIN, streams=()),
+    ]
+    refused: list[str] = []
+    report = store.import_many(rows, True, lambda row, error: refused.append(f"{row.id}: {error}"))
+    assert (report.added, report.replaced, report.refused) == (2, 0, 2)
+    assert [reason.partition(" cannot")[0] for reason in refused] == [
+        "j: the join 'j'",
+        "kept: the join 'kept'",
+    ]
+    assert [(s.id, s.language) for s in store.subscriptions()] == [
+        ("kept", "xpath"),
+        ("f", "xpath"),
+        ("k", "xscl"),
+    ]
+    version = store.version
+    with pytest.raises(StoreError, match=RESTRICTED_JOIN) as caught:
+        store.import_many([NewSubscription("new", "//a"), rows[0]])
+    assert caught.value.__notes__ == ["in the subscription 'j'"]
+    assert (store.version, len(store)) == (version, 3), "the chunk is rolled back"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from sapwood.errors import SapwoodError, StoreError
-from sapwood.lang.languages import QueryChecker, detect_language
+from sapwood.lang.languages import XSCL, QueryChecker, detect_language
 from sapwood.store import history
 from sapwood.store.database import Database
 from sapwood.store.history import StoreChange, begin_change
@@ -124,22 +124,30 @@ class BulkImport:
         for i in good:
             row = rows[i]
             old = now.get(row.id) or found.get(row.id)
+            try:
+                new = self._become(change, row, old)
+            except StoreError as error:
+                self._refuse(i, row, error, outcome)
+                continue
             if old is None:
-                now[row.id] = new_subscription(row, change)
                 outcome.added += 1
-            elif not self._replace:
-                self._refuse(i, row, existing_id_error(row.id), outcome)
+            elif new.same(old):
+                outcome.unchanged += 1
+                continue
             else:
-                new = updated_subscription(old, row, change)
-                if new.same(old):
-                    outcome.unchanged += 1
-                else:
-                    now[row.id] = new
-                    outcome.replaced += 1
+                outcome.replaced += 1
+            now[row.id] = new
         changed = [new for id, new in now.items() if id not in found or not new.same(found[id])]
         outcome.updated = [(found[new.id], new) for new in changed if new.id in found]
         change.end(old for old, _ in outcome.updated)
         change.put(changed)
+
+    def _become(self, change: StoreChange, row: NewSubscription, old: Subscription | None) -> Subscription:
+        if old is None:
+            return new_subscription(row, change)
+        if not self._replace:
+            raise existing_id_error(row.id)
+        return updated_subscription(old, row, change)
 
 
 def check_row(row: NewSubscription) -> None:
@@ -155,12 +163,14 @@ def check_row(row: NewSubscription) -> None:
 
 
 def new_subscription(row: NewSubscription, change: StoreChange) -> Subscription:
-    """Create a subscription that begins with this change."""
+    """Create a subscription that begins with this change; StoreError if it is a restricted join."""
+    language = detect_language(row.query, row.language)
+    _check_restriction(row, language, row.streams)
     return Subscription(
         row.id,
         row.query,
         row.subscriber or "",
-        detect_language(row.query, row.language),
+        language,
         row.active is not False,
         change.new_place(),
         change.next_version,
@@ -169,16 +179,31 @@ def new_subscription(row: NewSubscription, change: StoreChange) -> Subscription:
 
 
 def updated_subscription(old: Subscription, row: NewSubscription, change: StoreChange) -> Subscription:
-    """Update a subscription from this change on; fields that are None in the row stay."""
+    """Update a subscription from this change on; fields that are None in the row stay. StoreError if it would
+    become a restricted join."""
+    language = detect_language(row.query, row.language)
+    streams = old.streams if row.streams is None else row.streams
+    _check_restriction(row, language, streams)
     return replace(
         old,
         query=row.query,
         subscriber=old.subscriber if row.subscriber is None else row.subscriber,
-        language=detect_language(row.query, row.language),
+        language=language,
         active=old.active if row.active is None else row.active,
         since=change.next_version,
-        streams=old.streams if row.streams is None else row.streams,
+        streams=streams,
     )
+
+
+def _check_restriction(row: NewSubscription, language: str, streams: tuple[str, ...] | None) -> None:
+    """Raise StoreError for a join that is restricted to streams, by its row or by what the row replaces."""
+    if language != XSCL or not streams:
+        return
+    names = ", ".join(map(repr, streams))
+    reason = f"the join {row.id!r} cannot be restricted to streams ({names}): a join names its streams itself"
+    if row.streams is None:
+        reason += "; the query that it replaces is restricted, which empty streams lift"
+    raise StoreError(reason)
 
 
 def existing_id_error(id: str) -> StoreError:

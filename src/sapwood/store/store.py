@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 from sapwood.errors import ArgumentError, StoreError
 from sapwood.lang.languages import compile_text
 from sapwood.lang.namespaces import Namespaces, declare, to_prefixes
-from sapwood.store import history
+from sapwood.store import history, subscription_search
 from sapwood.store.bulk_import import (
     BulkImport,
     OnChecked,
@@ -25,7 +25,8 @@ from sapwood.store.bulk_import import (
 from sapwood.store.database import Database
 from sapwood.store.history import StoreChange, begin_change
 from sapwood.store.subscription import Changes, ImportReport, NewSubscription, Subscription
-from sapwood.store.text_checks import check_namespaces, check_tenant, check_text, could_be_id
+from sapwood.store.subscription_search import SubscriptionFilter
+from sapwood.store.text_checks import check_namespaces, check_tenant, check_text, could_be_id, to_streams
 
 
 class SubscriptionStore:
@@ -113,6 +114,11 @@ class SubscriptionStore:
         with self._database.reading() as connection:
             yield from history.iter_current(connection, self._tenant, subscriber, active, language)
 
+    def search(self, wanted: SubscriptionFilter, after: int = 0, limit: int = 100) -> list[Subscription]:
+        """Return a page of the current subscriptions that meet a filter, after a place, in the order added."""
+        with self._database.reading() as connection:
+            return subscription_search.search(connection, self._tenant, wanted, after, limit)
+
     # -- changes ---------------------------------------------------------------------------------------
 
     def declare(self, namespaces: Namespaces) -> int:
@@ -146,9 +152,9 @@ class SubscriptionStore:
 
         A language of None is the one that the query looks like. A subscription that is restricted to streams
         is evaluated by the service alone. Raises QueryError, which says where and why the query is invalid,
-        and StoreError if the id exists.
+        and StoreError if the id exists, or a join is restricted: it names its streams itself.
         """
-        row = self._check(NewSubscription(id, query, subscriber, language, active, tuple(streams)))
+        row = self._check(NewSubscription(id, query, subscriber, language, active, to_streams(streams)))
 
         def add(change: StoreChange, old: Subscription | None) -> Subscription:
             if old is not None:
@@ -168,11 +174,10 @@ class SubscriptionStore:
     ) -> int:
         """Replace the query of a subscription, which keeps its place in the order.
 
-        A subscriber, activity or streams of None stay as they are. A call that changes nothing makes no
-        version.
+        A subscriber, activity or streams of None stay as they are; empty streams are all. A call that changes
+        nothing makes no version.
         """
-        only = None if streams is None else tuple(streams)
-        row = self._check(NewSubscription(id, query, subscriber, language, active, only))
+        row = self._check(NewSubscription(id, query, subscriber, language, active, to_streams(streams)))
         return self._change(
             id, lambda change, old: updated_subscription(_require_found(id, old), row, change)
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from sapwood.errors import ArgumentError, StoreError
 from sapwood.lang.namespaces import check_prefix
@@ -48,6 +48,13 @@ def check_streams(streams: object) -> None:
         check_text(name, "the name of a stream")
     if len(set(streams)) < len(streams):
         raise StoreError("a stream is named twice")
+
+
+def to_streams(streams: Iterable[str] | None) -> tuple[str, ...] | None:
+    """Return names of streams as a tuple; StoreError for one string, which would be taken for its letters."""
+    if isinstance(streams, str):
+        raise StoreError(f"streams are several names, such as [{streams!r}], not one string")
+    return None if streams is None else tuple(streams)
 
 
 def could_be_id(id: object) -> bool:
