@@ -36,6 +36,8 @@ def run_without(blocked: list[str], folder: Path, *arguments: str) -> subprocess
         ("sqlalchemy", ("run", "pipeline.toml"), "spark"),
         ("jinja2", ("run", "pipeline.toml"), "spark"),
         ("pyspark", ("demo",), "spark"),
+        ("httpx", ("publish", "message.xml", "--stream", "s"), "client"),
+        ("httpx", ("listen", "--subscriber", "s"), "client"),
         ("duckdb", ("match", "queries.txt", "message.xml", "--engine", "relational"), "relational"),
     ],
 )

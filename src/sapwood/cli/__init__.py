@@ -25,6 +25,8 @@ _COMMANDS = {
     "explain": "explain",
     "run": "run",
     "report": "report",
+    "publish": "publish",
+    "listen": "listen",
     "subscriptions": "subscriptions",
     "relational": "relational",
     "generate": "generate",

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from sapwood.cli.common.console import fail
 
 _LIBRARIES = {
+    "client": frozenset({"httpx"}),
     "store": frozenset({"sqlalchemy"}),
     "relational": frozenset({"duckdb", "pyarrow"}),
     "spark": frozenset(
