@@ -25,6 +25,8 @@ _COMMANDS = {
     "explain": "explain",
     "run": "run",
     "report": "report",
+    "serve": "serve",
+    "keys": "keys",
     "publish": "publish",
     "listen": "listen",
     "subscriptions": "subscriptions",

@@ -144,12 +144,12 @@ class ServerConfig(ConfigTable):
     store: StoreConfig = StoreConfig()
     inboxes: InboxConfig = InboxConfig()
     joins: JoinsConfig = JoinsConfig()
-    streams: dict[str, StreamConfig] = Field({})
-    limits: dict[str, int | float] = Field({})
+    streams: dict[str, StreamConfig] = Field(default={})
+    limits: dict[str, int | float] = Field(default={})
     """bounds on messages and queries: the fields of sapwood.Limits"""
     quota: QuotaConfig = QuotaConfig()
     """of tenants that have none of their own"""
-    tenants: dict[str, QuotaConfig] = Field({})
+    tenants: dict[str, QuotaConfig] = Field(default={})
     overload: OverloadConfig = OverloadConfig()
     webhooks: WebhookConfig = WebhookConfig()
     monitoring: MonitoringConfig = MonitoringConfig()

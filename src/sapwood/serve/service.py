@@ -10,6 +10,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from sapwood.errors import SapwoodError
+from sapwood.lang.literals.durations import parse_duration
 from sapwood.serve.auth.api_keys import KeyRing, KeyStore
 from sapwood.serve.auth.rate_limit import PublishRates
 from sapwood.serve.config import ServerConfig
@@ -29,6 +31,10 @@ from sapwood.store import SubscriptionStore
 from sapwood.store.database import Database
 
 _log = logging.getLogger(__name__)
+
+
+class Overloaded(SapwoodError):
+    """Raised for a request that has to be repeated later."""
 
 
 class Service:
@@ -56,7 +62,7 @@ class Service:
         self.status = StatusCollector(self.feed, self.webhooks.counters)
         self.metrics.registry.register(self.status)
         self.feed.on_inboxes = self._update_webhooks
-        self.pending_bytes = 0
+        self._pending = 0
         self.is_stopping = False
         self.stopping = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -68,10 +74,15 @@ class Service:
         await asyncio.to_thread(self.key_ring.refresh)
         await self.engine.start()
 
-    async def stop(self) -> None:
-        """End webhooks, and let the engine finish."""
+    def begin_stop(self) -> None:
+        """Take no more messages, and let listeners end."""
         self.is_stopping = True
         self.stopping.set()
+        self.feed.stop()
+
+    async def stop(self) -> None:
+        """End webhooks, and let the engine finish."""
+        self.begin_stop()
         await self.webhooks.close()
         await self.engine.stop()
         for store in self._stores.values():
@@ -94,6 +105,26 @@ class Service:
         if found is None:
             found = self._stores[tenant] = SubscriptionStore(self._store_location, tenant=tenant)
         return found
+
+    # -- overload --------------------------------------------------------------------------------------
+
+    @property
+    def publish_wait(self) -> float:
+        """The seconds that a publisher waits for the log."""
+        return parse_duration(self.config.overload.publish_wait)
+
+    def reserve(self, size: int) -> None:
+        """Count bytes of messages that are not in the log yet; raises Overloaded if there are too many."""
+        if size > 0 and self._pending and self._pending + size > self.config.overload.pending_bytes:
+            self.metrics.refusals.labels("overload").inc()
+            raise Overloaded("the server has as much to do as it can; try again in a moment")
+        self._pending += size
+        self.metrics.pending_bytes.set(self._pending)
+
+    def release(self, size: int) -> None:
+        """Count bytes that are not pending any more."""
+        self._pending -= size
+        self.metrics.pending_bytes.set(self._pending)
 
     # -- what the engine says --------------------------------------------------------------------------
 

@@ -115,7 +115,7 @@ class SubscriptionStore:
             yield from history.iter_current(connection, self._tenant, subscriber, active, language)
 
     def search(self, wanted: SubscriptionFilter, after: int = 0, limit: int = 100) -> list[Subscription]:
-        """Return a page of the current subscriptions that meet a filter, after a place, in the order added."""
+        """Return a page of the current subscriptions that meet a filter, in the order added."""
         with self._database.reading() as connection:
             return subscription_search.search(connection, self._tenant, wanted, after, limit)
 

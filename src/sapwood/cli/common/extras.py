@@ -9,6 +9,22 @@ from sapwood.cli.common.console import fail
 
 _LIBRARIES = {
     "client": frozenset({"httpx"}),
+    "serve": frozenset(
+        {
+            "cachetools",
+            "fastapi",
+            "httptools",
+            "httpx",
+            "prometheus_client",
+            "pydantic",
+            "python_multipart",
+            "sqlalchemy",
+            "starlette",
+            "uvicorn",
+            "websockets",
+            "zstandard",
+        }
+    ),
     "store": frozenset({"sqlalchemy"}),
     "relational": frozenset({"duckdb", "pyarrow"}),
     "spark": frozenset(

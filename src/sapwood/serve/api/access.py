@@ -89,9 +89,7 @@ def check_local(connection: HTTPConnection) -> None:
         )
     origin = connection.headers.get("origin")
     if origin is not None and urlsplit(origin).netloc != host:
-        raise Problem(
-            403, "forbidden", f"without keys, no requests of pages of {origin!r} are answered"
-        )
+        raise Problem(403, "forbidden", f"without keys, no requests of pages of {origin!r} are answered")
 
 
 Publisher = Annotated[ApiKey, Depends(require(Scope.PUBLISH))]

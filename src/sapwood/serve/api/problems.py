@@ -29,7 +29,9 @@ from sapwood.serve.engine.subscription_changes import (
     ExistingSubscription,
     QuotaExceeded,
 )
+from sapwood.serve.publishing import NotDurable, RateExceeded
 from sapwood.serve.query_cost import CostlyQuery
+from sapwood.serve.service import Overloaded
 
 _log = logging.getLogger(__name__)
 MEDIA_TYPE = "application/problem+json"
@@ -178,6 +180,12 @@ def to_problem(error: Exception) -> Problem | None:
         return Problem(422, "message", str(error), reason=error.reason, line=error.line, column=error.column)
     if isinstance(error, EngineUnavailable | DatabaseError):
         return Problem(503, "unavailable", f"{error}; try again", retry_after=1)
+    if isinstance(error, Overloaded):
+        return Problem(429, "overloaded", str(error), retry_after=1)
+    if isinstance(error, RateExceeded):
+        return Problem(429, "rate", str(error), retry_after=error.seconds)
+    if isinstance(error, NotDurable):
+        return Problem(503, "unavailable", str(error), retry_after=5)
     if isinstance(error, ExistingSubscription | InboxInUse):
         return Problem(409, "conflict", str(error))
     if isinstance(error, ChangedSubscription):

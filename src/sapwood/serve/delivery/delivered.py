@@ -6,9 +6,13 @@ import asyncio
 from collections.abc import Iterable
 
 import numpy as np
+from cachetools import LRUCache
 
 from sapwood.serve.log.entries import Entries
 from sapwood.serve.log.inbox_table import InboxTable
+
+_NOTED = 10_000
+"""requests whose publishers may still begin to wait"""
 
 
 class _Wait:
@@ -25,7 +29,7 @@ class DeliveredWaits:
     def __init__(self, inboxes: InboxTable) -> None:
         self._inboxes = inboxes
         self._waits: dict[int, set[_Wait]] = {}
-        self._needed: dict[int, dict[int, int]] = {}
+        self._needed: LRUCache[int, dict[int, int]] = LRUCache(_NOTED)
         """by request, the last number in each inbox"""
 
     def note(self, request: int, entries: Entries, seqs: Iterable[int]) -> None:

@@ -62,8 +62,16 @@ class DeliveryFeed:
         """by inbox, whether it has a window"""
         self._contents = ContentCache(cache_bytes)
         self.delivered = DeliveredWaits(self.inboxes)
+        self.is_stopped = False
+        """whether readers should wait no more"""
         self.on_inboxes: Callable[[Iterable[int]], None] = lambda numbers: None
         """called with inboxes that were created or changed"""
+
+    def stop(self) -> None:
+        """Let all readers wait no more."""
+        self.is_stopped = True
+        for window in self._windows.values():
+            window.wake()
 
     # -- what the engine says --------------------------------------------------------------------------
 

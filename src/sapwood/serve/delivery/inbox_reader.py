@@ -66,7 +66,7 @@ class InboxReader:
         while True:
             changed = self._window.changed
             found = await self._read(limit)
-            if found[0] or found[1]:
+            if found[0] or found[1] or self._feed.is_stopped:
                 return found
             rest = None if deadline is None else deadline - loop.time()
             if rest is not None and rest <= 0:

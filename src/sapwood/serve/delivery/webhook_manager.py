@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -22,9 +23,12 @@ from sapwood.serve.delivery.webhook_connection import ConnectionLimits, WebhookC
 from sapwood.serve.delivery.webhook_sender import (
     SenderClock,
     WebhookCounters,
+    WebhookDelivery,
     WebhookSender,
     WebhookSource,
     WebhookStatus,
+    encode_payload,
+    make_headers,
 )
 from sapwood.serve.delivery.webhook_settings import WebhookSettings
 
@@ -92,6 +96,28 @@ class WebhookManager:
         self._wanted.clear()
         await self._stop(list(self._senders))
 
+    async def send_once(
+        self, settings: WebhookSettings, deliveries: Sequence[WebhookDelivery]
+    ) -> list[str | None]:
+        """Send deliveries in order, one attempt each; returns why each failed, or None."""
+        connection = self._connect(settings)
+        keys = settings.keys()
+        failures: list[str | None] = []
+        try:
+            for delivery in deliveries:
+                body = encode_payload(delivery)
+                headers = make_headers(keys, delivery.id, int(self._clock.now()), body)
+                await connection.reserve()
+                answer = await connection.post(headers, body, settings.timeout, settings.connect_timeout)
+                failures.append(answer.failure)
+        finally:
+            await connection.close()
+        return failures
+
+    def _connect(self, settings: WebhookSettings) -> WebhookConnection:
+        target = parse_target(settings.url)
+        return WebhookConnection(target, self._backend, self._ssl_context, self._limits)
+
     def status(self, name: str) -> WebhookStatus | None:
         """Return how sending goes for a webhook that runs, or None."""
         sender = self._senders.get(name)
@@ -112,8 +138,7 @@ class WebhookManager:
 
     def _start(self, name: str) -> None:
         webhook = self._wanted[name]
-        target = parse_target(webhook.settings.url)
-        connection = WebhookConnection(target, self._backend, self._ssl_context, self._limits)
+        connection = self._connect(webhook.settings)
         sender = WebhookSender(
             name,
             webhook.settings,
@@ -122,7 +147,7 @@ class WebhookManager:
             counters=self.counters,
             clock=self._clock,
         )
-        _log.info("webhook of %s starts: deliveries are sent to %s", name, target.host)
+        _log.info("webhook of %s starts: deliveries are sent to %s", name, webhook.settings.host())
         self._senders[name] = sender
         task = self._tasks[name] = asyncio.create_task(sender.run(), name=f"webhook {name}")
         task.add_done_callback(partial(self._ended, name, webhook))

@@ -213,14 +213,7 @@ class WebhookSender:
         self.status.retry_at = None
         self.status.attempts += 1
         self.counters.attempts += 1
-        timestamp = int(self._clock.now())
-        headers = {
-            "content-type": "application/json",
-            "user-agent": f"Sapwood/{sapwood.__version__}",
-            "webhook-id": delivery.id,
-            "webhook-timestamp": str(timestamp),
-            "webhook-signature": sign(self._keys, delivery.id, timestamp, body),
-        }
+        headers = make_headers(self._keys, delivery.id, int(self._clock.now()), body)
         settings = self.settings
         return await self._connection.post(headers, body, settings.timeout, settings.connect_timeout)
 
@@ -277,6 +270,17 @@ class WebhookSender:
             delay,
         )
         await self._clock.sleep(delay)
+
+
+def make_headers(keys: Sequence[bytes], delivery_id: str, timestamp: int, body: bytes) -> dict[str, str]:
+    """Return the headers of a request, with its signature."""
+    return {
+        "content-type": "application/json",
+        "user-agent": f"Sapwood/{sapwood.__version__}",
+        "webhook-id": delivery_id,
+        "webhook-timestamp": str(timestamp),
+        "webhook-signature": sign(keys, delivery_id, timestamp, body),
+    }
 
 
 def encode_payload(delivery: WebhookDelivery) -> bytes:

@@ -1,0 +1,75 @@
+"""The application: all routes, and errors as problems."""
+
+from __future__ import annotations
+
+from fastapi import FastAPI
+
+import sapwood
+from sapwood.serve.api import (
+    admin_routes,
+    delivery_routes,
+    operation_routes,
+    publish_routes,
+    query_routes,
+    subscriber_routes,
+    subscription_routes,
+)
+from sapwood.serve.api.problems import ProblemDetails, install_handlers
+from sapwood.serve.service import Service
+
+_DESCRIPTION = """
+Publishers push XML messages, subscribers leave standing queries, and every message is matched, reshaped,
+joined with earlier ones and delivered. All changes name the version from which on they hold.
+
+Errors are problem details (RFC 9457): `type` tells what kind, `detail` what is wrong and what to do.
+"""
+
+
+def create_app(service: Service) -> FastAPI:
+    """Return the application of a service."""
+    app = FastAPI(
+        title="Sapwood",
+        summary="An XML message broker",
+        description=_DESCRIPTION,
+        version=sapwood.__version__,
+        license_info={"name": "Apache-2.0"},
+        redirect_slashes=False,
+        openapi_tags=[
+            {"name": "publish", "description": "Messages come in."},
+            {"name": "subscriptions", "description": "Who wants what."},
+            {"name": "deliveries", "description": "Messages go out."},
+            {"name": "subscribers", "description": "Inboxes, webhooks, gaps and dead letters."},
+            {"name": "queries", "description": "How a query is evaluated, and what it makes of a message."},
+            {"name": "administration", "description": "Keys, refused messages, failures, statistics."},
+            {"name": "operations", "description": "Health and metrics."},
+        ],
+    )
+    app.state.service = service
+    for routes in (
+        publish_routes,
+        subscription_routes,
+        delivery_routes,
+        subscriber_routes,
+        query_routes,
+        admin_routes,
+        operation_routes,
+    ):
+        app.include_router(routes.router)
+    install_handlers(app)
+    _document_problems(app)
+    return app
+
+
+def _document_problems(app: FastAPI) -> None:
+    """Add the schema of problems to the OpenAPI document, which routes refer to."""
+    build = app.openapi
+
+    def openapi() -> dict[str, object]:
+        document = build()
+        schemas = document.setdefault("components", {}).setdefault("schemas", {})
+        schemas.setdefault("ProblemDetails", ProblemDetails.model_json_schema())
+        for name in ("HTTPValidationError", "ValidationError"):
+            schemas.pop(name, None)
+        return document
+
+    app.openapi = openapi  # type: ignore[method-assign]
