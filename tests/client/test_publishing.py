@@ -117,12 +117,31 @@ def test_an_overload_ends_with_what_was_published_before(face: Face, stub: StubS
     assert (caught.value.slug, len(stub.state.messages)) == ("backlog", 2)
 
 
+def test_messages_for_which_an_inbox_is_full_are_sent_again(face: Face, stub: StubServer) -> None:
+    waits: list[float] = []
+    face.on_sleep(waits.append)
+    stub.api.backlog = [{"1", "2", "3"}, {"2"}]
+    messages = [Message(f"<a n='{n}'/>", str(n)) for n in range(5)]
+    results = face.call("publish_many", "news", messages)
+    assert [(result.id, result.duplicate) for result in results] == [(str(n), False) for n in range(5)]
+    assert list(stub.state.messages) == ["0", "4", "1", "3", "2"]
+    assert len(waits) == 2
+
+
+def test_messages_for_which_an_inbox_stays_full_are_refused(face: Face, stub: StubServer) -> None:
+    face.on_sleep(lambda _: None)
+    stub.api.backlog = [{"1"}] * 6
+    results = face.call("publish_many", "news", [Message("<a/>", "0"), Message("<a/>", "1")])
+    assert isinstance(results[0], PublishReceipt)
+    assert isinstance(results[1].error, Overloaded)
+
+
 def test_nothing_is_sent_for_no_messages(face: Face, stub: StubServer) -> None:
     assert face.call("publish_many", "news", []) == []
     assert stub.api.requests == []
 
 
-@pytest.mark.parametrize("id", ["", " a", "ü", "a\nb", "x" * 201])
+@pytest.mark.parametrize("id", ["", " a", "ü", "a\nb", "x" * 501])
 def test_ids_that_no_header_can_hold_are_refused(id: str, face: Face) -> None:
     with pytest.raises(ArgumentError, match="message id"):
         face.call("publish", "news", "<a/>", id=id)

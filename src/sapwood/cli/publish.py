@@ -42,7 +42,7 @@ def publish(
         ),
     ] = False,
     wait_delivered: Annotated[
-        bool, typer.Option("--wait-delivered", help="Wait until the deliveries of the messages are made.")
+        bool, typer.Option("--wait-delivered", help="Wait until subscribers have acknowledged the messages.")
     ] = False,
     batch: Annotated[
         int, typer.Option(min=1, help="Messages per request; 1 sends each line of a slow input at once.")
@@ -115,7 +115,9 @@ class _Publication:
             self.refused += 1
             self._write_refusal(name, result.error)
             return
-        if result.duplicate:
+        if (
+            result.duplicate and self._once
+        ):  # with an id of its own, it was known since the first attempt only
             self.duplicates += 1
         else:
             self.published += 1

@@ -19,6 +19,7 @@ from sapwood.client.delivery_feed import AckMode
 from sapwood.client.messages import (
     Message,
     MessageBatcher,
+    PendingBatch,
     PublishReceipt,
     PublishResult,
     Refusal,
@@ -32,13 +33,13 @@ from sapwood.client.resources import (
     NewSubscription,
     Policy,
     QueryExplanation,
+    ReplayReport,
     Scope,
     Subscriber,
     Subscription,
     Trial,
 )
 from sapwood.client.retry_policy import RetryPolicy
-from sapwood.client.subscriber_calls import KEEP, Keep
 from sapwood.errors import SapwoodError
 
 T = TypeVar("T")
@@ -166,7 +167,8 @@ class AsyncClient:
     ) -> PublishReceipt:
         """Publish a message; the broker has it on disk when this returns.
 
-        With wait="delivered", its deliveries are made, too, unless that takes longer than `timeout` seconds.
+        With wait="delivered", subscribers have acknowledged it, too, unless that takes longer than `timeout`
+        seconds, by default 30.
         """
         message = make_message(body, id, time)
         return await self._send(calls.publish(stream, message, wait, timeout))
@@ -199,13 +201,28 @@ class AsyncClient:
         if not messages:
             return []
         try:
-            return await self._send(calls.publish_batch(stream, messages, wait, timeout))
+            return await self._publish_pending(stream, PendingBatch(messages), wait, timeout)
         except TooLarge as error:
             if len(messages) == 1:
                 return [Refusal(messages[0].id, error)]
             middle = len(messages) // 2
             first = await self._publish_batch(stream, messages[:middle], wait, timeout)
             return first + await self._publish_batch(stream, messages[middle:], wait, timeout)
+
+    async def _publish_pending(
+        self, stream: str, batch: PendingBatch, wait: Wait, timeout: float | None
+    ) -> list[PublishResult]:
+        """Send a batch, and again what the broker could not take at once because an inbox was full."""
+        attempts = self.settings.start()
+        while True:
+            batch.add(await self._send(calls.publish_batch(stream, batch.waiting, wait, timeout)))
+            try:
+                delay = 0.0 if batch.error is None else attempts.delay_after(batch.error)
+            except SapwoodError:
+                return batch.results()  # in which it is a refusal
+            if not batch.waiting:
+                return batch.results()
+            await self._sleep(delay)
 
     # -- subscriptions -------------------------------------------------------------------------------------
 
@@ -316,8 +333,8 @@ class AsyncClient:
         """Return the prefixes that queries may use."""
         return await self._send(subscription_calls.read_namespaces())
 
-    async def declare(self, namespaces: Mapping[str, str]) -> dict[str, str]:
-        """Declare prefixes for queries; return all that are declared."""
+    async def declare(self, namespaces: Mapping[str, str]) -> int:
+        """Declare prefixes for queries; return the version of the store."""
         return await self._send(subscription_calls.declare(namespaces))
 
     # -- deliveries ----------------------------------------------------------------------------------------
@@ -360,9 +377,9 @@ class AsyncClient:
         """Iterate over the deliveries that the webhook of a subscriber did not accept."""
         return self._list(lambda cursor: subscriber_calls.list_dead_letters(subscriber, cursor))
 
-    async def replay(self, subscriber: str, numbers: Iterable[int] | None = None) -> None:
-        """Deliver dead letters again: those with these numbers, or all."""
-        await self._send(subscriber_calls.replay(subscriber, numbers))
+    async def replay(self, subscriber: str, numbers: Iterable[int] | None = None) -> ReplayReport:
+        """Deliver dead letters again: those with these numbers, or the first thousand."""
+        return await self._send(subscriber_calls.replay(subscriber, numbers))
 
     async def delete_dead_letter(self, subscriber: str, number: int) -> None:
         """Delete a dead letter."""
@@ -383,10 +400,10 @@ class AsyncClient:
         name: str,
         limit: int | None = None,
         policy: Policy | None = None,
-        merge: bool | None = None,
-        webhook: Mapping[str, Any] | Keep | None = KEEP,
+        merge: bool = False,
+        webhook: Mapping[str, Any] | None = None,
     ) -> Subscriber:
-        """Create a subscriber, or change the settings that are given; webhook=None removes the webhook."""
+        """Set all settings of a subscriber, which is created if need be; None means the default."""
         return await self._send(subscriber_calls.configure(name, limit, policy, merge, webhook))
 
     async def delete_subscriber(self, name: str) -> None:
@@ -403,9 +420,11 @@ class AsyncClient:
         """Return the keys of the tenant, without their secrets."""
         return await self._send(subscriber_calls.list_keys())
 
-    async def create_key(self, scopes: Iterable[Scope], name: str | None = None) -> Key:
+    async def create_key(
+        self, scopes: Iterable[Scope], name: str | None = None, tenant: str | None = None
+    ) -> Key:
         """Create a key; its secret is not shown again."""
-        return await self._send(subscriber_calls.create_key(scopes, name))
+        return await self._send(subscriber_calls.create_key(scopes, name, tenant))
 
     async def delete_key(self, id: str) -> None:
         """Revoke a key."""

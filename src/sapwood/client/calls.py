@@ -30,6 +30,9 @@ from sapwood.errors import ArgumentError
 T = TypeVar("T")
 U = TypeVar("U")
 
+_DELIVERY_SECONDS = 30.0
+"""how long a broker waits for acknowledgements if it is not told"""
+
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[T]):
@@ -121,7 +124,7 @@ def publish(
         _wait_params(wait, timeout),
         headers,
         encode_body(message.body),
-        patience=timeout or 0.0,
+        patience=_patience(wait, timeout),
     )
 
 
@@ -144,7 +147,7 @@ def publish_batch(
         _wait_params(wait, timeout),
         {"Content-Type": content_type},
         content,
-        patience=timeout or 0.0,
+        patience=_patience(wait, timeout),
     )
 
 
@@ -160,6 +163,10 @@ def _wait_params(wait: Wait, timeout: float | None) -> dict[str, str]:
     if timeout is not None and wait != "delivered":
         raise ArgumentError("timeout goes with wait='delivered': how long the broker waits for deliveries")
     return params(wait=wait, timeout=timeout)
+
+
+def _patience(wait: Wait, timeout: float | None) -> float:
+    return 0.0 if wait == "durable" else _DELIVERY_SECONDS if timeout is None else timeout
 
 
 def make_message(body: bytes | str, id: str | None, time: Time | None) -> Message:

@@ -5,18 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Literal
 from uuid import uuid4
 
+from sapwood.client.retry_policy import is_retriable
 from sapwood.errors import ArgumentError, SapwoodError
 
 Time = float | str | datetime
 """when a message happened: seconds since the epoch, ISO 8601, or a datetime with a time zone"""
 Wait = Literal["durable", "delivered"]
-"""what a publication waits for: that the message survives a crash, or that its deliveries are made, too"""
+"""what a publication waits for: that the message survives a crash, or that subscribers acknowledge it, too"""
 
-_LONGEST_ID = 200
+_LONGEST_ID = 500
 
 
 def make_id() -> str:
@@ -51,7 +52,7 @@ class PublishReceipt:
     late: str | None = None
     """the reason why joins did not receive it; None if they did"""
     delivered: bool | None = None
-    """whether all its deliveries were made in time; None unless the publication waited for them"""
+    """whether all its deliveries were acknowledged in time; None unless the publication waited for them"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +98,20 @@ def format_time(time: Time) -> str:
     return repr(time)
 
 
+def to_seconds(time: Time) -> float:
+    """Return the time of a message as seconds since the epoch."""
+    text = format_time(time)
+    try:
+        return float(text)
+    except ValueError:
+        pass
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise ArgumentError(f"the time {text!r} must be ISO 8601, or seconds since the epoch") from None
+    return (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp()
+
+
 def as_message(item: Message | bytes | str) -> Message:
     """Return a message whose id has been checked, for a message or a body."""
     message = item if isinstance(item, Message) else Message(item)
@@ -130,6 +145,35 @@ class MessageBatcher:
         """Return the messages that are in no batch yet, and begin a new one."""
         taken, self._messages, self._bytes = self._messages, [], 0
         return taken
+
+
+class PendingBatch:
+    """A batch of which a broker may accept a part now, and ask for the rest to be sent later."""
+
+    def __init__(self, messages: list[Message]) -> None:
+        self._results: dict[int, PublishResult] = {}
+        self._places = list(range(len(messages)))
+        """where the waiting messages are in the batch"""
+        self.waiting = messages
+        """the messages to send next"""
+        self.error: SapwoodError | None = None
+        """why some of them have to be sent again; None if none has to be"""
+
+    def add(self, results: list[PublishResult]) -> None:
+        """Take the results of the messages that were waiting."""
+        again: list[int] = []
+        self.error = None
+        for at, result in enumerate(results):
+            self._results[self._places[at]] = result
+            if isinstance(result, Refusal) and is_retriable(result.error):
+                again.append(at)
+                self.error = result.error
+        self.waiting = [self.waiting[at] for at in again]
+        self._places = [self._places[at] for at in again]
+
+    def results(self) -> list[PublishResult]:
+        """Return the newest result of each message, in order."""
+        return [self._results[at] for at in range(len(self._results))]
 
 
 def encode_multipart(messages: list[Message]) -> tuple[str, bytes]:

@@ -103,7 +103,6 @@ class Trial:
     """the selected nodes of a filter"""
     results: tuple[str, ...]
     """the XML that a transformation or a join builds"""
-    deliveries: tuple[Mapping[str, Any], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +127,7 @@ class Subscriber:
     """the number of its newest delivery"""
     acknowledged: int
     dropped: int
+    """the number of the last delivery that was dropped before it was acknowledged"""
     suspended: bool
     settings: SubscriberSettings
 
@@ -144,14 +144,26 @@ class DeadLetter:
 
 
 @dataclass(frozen=True, slots=True)
+class ReplayReport:
+    """What became of dead letters that were sent again."""
+
+    replayed: tuple[int, ...]
+    """the numbers of those that were accepted"""
+    failed: tuple[Mapping[str, Any], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Key:
     """A key of a tenant; its secret is in the answer to its creation only."""
 
     id: str
+    name: str
+    tenant: str
     scopes: tuple[str, ...]
-    secret: str | None = field(repr=False)
+    created: float
+    """in seconds since the epoch"""
+    secret: str | None = field(default=None, repr=False)
     """the whole key, as requests send it"""
-    details: Mapping[str, Any] = field(repr=False)
 
 
 def subscription_from_json(data: dict[str, Any]) -> Subscription:
@@ -180,7 +192,6 @@ def trial_from_json(data: dict[str, Any]) -> Trial:
         data.get("why") or "",
         tuple(data.get("nodes") or ()),
         tuple(data.get("results") or ()),
-        tuple(data.get("deliveries") or ()),
     )
 
 
@@ -216,5 +227,16 @@ def dead_letter_from_json(data: dict[str, Any]) -> DeadLetter:
 
 def key_from_json(data: dict[str, Any]) -> Key:
     """Return the key of an answer."""
-    details = {name: value for name, value in data.items() if name != "key"}
-    return Key(data["id"], tuple(data.get("scopes") or ()), data.get("key"), details)
+    return Key(
+        data["id"],
+        data.get("name") or "",
+        data.get("tenant") or "",
+        tuple(data["scopes"]),
+        data["created"],
+        data.get("key"),
+    )
+
+
+def replay_from_json(data: dict[str, Any]) -> ReplayReport:
+    """Return the report of a replay."""
+    return ReplayReport(tuple(data["replayed"]), tuple(data.get("failed") or ()))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, Literal
+from typing import Any
 
 from sapwood.client.calls import Call, Page, as_is, json_call, list_call, params, path
 from sapwood.client.delivery import (
@@ -18,19 +18,18 @@ from sapwood.client.resources import (
     DeadLetter,
     Key,
     Policy,
+    ReplayReport,
     Scope,
     Subscriber,
     dead_letter_from_json,
     key_from_json,
+    replay_from_json,
     subscriber_from_json,
 )
 from sapwood.errors import ArgumentError
 
 PAGE = 100
 """subscribers or dead letters per request of a list"""
-KEEP: Final = "keep"
-"""leaves the webhook of a subscriber as it is"""
-Keep = Literal["keep"]
 
 
 def list_subscribers(cursor: str | None, text: str | None) -> Call[Page[Subscriber]]:
@@ -47,14 +46,12 @@ def configure(
     name: str,
     limit: int | None,
     policy: Policy | None,
-    merge: bool | None,
-    webhook: Mapping[str, Any] | Keep | None,
+    merge: bool,
+    webhook: Mapping[str, Any] | None,
 ) -> Call[Subscriber]:
-    """Return the call that creates a subscriber, or changes the settings that are given."""
-    given: dict[str, Any] = {"limit": limit, "policy": policy, "merge": merge}
+    """Return the call that sets all settings of a subscriber."""
+    given = {"limit": limit, "policy": policy, "merge": merge, "webhook": webhook}
     settings = {key: value for key, value in given.items() if value is not None}
-    if webhook != KEEP:
-        settings["webhook"] = webhook
     return json_call("PUT", path("subscribers", name), settings, subscriber_from_json)
 
 
@@ -110,11 +107,11 @@ def list_dead_letters(name: str, cursor: str | None) -> Call[Page[DeadLetter]]:
     return list_call(where, "dead_letters", dead_letter_from_json, cursor, limit=PAGE)
 
 
-def replay(name: str, numbers: Iterable[int] | None) -> Call[Any]:
+def replay(name: str, numbers: Iterable[int] | None) -> Call[ReplayReport]:
     """Return the call that delivers dead letters again: those with these numbers, or all."""
     body = {} if numbers is None else {"numbers": list(numbers)}
     where = path("subscribers", name, "dead-letters", "replay")
-    return json_call("POST", where, body, as_is, repeatable=False)
+    return json_call("POST", where, body, replay_from_json, repeatable=False)
 
 
 def delete_dead_letter(name: str, number: int) -> Call[Any]:
@@ -128,12 +125,13 @@ def list_keys() -> Call[list[Key]]:
     return Call("GET", path("keys"), lambda data: [key_from_json(one) for one in data["keys"]])
 
 
-def create_key(scopes: Iterable[Scope], name: str | None) -> Call[Key]:
+def create_key(scopes: Iterable[Scope], name: str | None, tenant: str | None) -> Call[Key]:
     """Return the call that makes a key."""
     given = list(scopes)
     if not given:
         raise ArgumentError("a key needs a scope: 'publish', 'subscribe' or 'admin'")
-    body = {"scopes": given} if name is None else {"scopes": given, "name": name}
+    fields = {"scopes": given, "name": name, "tenant": tenant}
+    body = {key: value for key, value in fields.items() if value is not None}
     return json_call("POST", path("keys"), body, key_from_json, repeatable=False)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sapwood.client.calls import Call, Page, json_call, list_call, params, path
-from sapwood.client.messages import Message, format_time
+from sapwood.client.messages import Message, to_seconds
 from sapwood.client.problem_details import error_from_problem
 from sapwood.client.resources import (
     ImportFailure,
@@ -155,10 +155,8 @@ def try_query(query: str, messages: Sequence[Message | bytes | str], stream: str
         raise ArgumentError("a query is tried on sample messages: give at least one")
     samples = [_sample(message) for message in messages]
     body: dict[str, Any] = {"query": query}
-    if len(samples) == 1 and "time" not in samples[0]:
+    if len(samples) == 1 and "time" not in samples[0] and stream is None:
         body["message"] = samples[0]["body"]
-        if stream is not None:
-            body["stream"] = stream
     else:
         place = {} if stream is None else {"stream": stream}
         body["messages"] = [sample | place for sample in samples]
@@ -172,7 +170,7 @@ def _sample(item: Message | bytes | str) -> dict[str, Any]:
     except UnicodeDecodeError:
         raise ArgumentError("a sample message must be a text, or bytes in UTF-8") from None
     if time is not None:
-        sample["time"] = time if isinstance(time, float | int) else format_time(time)
+        sample["time"] = to_seconds(time)
     return sample
 
 
@@ -181,7 +179,7 @@ def read_namespaces() -> Call[dict[str, str]]:
     return Call("GET", path("namespaces"), lambda data: dict(data["namespaces"]))
 
 
-def declare(namespaces: Mapping[str, str]) -> Call[dict[str, str]]:
+def declare(namespaces: Mapping[str, str]) -> Call[int]:
     """Return the call that declares prefixes."""
     body = {"namespaces": dict(namespaces)}
-    return json_call("PUT", path("namespaces"), body, lambda data: dict(data["namespaces"]))
+    return json_call("PUT", path("namespaces"), body, lambda data: int(data["version"]))

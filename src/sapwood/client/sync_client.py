@@ -18,6 +18,7 @@ from sapwood.client.delivery_feed import AckMode
 from sapwood.client.messages import (
     Message,
     MessageBatcher,
+    PendingBatch,
     PublishReceipt,
     PublishResult,
     Refusal,
@@ -31,13 +32,13 @@ from sapwood.client.resources import (
     NewSubscription,
     Policy,
     QueryExplanation,
+    ReplayReport,
     Scope,
     Subscriber,
     Subscription,
     Trial,
 )
 from sapwood.client.retry_policy import RetryPolicy
-from sapwood.client.subscriber_calls import KEEP, Keep
 from sapwood.client.sync_deliveries import Deliveries
 from sapwood.errors import SapwoodError
 
@@ -156,7 +157,8 @@ class Client:
     ) -> PublishReceipt:
         """Publish a message; the broker has it on disk when this returns.
 
-        With wait="delivered", its deliveries are made, too, unless that takes longer than `timeout` seconds.
+        With wait="delivered", subscribers have acknowledged it, too, unless that takes longer than `timeout`
+        seconds, by default 30.
         """
         message = make_message(body, id, time)
         return self._send(calls.publish(stream, message, wait, timeout))
@@ -187,13 +189,28 @@ class Client:
         if not messages:
             return []
         try:
-            return self._send(calls.publish_batch(stream, messages, wait, timeout))
+            return self._publish_pending(stream, PendingBatch(messages), wait, timeout)
         except TooLarge as error:
             if len(messages) == 1:
                 return [Refusal(messages[0].id, error)]
             middle = len(messages) // 2
             first = self._publish_batch(stream, messages[:middle], wait, timeout)
             return first + self._publish_batch(stream, messages[middle:], wait, timeout)
+
+    def _publish_pending(
+        self, stream: str, batch: PendingBatch, wait: Wait, timeout: float | None
+    ) -> list[PublishResult]:
+        """Send a batch, and again what the broker could not take at once because an inbox was full."""
+        attempts = self.settings.start()
+        while True:
+            batch.add(self._send(calls.publish_batch(stream, batch.waiting, wait, timeout)))
+            try:
+                delay = 0.0 if batch.error is None else attempts.delay_after(batch.error)
+            except SapwoodError:
+                return batch.results()  # in which it is a refusal
+            if not batch.waiting:
+                return batch.results()
+            self._sleep(delay)
 
     # -- subscriptions -------------------------------------------------------------------------------------
 
@@ -302,8 +319,8 @@ class Client:
         """Return the prefixes that queries may use."""
         return self._send(subscription_calls.read_namespaces())
 
-    def declare(self, namespaces: Mapping[str, str]) -> dict[str, str]:
-        """Declare prefixes for queries; return all that are declared."""
+    def declare(self, namespaces: Mapping[str, str]) -> int:
+        """Declare prefixes for queries; return the version of the store."""
         return self._send(subscription_calls.declare(namespaces))
 
     # -- deliveries ----------------------------------------------------------------------------------------
@@ -346,9 +363,9 @@ class Client:
         """Iterate over the deliveries that the webhook of a subscriber did not accept."""
         return self._list(lambda cursor: subscriber_calls.list_dead_letters(subscriber, cursor))
 
-    def replay(self, subscriber: str, numbers: Iterable[int] | None = None) -> None:
-        """Deliver dead letters again: those with these numbers, or all."""
-        self._send(subscriber_calls.replay(subscriber, numbers))
+    def replay(self, subscriber: str, numbers: Iterable[int] | None = None) -> ReplayReport:
+        """Deliver dead letters again: those with these numbers, or the first thousand."""
+        return self._send(subscriber_calls.replay(subscriber, numbers))
 
     def delete_dead_letter(self, subscriber: str, number: int) -> None:
         """Delete a dead letter."""
@@ -369,10 +386,10 @@ class Client:
         name: str,
         limit: int | None = None,
         policy: Policy | None = None,
-        merge: bool | None = None,
-        webhook: Mapping[str, Any] | Keep | None = KEEP,
+        merge: bool = False,
+        webhook: Mapping[str, Any] | None = None,
     ) -> Subscriber:
-        """Create a subscriber, or change the settings that are given; webhook=None removes the webhook."""
+        """Set all settings of a subscriber, which is created if need be; None means the default."""
         return self._send(subscriber_calls.configure(name, limit, policy, merge, webhook))
 
     def delete_subscriber(self, name: str) -> None:
@@ -389,9 +406,9 @@ class Client:
         """Return the keys of the tenant, without their secrets."""
         return self._send(subscriber_calls.list_keys())
 
-    def create_key(self, scopes: Iterable[Scope], name: str | None = None) -> Key:
+    def create_key(self, scopes: Iterable[Scope], name: str | None = None, tenant: str | None = None) -> Key:
         """Create a key; its secret is not shown again."""
-        return self._send(subscriber_calls.create_key(scopes, name))
+        return self._send(subscriber_calls.create_key(scopes, name, tenant))
 
     def delete_key(self, id: str) -> None:
         """Revoke a key."""

@@ -42,6 +42,8 @@ class StubApi:
         self.epoch = 0
         """event streams end when it changes"""
         self.max_batch_bytes: int | None = None
+        self.backlog: list[set[str]] = []
+        """for each of the next batches, the ids of messages for which an inbox is full"""
         self.chunk: int | None = None
         """the size of the chunks of event streams; None: an event each"""
         self.app = Starlette(
@@ -109,10 +111,13 @@ async def publish(api: StubApi, request: Request) -> Response:
             assert not isinstance(part, str)
             id = part.headers.get("sapwood-message-id") or part.filename or uuid.uuid4().hex
             try:
+                if api.backlog and id in api.backlog[0]:
+                    raise ProblemError(429, "backlog", "the inbox of 'desk' is full", id=id)
                 time = _time(part.headers.get("sapwood-time"))
                 results.append(api.state.publish(stream, id, await part.read(), time)[1])
             except ProblemError as problem:
                 results.append({"id": id, "error": problem.details})
+    del api.backlog[:1]
     return JSONResponse({"messages": results})
 
 
@@ -221,7 +226,7 @@ def _explain(query: str) -> Response:
 @route("POST", "/v1/try")
 async def try_query(api: StubApi, request: Request) -> Response:
     given = await request.json()
-    samples = given.get("messages") or [{"body": given["message"], "stream": given.get("stream")}]
+    samples = given.get("messages") or [{"body": given["message"]}]
     broker = Broker()
     broker.subscribe("q", given["query"])
     found: list[Any] = []
@@ -229,7 +234,7 @@ async def try_query(api: StubApi, request: Request) -> Response:
         stream, time = sample.get("stream") or "", sample.get("time")
         found += broker.publish(sample["body"], stream=stream, time=time)
     answer = {"language": "xpath", "matches": bool(found), "nodes": [], "why": "because"}
-    return JSONResponse(answer | {"results": [one.body.decode() for one in found], "deliveries": []})
+    return JSONResponse(answer | {"results": [one.body.decode() for one in found]})
 
 
 @route("GET", "/v1/namespaces")
@@ -240,7 +245,8 @@ async def namespaces(api: StubApi, request: Request) -> Response:
 @route("PUT", "/v1/namespaces")
 async def declare(api: StubApi, request: Request) -> Response:
     api.state.namespaces |= (await request.json())["namespaces"]
-    return JSONResponse({"namespaces": api.state.namespaces})
+    api.state.version += 1
+    return JSONResponse({"version": api.state.version})
 
 
 # -- subscribers -------------------------------------------------------------------------------------------
@@ -262,7 +268,7 @@ async def subscriber(api: StubApi, request: Request) -> Response:
 @route("PUT", "/v1/subscribers/{name}")
 async def configure(api: StubApi, request: Request) -> Response:
     inbox = api.state.inboxes[request.path_params["name"]]
-    inbox.settings |= await request.json()
+    inbox.settings = await request.json()
     return JSONResponse(inbox.describe(request.path_params["name"]))
 
 
@@ -347,7 +353,7 @@ async def replay(api: StubApi, request: Request) -> Response:
     inbox, given = api.inbox(request), await request.json()
     numbers = given.get("numbers", [letter["number"] for letter in inbox.dead])
     inbox.dead = [letter for letter in inbox.dead if letter["number"] not in numbers]
-    return JSONResponse({"replayed": len(numbers)})
+    return JSONResponse({"replayed": numbers, "failed": []})
 
 
 @route("DELETE", "/v1/subscribers/{name}/dead-letters/{number:int}")
@@ -368,7 +374,7 @@ async def keys(api: StubApi, request: Request) -> Response:
 @route("POST", "/v1/keys")
 async def create_key(api: StubApi, request: Request) -> Response:
     id = base64.b32encode(uuid.uuid4().bytes)[:8].decode().lower()
-    api.state.keys[id] = {"id": id, **await request.json()}
+    api.state.keys[id] = {"id": id, "tenant": "", "created": 1.0, **await request.json()}
     return JSONResponse(api.state.keys[id] | {"key": f"sw_{id}_secret"}, 201)
 
 
