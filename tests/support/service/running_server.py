@@ -18,7 +18,7 @@ _START = 60.0
 
 
 class RunningServer:
-    """A server on a free port of this machine, with its files in a folder; it may be killed and started again."""
+    """A server on a free port, with its files in a folder; it may be killed and restarted."""
 
     def __init__(self, folder: Path, config: str = "", environment: Mapping[str, str] | None = None) -> None:
         """`config` is TOML, without `[listen]`."""
