@@ -76,10 +76,7 @@ class TenantEngine:
         number = self.broker.number(place)
         if number >= len(self._places):
             grown = max(number + 1, 2 * len(self._places))
-            for name in ("_places", "_inboxes"):
-                larger = np.zeros(grown, np.int64)
-                larger[: len(self._places)] = getattr(self, name)
-                setattr(self, name, larger)
+            self._places, self._inboxes = _grow(self._places, grown), _grow(self._inboxes, grown)
         self._places[number] = place
         self._inboxes[number] = inbox
 
@@ -224,3 +221,9 @@ class TenantEngine:
     def close(self) -> None:
         """Release the processes that evaluate queries with lxml."""
         self.broker.close()
+
+
+def _grow(values: NDArray[np.int64], size: int) -> NDArray[np.int64]:
+    larger = np.zeros(size, np.int64)
+    larger[: len(values)] = values
+    return larger
