@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,18 +20,30 @@ from tests.support.docs.doc_blocks import (
     matches,
     sapwood_arguments,
 )
+from tests.support.service.stub_server import StubServer
 
 pytestmark = pytest.mark.slow
 
 ALL = [block for page in PAGES for block in blocks(page)]
 
 
+@pytest.fixture
+def broker_url() -> Iterator[str]:
+    """The address of a stub of the broker service."""
+    server = StubServer()
+    server.start()
+    yield server.url
+    server.stop()
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_the_blocks_of_a_page_run_in_an_empty_folder(
-    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     monkeypatch.chdir(tmp_path)
     reader = Reader(tmp_path)
+    if any(block.with_broker for block in blocks(page)):
+        monkeypatch.setenv("SAPWOOD_URL", request.getfixturevalue("broker_url"))
     for block in blocks(page):
         if block.language in RUN and block.reason is None and not block.with_spark:
             reader.follow(block)
@@ -41,7 +54,8 @@ def test_blocks_are_of_known_kinds_and_marks() -> None:
         assert block.language in RUN | {"", "xquery"}, f"{block}: ```{block.language}"
         if block.mark:
             assert block.language in RUN, f"{block}: a mark on a block that is not run anyway"
-            assert block.with_spark or block.reason is not None, f"{block}: <!-- {block.mark} -->"
+            known = block.with_spark or block.with_broker or block.reason is not None
+            assert known, f"{block}: <!-- {block.mark} -->"
 
 
 def test_blocks_that_are_not_run_have_a_reason() -> None:

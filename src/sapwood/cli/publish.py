@@ -115,9 +115,8 @@ class _Publication:
             self.refused += 1
             self._write_refusal(name, result.error)
             return
-        if (
-            result.duplicate and self._once
-        ):  # with an id of its own, it was known since the first attempt only
+        # An id that was made for this message is known from an earlier attempt of this command only.
+        if result.duplicate and self._once:
             self.duplicates += 1
         else:
             self.published += 1

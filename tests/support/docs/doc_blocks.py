@@ -5,7 +5,8 @@
     toml        written to the file that its first line names, `# pipeline.toml`, or at least parsed
 
 A block without a language, such as a diagram or a grammar, is not run. A comment before a block marks an
-exception: `<!-- not run: REASON -->`, or `<!-- with Spark -->`, which needs Java and a minute.
+exception: `<!-- not run: REASON -->`, or `<!-- with Spark -->`, which needs Java and a minute. For a block
+`<!-- with a broker -->`, SAPWOOD_URL is the address of a broker service.
 """
 
 from __future__ import annotations
@@ -50,6 +51,10 @@ class Block:
     @property
     def with_spark(self) -> bool:
         return self.mark == "with Spark"
+
+    @property
+    def with_broker(self) -> bool:
+        return self.mark == "with a broker"
 
     @property
     def reason(self) -> str | None:
