@@ -105,13 +105,16 @@ class SubscriptionChanges:
         store = self._store(tenant)
         quota = self._settings.quota_of(tenant)
         errors: list[tuple[str, SapwoodError]] = []
-        good = []
-        for row in rows:
-            try:
-                check_cost(row.query, store.namespaces, quota.query_cost)
-                good.append(row)
-            except SapwoodError as error:
-                errors.append((row.id, error))
+        good = list(rows)
+        if quota.query_cost is not None:
+            namespaces = store.namespaces
+            good = []
+            for row in rows:
+                try:
+                    check_cost(row.query, namespaces, quota.query_cost)
+                    good.append(row)
+                except SapwoodError as error:
+                    errors.append((row.id, error))
         if quota.subscriptions is not None:
             new = sum(1 for row in good if store.get(row.id) is None)
             self._check_room(store, quota, new)
