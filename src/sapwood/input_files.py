@@ -17,6 +17,10 @@ from sapwood.errors import SapwoodError
 STDIN = "-"
 QUERY_FILES = {".xpath": "xpath", ".xq": "for-where-return", ".xscl": "xscl"}
 """how the names of files end that hold one query, and its language"""
+_NO_STREAMS = (
+    "'streams' are for the service, which reads subscriptions from a store: add this one by "
+    "'sapwood subscriptions import', or remove 'streams'"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +35,8 @@ class NamedQuery:
     active: bool | None = None
     place: str = ""
     """where it stands, for people: a file and perhaps a line of it"""
+    streams: tuple[str, ...] | None = None
+    """the streams that it is restricted to; empty for all"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +66,16 @@ class LineError(FileError):
         return type(self), (self.path, self.line, self.reason)
 
 
-def read_queries(path: str, on_error: Callable[[LineError], None] | None = None) -> Iterator[NamedQuery]:
+def read_queries(
+    path: str, on_error: Callable[[LineError], None] | None = None, allow_streams: bool = False
+) -> Iterator[NamedQuery]:
     """Iterate over the queries of a file or folder.
 
     A file has one query per line, whose id is the line's number, or JSON lines `{"id": …, "query": …}` with
-    optional `subscriber`, `language` and `active`. Empty lines and lines that start with `#` are skipped. In
-    a folder, every `*.xpath`, `*.xq` and `*.xscl` is one query, whose id is the file's path in the folder
-    without the suffix. Invalid lines and files are passed to `on_error`; without it, the error is raised.
+    optional `subscriber`, `language`, `active` and `streams`. Empty lines and lines that start with `#` are
+    skipped. In a folder, every `*.xpath`, `*.xq` and `*.xscl` is one query, whose id is the file's path in
+    the folder without the suffix. Invalid lines and files are passed to `on_error`; without it, the error is
+    raised. A restriction to streams is invalid without `allow_streams`: most readers would ignore it.
     """
     if path != STDIN and Path(path).is_dir():
         yield from _query_files(Path(path), on_error)
@@ -75,6 +84,8 @@ def read_queries(path: str, on_error: Callable[[LineError], None] | None = None)
         for number, raw in enumerate(file, 1):
             try:
                 query = _query(raw, path, number)
+                if query is not None and query.streams and not allow_streams:
+                    raise LineError(path, number, _NO_STREAMS)
             except LineError as error:
                 if on_error is None:
                     raise
@@ -133,7 +144,11 @@ def _from_json(line: str, path: str, number: int) -> NamedQuery:
         raise LineError(path, number, "'subscriber' and 'language' must be strings")
     if not isinstance(active, bool | None):
         raise LineError(path, number, "'active' must be true or false")
-    return NamedQuery(id, query, number, subscriber, language, active, f"{path}:{number}")
+    streams = record.get("streams")
+    if streams is not None and not (isinstance(streams, list) and all(isinstance(s, str) for s in streams)):
+        raise LineError(path, number, "'streams' must be a list of strings")
+    names = None if streams is None else tuple(streams)
+    return NamedQuery(id, query, number, subscriber, language, active, f"{path}:{number}", names)
 
 
 def read_messages(sources: Iterable[str]) -> Iterator[NamedMessage]:

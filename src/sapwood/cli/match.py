@@ -17,6 +17,7 @@ from sapwood.cli.common.options import (
     QUERIES_HELP,
     MaxBytesOption,
     NamespacesOption,
+    TenantOption,
     parse_namespaces,
 )
 from sapwood.cli.common.query_loader import load_queries
@@ -58,6 +59,7 @@ def match(
         str | None,
         typer.Option(metavar="URL", help="Match with the filters of a store: a file, or postgresql://…."),
     ] = None,
+    tenant: TenantOption = "",
     engine: EngineOption = Engine.AUTOMATON,
     tables: TablesOption = None,
     plan: PlanOption = None,
@@ -76,6 +78,8 @@ def match(
     queries, messages = _sources(queries, messages or [], store)
     if store is not None and namespace:
         fail("--namespace goes with QUERIES; a store has its own: 'sapwood subscriptions namespaces'")
+    if store is None and tenant:
+        fail("--tenant goes with --store")
     declared, limits = parse_namespaces(namespace), Limits(bytes=max_bytes)
     if engine is Engine.RELATIONAL:
         if select:
@@ -83,13 +87,13 @@ def match(
         from sapwood.cli.relational_match import RelationalOptions, load_relational
 
         setting = RelationalOptions(tables, plan, memory, batch)
-        answering = load_relational(queries, store, declared, limits, count, setting)
+        answering = load_relational(queries, store, tenant, declared, limits, count, setting)
     else:
         given = {"--tables": tables, "--plan": plan, "--memory": memory, "--batch": batch}
         for name, value in given.items():
             if value is not None:
                 fail(f"{name} goes with --engine relational")
-        answering = _load_automaton(queries, store, Matcher(declared, limits), select, count)
+        answering = _load_automaton(queries, store, tenant, Matcher(declared, limits), select, count)
     with answering as (refused, answers), make_progress(writing=True) as progress:
         task = progress.add_task("matching", total=None)
         seen = 0
@@ -114,13 +118,13 @@ def _sources(first: str | None, rest: list[str], store: str | None) -> tuple[str
 
 @contextmanager
 def _load_automaton(
-    queries: str | None, store: str | None, matcher: Matcher, select: bool, count: bool
+    queries: str | None, store: str | None, tenant: str, matcher: Matcher, select: bool, count: bool
 ) -> Iterator[tuple[int, Answers]]:
     """Load the queries of a file or a store; yield how many were refused, and a function that matches
     messages.
     """
     if store is not None:
-        with open_store(store) as source:
+        with open_store(store, tenant=tenant) as source:
             refused = load_store(matcher, source)
             report_skipped(source)
     else:

@@ -15,7 +15,7 @@ from rich.table import Table
 
 from sapwood.cli.common.console import write_line
 from sapwood.cli.common.interruption import InterruptHandler
-from sapwood.cli.common.options import DEFAULT_STORE, JsonOption, StoreOption
+from sapwood.cli.common.options import DEFAULT_STORE, JsonOption, StoreOption, TenantOption
 from sapwood.cli.common.relational_options import (
     MemoryOption,
     PlanOption,
@@ -39,6 +39,7 @@ relational = typer.Typer(
 @relational.command("load")
 def load(
     store: StoreOption = DEFAULT_STORE,
+    tenant: TenantOption = "",
     tables: TablesOption = None,
     plan: PlanOption = None,
     memory: MemoryOption = None,
@@ -49,8 +50,8 @@ def load(
     continues from there.
     """
     start = time.monotonic()
-    with require_duckdb("sapwood relational load"), open_store(store) as source:
-        file = tables_path(store, tables)
+    with require_duckdb("sapwood relational load"), open_store(store, tenant=tenant) as source:
+        file = tables_path(store, tables, tenant)
         with InterruptHandler() as interruption, open_tables(file, plan, memory) as matcher:
             version, refused = synchronize_tables(matcher, source, interruption)
             count = len(matcher)

@@ -50,6 +50,7 @@ class RelationalOptions:
 def load_relational(
     queries: str | None,
     store: str | None,
+    tenant: str,
     namespaces: dict[str, str],
     limits: Limits,
     count: bool,
@@ -61,8 +62,8 @@ def load_relational(
     with require_duckdb("sapwood match --engine relational"), ExitStack() as stack:
         interruption = stack.enter_context(InterruptHandler())
         if store is not None:
-            file = tables_path(store, setting.tables)
-            with open_store(store) as source:
+            file = tables_path(store, setting.tables, tenant)
+            with open_store(store, tenant=tenant) as source:
                 matcher = stack.enter_context(open_tables(file, setting.plan, setting.memory, limits))
                 _, refused = synchronize_tables(matcher, source, interruption)
                 report_skipped(source)

@@ -62,7 +62,13 @@ def _differences(old: Subscription, new: Subscription) -> str:
         parts.append(f"subscriber {new.subscriber or 'none'}, was {old.subscriber or 'none'}")
     if old.active != new.active:
         parts.append("active again" if new.active else "no longer active")
+    if old.streams != new.streams:
+        parts.append(f"streams {_name_streams(new)}, was {_name_streams(old)}")
     return "; ".join(parts) or f"in {new.language}, was in {old.language}"
+
+
+def _name_streams(subscription: Subscription) -> str:
+    return ", ".join(subscription.streams) or "all"
 
 
 def _cut(query: str) -> str:
@@ -89,7 +95,7 @@ def import_file(
         refusals.add(error.line, place, error.reason)
 
     def rows() -> Iterator[NewSubscription]:
-        for query in read_queries(file, unreadable):
+        for query in read_queries(file, unreadable, allow_streams=True):
             row = _row(query, subscriber)
             queries[id(row)] = query
             yield row
@@ -133,4 +139,4 @@ def _row(query: NamedQuery, subscriber: str | None) -> NewSubscription:
     from sapwood.store import NewSubscription  # here, because other commands need no database
 
     whose = subscriber if query.subscriber is None else query.subscriber
-    return NewSubscription(str(query.id), query.text, whose, query.language, query.active)
+    return NewSubscription(str(query.id), query.text, whose, query.language, query.active, query.streams)

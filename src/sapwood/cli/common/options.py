@@ -34,6 +34,9 @@ JsonLinesOption = Annotated[bool, typer.Option("--json", help="JSON lines, as in
 StoreOption = Annotated[
     str, typer.Option("--store", metavar="URL", envvar="SAPWOOD_STORE", help="A file, or postgresql://….")
 ]
+TenantOption = Annotated[
+    str, typer.Option("--tenant", metavar="NAME", help="The tenant of the store.", show_default=False)
+]
 
 
 def parse_namespaces(declared: list[str] | None) -> dict[str, str]:

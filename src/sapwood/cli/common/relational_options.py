@@ -89,10 +89,12 @@ def _first_line(error: Exception) -> str:
 # -- where they are ------------------------------------------------------------------------------------------
 
 
-def tables_path(store: str, tables: Path | None) -> Path:
+def tables_path(store: str, tables: Path | None, tenant: str = "") -> Path:
     """Return the given file of tables, or the default one beside the store."""
     if tables is not None:
         return tables
+    if tenant:
+        fail("tenants have no default path for tables: give one with --tables FILE, another for each tenant")
     with require_extra("store", "--store"):  # here, because other commands need no database
         from sapwood.store.store_location import locate, mask_password
 

@@ -19,12 +19,14 @@ MOST_REPORTED = 50
 
 
 @contextmanager
-def open_store(store: str, create: bool = False, command: str = "--store") -> Iterator[SubscriptionStore]:
+def open_store(
+    store: str, create: bool = False, command: str = "--store", tenant: str = ""
+) -> Iterator[SubscriptionStore]:
     """Open a store, which must exist unless it may be created; `command` is what needs the extra."""
     with require_extra("store", command):
         from sapwood.store import SubscriptionStore  # here, because other commands need no database
 
-    with SubscriptionStore(store, create=create) as found:
+    with SubscriptionStore(store, create=create, tenant=tenant) as found:
         yield found
 
 
@@ -56,7 +58,7 @@ def load_store(matcher: Matcher, store: SubscriptionStore) -> int:
 
 
 def report_skipped(store: SubscriptionStore) -> None:
-    """Print how many active subscriptions of a store are not filters."""
+    """Print how many active subscriptions of a store are not filters, or restricted to streams."""
     from sapwood.lang.languages import LANGUAGES, XPATH
 
     counts = {
@@ -67,3 +69,5 @@ def report_skipped(store: SubscriptionStore) -> None:
     skipped = " and ".join(f"{count:,} in {language}" for language, count in counts.items() if count)
     if skipped:
         note(f"only filters are matched; skipped subscriptions: {skipped}")
+    if restricted := store.restricted(store.version):
+        note(f"{restricted:,} subscriptions are restricted to streams: 'sapwood serve' alone evaluates them")
