@@ -27,11 +27,16 @@ def store(tmp_path: Path) -> str:
 
 
 def serve(
-    store: str, folder: Path, compiles: bool, version: int | None = None, limits: Limits | None = None
+    store: str,
+    folder: Path,
+    compiles: bool,
+    version: int | None = None,
+    limits: Limits | None = None,
+    tenant: str = "",
 ) -> tuple[set[str], dict[str, str], dict[str, str]]:
     """The ids that a run delivers to, the subscribers and what is left out; fails if it compiles or not
     against expectation."""
-    subscriptions = StoreSubscriptions(store, limits or Limits(), cache_folder=str(folder))
+    subscriptions = StoreSubscriptions(store, limits or Limits(), cache_folder=str(folder), tenant=tenant)
     try:
         with mock.patch.object(subscriptions, "_compile", wraps=subscriptions._compile) as compile:
             snapshot = subscriptions.snapshot(Context(), version or subscriptions.newest())
@@ -65,6 +70,17 @@ def test_changes_since_then_are_applied(store: str, tmp_path: Path) -> None:
     (tmp_path / "index/packed").unlink()
     assert serve(store, tmp_path / "index", compiles=True) == (found, subscribers, left_out)
     assert serve(store, tmp_path / "index", compiles=False) == (found, subscribers, left_out)
+
+
+def test_another_tenant_of_the_store_has_its_own_subscriptions(store: str, tmp_path: Path) -> None:
+    with SubscriptionStore(store, tenant="acme") as opened:
+        opened.add("a", "//none")
+        opened.add("z", "//body", subscriber="acme")
+        opened.add("restricted", "//body", streams=["news"])
+    serve(store, tmp_path / "index", compiles=True)
+    acme = serve(store, tmp_path / "index", compiles=True, tenant="acme")
+    assert acme == ({"z"}, {"z": "acme"}, {})
+    assert serve(store, tmp_path / "index", compiles=False, tenant="acme") == acme
 
 
 def test_another_store_other_settings_or_an_older_version_compile(store: str, tmp_path: Path) -> None:

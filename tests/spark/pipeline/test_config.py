@@ -329,6 +329,10 @@ def test_the_error_of_an_unknown_trigger_lists_all_triggers(tmp_path: Path, trig
             GOOD.replace("store =", "namespaces = {p = 'urn:p'}\nstore ="),
             "subscriptions: 'namespaces' belong to the store",
         ),
+        (
+            GOOD.replace('store = "subscriptions.db"', 'file = "q"\ntenant = "acme"'),
+            "subscriptions: 'tenant' is one of a store",
+        ),
         (with_source('path = "in"\nid = "a"'), "source: 'id' is for other formats than files"),
         (with_source('path = "in"\nschema = "a INT"'), "source: 'schema' is for other formats than files"),
         (with_source('path = "in"\npublished_at = "a"'), "source: 'published_at' is for other formats"),

@@ -19,8 +19,10 @@ from sapwood.cli.run import default_log
 from sapwood.config_file import ConfigError
 from sapwood.spark.distribution.pipeline_subscriptions import FileSubscriptions, compile_file
 from sapwood.spark.pipeline.checkpoint_lock import lock_checkpoint
-from sapwood.spark.pipeline.preflight import check_master
+from sapwood.spark.pipeline.config import read_config
+from sapwood.spark.pipeline.preflight import check_master, check_pipeline
 from sapwood.spark.pipeline.toml_lines import find_source_line
+from sapwood.store import SubscriptionStore
 from tests.support.spark.small_pipeline import describe
 
 
@@ -263,6 +265,34 @@ def test_a_checkpoint_that_another_run_is_using(
         lock_checkpoint(f"file://{folder}/checkpoint").__enter__()
     with lock_checkpoint(str(folder / "checkpoint")), lock_checkpoint("s3a://bucket/checkpoint"):
         """It is free again, and others are not locked."""
+
+
+@pytest.mark.parametrize(("tenant", "restricted"), [("", 0), ("acme", 2)])
+def test_subscriptions_that_a_pipeline_does_not_evaluate_are_warned_of(
+    folder: Path, caplog: pytest.LogCaptureFixture, tenant: str, restricted: int
+) -> None:
+    with SubscriptionStore("subscriptions.db") as store:
+        store.add("all", "//a")
+        store.add("not active", "//a", streams=["news"], active=False)
+    with SubscriptionStore("subscriptions.db", tenant="acme") as store:
+        store.add("all", "//a")
+        store.add("news", "//a", streams=["news"])
+        store.add("stocks", "for $a in //a return $a", streams=["stocks"])
+    text = (folder / "pipeline.toml").read_text()
+    text = text.replace('file = "queries.txt"', f'store = "subscriptions.db"\ntenant = "{tenant}"')
+    (folder / "pipeline.toml").write_text(text)
+    assert check_pipeline(read_config("pipeline.toml"), "local") is None
+    warned = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    expected = f"{restricted} subscriptions of {folder / 'subscriptions.db'} are restricted to streams"
+    assert [message.partition(":")[0] for message in warned] == [expected] * bool(restricted)
+
+
+def test_a_file_of_queries_that_are_restricted_to_streams(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "queries.txt").write_text('//a\n{"id": "s", "query": "//b", "streams": ["news"]}\n')
+    told = refused(monkeypatch, capsys, "pipeline.toml")
+    assert "queries.txt:2: 'streams' are for the service" in told
 
 
 def test_the_log_is_beside_a_local_checkpoint() -> None:

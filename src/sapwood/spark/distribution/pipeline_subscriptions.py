@@ -85,9 +85,10 @@ class StoreSubscriptions:
         joining: bool = False,
         serves: QueryPredicate = _is_any,
         cache_folder: str | None = None,
+        tenant: str = "",
     ) -> None:
         """`joining`: the pipeline can join messages. `cache_folder`: where the packed index is saved."""
-        self._store = SubscriptionStore(location, create=False)
+        self._store = SubscriptionStore(location, create=False, tenant=tenant)
         self._limits = limits
         self._joining = joining
         self._serves = serves
@@ -95,7 +96,7 @@ class StoreSubscriptions:
         self._source: BrokerSnapshots | None = None
         self._cycles = StreamCycles()
         self.left_out: dict[str, str] = {}
-        settings = f"{__version__} {self._store.name} {limits} {joining} {serves.__name__}"
+        settings = f"{__version__} {self._store.name} {tenant!r} {limits} {joining} {serves.__name__}"
         self._cache = IndexCache(cache_folder, settings) if cache_folder is not None else None
 
     def newest(self) -> int:
@@ -329,7 +330,7 @@ def _check_language(query: NamedQuery, namespaces: Mapping[str, str]) -> None:
         compile_text(query.text, namespaces, query.language)  # says why it is not
 
 
-def store_has_joins(location: str) -> bool:
+def store_has_joins(location: str, tenant: str = "") -> bool:
     """Whether there are active queries in a store that join messages."""
-    with SubscriptionStore(location, create=False) as store:
+    with SubscriptionStore(location, create=False, tenant=tenant) as store:
         return any(True for _ in store.subscriptions(active=True, language=XSCL))

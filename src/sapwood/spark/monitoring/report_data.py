@@ -99,7 +99,7 @@ def _subscriptions(config: PipelineConfig) -> Iterable[Listed]:
     """Yield the active subscriptions of a pipeline."""
     given = config.subscriptions
     if given.store is not None:
-        with SubscriptionStore(given.store, create=False) as store:
+        with SubscriptionStore(given.store, create=False, tenant=given.tenant) as store:
             for found in store.subscriptions(active=True):
                 yield Listed(found.id, found.subscriber, found.query)
         return

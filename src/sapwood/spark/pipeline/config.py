@@ -79,6 +79,8 @@ class SubscriptionConfig(ConfigTable):
 
     store: str | None = None
     """a subscription store: an SQLite file or a database URL; changes take effect with the next batch"""
+    tenant: str = ""
+    """the tenant of the store"""
     file: str | None = None
     """a file of queries, which is read once"""
     namespaces: Annotated[dict[str, str], BeforeValidator(to_prefixes), AfterValidator(_check_prefixes)] = (
@@ -95,6 +97,8 @@ class SubscriptionConfig(ConfigTable):
                 "'store' and 'file' exclude each other: remove one, or add the queries to the store with "
                 "'sapwood subscriptions import'"
             )
+        if self.store is None and self.tenant:
+            raise ValueError("'tenant' is one of a store: remove it, or give 'store' instead of 'file'")
         if self.store is not None and self.namespaces:
             raise ValueError(
                 "'namespaces' belong to the store: declare them with 'sapwood subscriptions namespaces'"

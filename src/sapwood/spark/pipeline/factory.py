@@ -48,9 +48,15 @@ def open_subscriptions(
     serves = {"serves": is_not_filter} if in_tables else {}
     subscriptions: SubscriptionProvider
     if given.store is not None:
-        joins = _configure_joins(config, batch_log, store_has_joins(given.store), fixed=False)
+        has_joins = store_has_joins(given.store, given.tenant)
+        joins = _configure_joins(config, batch_log, has_joins, fixed=False)
         subscriptions = StoreSubscriptions(
-            given.store, limits, joins is not None, cache_folder=cache_folder, **serves
+            given.store,
+            limits,
+            joins is not None,
+            cache_folder=cache_folder,
+            tenant=given.tenant,
+            **serves,
         )
     else:
         assert given.file is not None

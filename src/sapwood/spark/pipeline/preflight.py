@@ -92,7 +92,7 @@ def _check_subscriptions(config: PipelineConfig, file: Path | None) -> Broker | 
     given = config.subscriptions
     namespaces = given.namespaces
     if given.store is not None:
-        with SubscriptionStore(given.store, create=False) as store:
+        with SubscriptionStore(given.store, create=False, tenant=given.tenant) as store:
             namespaces = store.namespaces
             if restricted := store.restricted(store.version):
                 _log.warning(

@@ -106,7 +106,7 @@ def open_table_subscriptions(others: SubscriptionProvider, settings: PipelineCon
         given = settings.subscriptions
         filters: _FilterSource
         if given.store is not None:
-            filters = _StoreFilters(given.store, matcher)
+            filters = _StoreFilters(given.store, given.tenant, matcher)
         else:
             assert given.file is not None
             filters = _FileFilters(given.file, given.namespaces, matcher)
@@ -119,8 +119,8 @@ def open_table_subscriptions(others: SubscriptionProvider, settings: PipelineCon
 class _StoreFilters:
     """The active filters of a store. Those that are refused are logged, and listed in `left_out`."""
 
-    def __init__(self, location: str, matcher: RelationalMatcher) -> None:
-        self._store = SubscriptionStore(location, create=False)
+    def __init__(self, location: str, tenant: str, matcher: RelationalMatcher) -> None:
+        self._store = SubscriptionStore(location, create=False, tenant=tenant)
         self._matcher = matcher
         self.left_out: dict[str, str] = self._read_left_out()
 
