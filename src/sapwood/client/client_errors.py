@@ -83,9 +83,7 @@ class NotFound(ClientError):
 
 
 class Conflict(ClientError):
-    """Raised for an id that is taken: by a subscription, or by a message with another body."""
-
-    advice = "choose another id, or replace what has this one"
+    """Raised for an id that is taken, or for something that others still depend on; says what to do."""
 
 
 class PreconditionFailed(Conflict):
