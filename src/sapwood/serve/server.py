@@ -6,8 +6,8 @@ import asyncio
 import logging
 import signal
 import socket
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager, suppress
 
 import uvicorn
 
@@ -21,6 +21,8 @@ from sapwood.serve.service import Service
 _log = logging.getLogger(__name__)
 _BACKLOG = 2_048
 OnReady = Callable[[str], None]
+Companion = Callable[[str], Coroutine[None, None, None]]
+"""what runs beside the server, given its address, until that is told to stop"""
 
 
 class ListenError(SapwoodError):
@@ -30,19 +32,33 @@ class ListenError(SapwoodError):
 class Server(uvicorn.Server):
     """A server that lets listeners end when it is told to stop, and reports when it is ready."""
 
-    def __init__(self, config: uvicorn.Config, service: Service, on_ready: OnReady | None) -> None:
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        service: Service,
+        on_ready: OnReady | None,
+        companion: Companion | None = None,
+    ) -> None:
         super().__init__(config)
         self._service = service
         self._on_ready = on_ready
+        self._companion = companion
+        self._beside: asyncio.Task[None] | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start to listen."""
         await super().startup(sockets)
         if self.started and self._on_ready is not None:
             self._on_ready(self.url)
+        if self.started and self._companion is not None:
+            self._beside = asyncio.create_task(self._companion(self.url))
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """End: no more messages, listeners are let go, and what was begun is finished."""
+        if self._beside is not None:
+            self._beside.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._beside
         self._service.begin_stop()
         await super().shutdown(sockets)
 
@@ -82,7 +98,9 @@ def check_access(config: ServerConfig, service: Service) -> str | None:
     return "there are no keys: only this machine can connect, and everything is allowed"
 
 
-async def serve(config: ServerConfig, on_ready: OnReady | None = None) -> None:
+async def serve(
+    config: ServerConfig, on_ready: OnReady | None = None, companion: Companion | None = None
+) -> None:
     """Serve until the process is told to stop by SIGINT or SIGTERM."""
     service = Service(config)
     remark = check_access(config, service)
@@ -90,12 +108,14 @@ async def serve(config: ServerConfig, on_ready: OnReady | None = None) -> None:
         _log.warning(remark)
     await service.start()
     try:
-        await _serve_http(config, service, on_ready)
+        await _serve_http(config, service, on_ready, companion)
     finally:
         await service.stop()
 
 
-async def _serve_http(config: ServerConfig, service: Service, on_ready: OnReady | None) -> None:
+async def _serve_http(
+    config: ServerConfig, service: Service, on_ready: OnReady | None, companion: Companion | None
+) -> None:
     listen = config.listen
     settings = uvicorn.Config(
         create_app(service),
@@ -114,18 +134,18 @@ async def _serve_http(config: ServerConfig, service: Service, on_ready: OnReady 
         server_header=False,
         ws_max_size=65_536,
     )
-    server = Server(settings, service, on_ready)
+    server = Server(settings, service, on_ready, companion)
     try:
         await server.serve()
     except SystemExit:  # which uvicorn raises after it has logged why
         raise ListenError(f"the server cannot listen at {listen.host}, port {listen.port}") from None
 
 
-def run(config: ServerConfig, on_ready: OnReady | None = None) -> None:
+def run(config: ServerConfig, on_ready: OnReady | None = None, companion: Companion | None = None) -> None:
     """Run a server on an event loop of its own."""
     try:
         import uvloop
     except ImportError:  # which Windows does not have
-        asyncio.run(serve(config, on_ready))
+        asyncio.run(serve(config, on_ready, companion))
     else:
-        uvloop.run(serve(config, on_ready))
+        uvloop.run(serve(config, on_ready, companion))
