@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sapwood.bench.harness.runner import Options, Suite, run_suite
 
-__all__ = ["FILTER", "JOIN", "RELATIONAL", "SPARK", "TRANSFORM", "Options", "Suite", "run_suite"]
+__all__ = ["FILTER", "JOIN", "RELATIONAL", "SERVE", "SPARK", "TRANSFORM", "Options", "Suite", "run_suite"]
 
 _FILTER_BARS = (
     "matching_cost",
@@ -41,5 +41,10 @@ RELATIONAL = Suite(
 SPARK = Suite(
     "spark",
     ("worker_startup", "match_throughput", "batch_latency", "real_time_latency", "stream_memory"),
+    published=True,
+)
+SERVE = Suite(
+    "serve",
+    ("publish_throughput", "live_listeners", "server_start"),
     published=True,
 )

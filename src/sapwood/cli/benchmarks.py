@@ -127,6 +127,24 @@ def bench_spark(
         _run(SPARK, nitf, quick, only, out, as_json)
 
 
+@bench.command("serve")
+def bench_serve(
+    nitf: NitfOption = None,
+    quick: Annotated[bool, _quick("A minute instead of several.")] = False,
+    only: Annotated[Only, _only("publish, listeners, start or restart.")] = None,
+    out: OutOption = OUT,
+    as_json: JsonOption = False,
+) -> None:
+    """The service: durable publishing against one process, latency, listeners, start and restart.
+
+    Ctrl-C ends it and keeps what is measured.
+    """
+    from sapwood.bench.suites import SERVE
+
+    with require_extra("serve", "sapwood bench serve"):
+        _run(SERVE, nitf, quick, only, out, as_json)
+
+
 def _run(suite: Suite, nitf: Path | None, quick: bool, only: Only, out: Path, as_json: bool) -> None:
     """Run a suite and print its figures as tables or JSON."""
     from rich.console import Console

@@ -1,0 +1,1 @@
+"""The service: durable publishing, live delivery and restarts, beside the same work in one process."""
