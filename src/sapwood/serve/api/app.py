@@ -8,6 +8,7 @@ import sapwood
 from sapwood.serve.api import (
     admin_routes,
     delivery_routes,
+    docs_routes,
     operation_routes,
     publish_routes,
     query_routes,
@@ -34,10 +35,16 @@ def create_app(service: Service) -> FastAPI:
         version=sapwood.__version__,
         license_info={"name": "Apache-2.0"},
         redirect_slashes=False,
+        docs_url=None,  # FastAPI's pages load scripts of other hosts
+        redoc_url=None,
         openapi_tags=[
             {"name": "publish", "description": "Messages come in."},
             {"name": "subscriptions", "description": "Who wants what."},
-            {"name": "deliveries", "description": "Messages go out."},
+            {
+                "name": "deliveries",
+                "description": "Messages go out: pulled, as events, by `/v1/subscribers/{name}/socket`, "
+                "which is a WebSocket, or by the webhook of a subscriber.",
+            },
             {"name": "subscribers", "description": "Inboxes, webhooks, gaps and dead letters."},
             {"name": "queries", "description": "How a query is evaluated, and what it makes of a message."},
             {"name": "administration", "description": "Keys, refused messages, failures, statistics."},
@@ -53,6 +60,7 @@ def create_app(service: Service) -> FastAPI:
         query_routes,
         admin_routes,
         operation_routes,
+        docs_routes,
     ):
         app.include_router(routes.router)
     install_handlers(app)
