@@ -14,7 +14,8 @@ SapwoodError
 ├── CheckpointError  a checkpoint that is damaged, or of another version
 ├── ClientError      a request that a broker service refuses, or that does not reach it
 ├── StoreError       a store or a log, or an operation that it refuses
-│   └── DatabaseError    a database that cannot be reached, read or written
+│   ├── DatabaseError    a database that cannot be reached, read or written
+│   └── ExistingIdError  a subscription to add whose id is taken
 ├── TablesError      a file of tables that cannot be opened, or an operation that it refuses
 ├── DtdError         a DTD that cannot be found, read or used
 ├── QueriesExhausted a generator that finds no new query
@@ -108,6 +109,17 @@ class StoreError(SapwoodError):
 
 class DatabaseError(StoreError):
     """Raised if a database cannot be reached, read or written at present; the text has no passwords."""
+
+
+class ExistingIdError(StoreError):
+    """Raised for a subscription to add whose id is taken."""
+
+    def __init__(self, id: str) -> None:
+        super().__init__(f"there is a subscription {id!r} already")
+        self.id = id
+
+    def __reduce__(self) -> tuple[type[ExistingIdError], tuple[str]]:
+        return type(self), (self.id,)
 
 
 class TablesError(SapwoodError):

@@ -12,6 +12,7 @@ from sapwood.cli.common.bounded_output import BoundedOutput
 from sapwood.cli.common.console import make_progress, note, report
 from sapwood.cli.common.query_warnings import QueryWarnings
 from sapwood.cli.common.stored_filters import MOST_REPORTED
+from sapwood.errors import ExistingIdError
 from sapwood.input_files import LineError, NamedQuery, read_queries
 
 if TYPE_CHECKING:
@@ -80,8 +81,6 @@ def import_file(
     store: SubscriptionStore, file: str, replace: bool, subscriber: str | None, declared: dict[str, str]
 ) -> None:
     """Import all valid lines and report the others; exit with 1 if there were any."""
-    from sapwood.store.bulk_import import existing_id_error  # here, because other commands need no database
-
     refusals = _Refusals()
     replacements = BoundedOutput(
         MOST_REPORTED, _report_replacement, lambda rest: note(f"{rest} subscriptions were replaced")
@@ -101,7 +100,7 @@ def import_file(
             yield row
 
     def refused(row: NewSubscription, error: SapwoodError) -> None:
-        taken = str(error) == str(existing_id_error(row.id))
+        taken = isinstance(error, ExistingIdError)
         reason = f"{error}; --upsert replaces it" if taken else str(error)
         refusals.add(queries[id(row)].line, queries[id(row)].place, reason)
 

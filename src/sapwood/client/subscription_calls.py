@@ -146,7 +146,7 @@ def explain(query: str) -> Call[QueryExplanation]:
 
 def explain_subscription(id: str) -> Call[QueryExplanation]:
     """Return the call that explains the query of a subscription."""
-    return Call("GET", path("subscriptions", id, "explain"), explanation_from_json)
+    return Call("GET", path("explain"), explanation_from_json, {"subscription": id})
 
 
 def try_query(query: str, messages: Sequence[Message | bytes | str], stream: str | None) -> Call[Trial]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
-from sapwood.errors import SapwoodError, StoreError
+from sapwood.errors import ExistingIdError, SapwoodError, StoreError
 from sapwood.lang.languages import XSCL, QueryChecker, detect_language
 from sapwood.store import history
 from sapwood.store.database import Database
@@ -146,7 +146,7 @@ class BulkImport:
         if old is None:
             return new_subscription(row, change)
         if not self._replace:
-            raise existing_id_error(row.id)
+            raise ExistingIdError(row.id)
         return updated_subscription(old, row, change)
 
 
@@ -204,8 +204,3 @@ def _check_restriction(row: NewSubscription, language: str, streams: tuple[str, 
     if row.streams is None:
         reason += "; the query that it replaces is restricted, which empty streams lift"
     raise StoreError(reason)
-
-
-def existing_id_error(id: str) -> StoreError:
-    """Return the error for an id that exists already."""
-    return StoreError(f"there is a subscription {id!r} already")

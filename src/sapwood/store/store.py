@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from sqlalchemy import Connection
 
-from sapwood.errors import ArgumentError, StoreError
+from sapwood.errors import ArgumentError, ExistingIdError, StoreError
 from sapwood.lang.languages import compile_text
 from sapwood.lang.namespaces import Namespaces, declare, to_prefixes
 from sapwood.store import history, subscription_search
@@ -18,7 +18,6 @@ from sapwood.store.bulk_import import (
     OnProgress,
     OnReplaced,
     check_row,
-    existing_id_error,
     new_subscription,
     updated_subscription,
 )
@@ -158,7 +157,7 @@ class SubscriptionStore:
 
         def add(change: StoreChange, old: Subscription | None) -> Subscription:
             if old is not None:
-                raise existing_id_error(id)
+                raise ExistingIdError(id)
             return new_subscription(row, change)
 
         return self._change(id, add)

@@ -154,9 +154,9 @@ async def create(api: StubApi, request: Request) -> Response:
     return JSONResponse(api.state.subscribe(given), 201)
 
 
-@route("GET", "/v1/subscriptions/{id}/explain")
+@route("GET", "/v1/explain")
 async def explain_subscription(api: StubApi, request: Request) -> Response:
-    return _explain(api.state.find(request.path_params["id"])["query"])
+    return _explain(api.state.find(request.query_params["subscription"])["query"])
 
 
 @route("GET", "/v1/subscriptions/{id:path}")

@@ -40,7 +40,7 @@ After = Annotated[
 
 
 @router.get(
-    "/v1/subscribers/{name}/deliveries",
+    "/v1/subscribers/{name:path}/deliveries",
     summary="Pull deliveries",
     response_model=DeliveryPage,
     responses=_PROBLEMS,
@@ -71,7 +71,7 @@ async def pull_deliveries(
 
 
 @router.post(
-    "/v1/subscribers/{name}/ack",
+    "/v1/subscribers/{name:path}/ack",
     summary="Acknowledge deliveries",
     response_model=AckAnswer,
     responses=_PROBLEMS,
@@ -110,7 +110,7 @@ def _count(service: Service, way: str, deliveries: list[Delivery]) -> None:
 
 
 @router.get(
-    "/v1/subscribers/{name}/events",
+    "/v1/subscribers/{name:path}/events",
     summary="Listen to deliveries as server-sent events",
     response_class=StreamingResponse,
     responses=_PROBLEMS
@@ -179,7 +179,7 @@ def _format_events(gaps: list[GapNotice], deliveries: list[Delivery]) -> str:
 # -- WebSocket ---------------------------------------------------------------------------------------------
 
 
-@router.websocket("/v1/subscribers/{name}/socket")
+@router.websocket("/v1/subscribers/{name:path}/socket")
 async def listen_socket(websocket: WebSocket, name: str) -> None:
     """Send deliveries as they come, no more than the client has given credit for."""
     service: Service = websocket.app.state.service

@@ -16,6 +16,7 @@ from starlette.exceptions import HTTPException
 from sapwood.errors import (
     ArgumentError,
     DatabaseError,
+    ExistingIdError,
     MessageError,
     QueryError,
     SapwoodError,
@@ -26,7 +27,6 @@ from sapwood.serve.engine.frames import MessageProblem
 from sapwood.serve.engine.message_engine import InboxInUse
 from sapwood.serve.engine.subscription_changes import (
     ChangedSubscription,
-    ExistingSubscription,
     QuotaExceeded,
 )
 from sapwood.serve.publishing import NotDurable, RateExceeded
@@ -186,7 +186,7 @@ def to_problem(error: Exception) -> Problem | None:
         return Problem(429, "rate", str(error), retry_after=error.seconds)
     if isinstance(error, NotDurable):
         return Problem(503, "unavailable", str(error), retry_after=5)
-    if isinstance(error, ExistingSubscription | InboxInUse):
+    if isinstance(error, ExistingIdError | InboxInUse):
         return Problem(409, "conflict", str(error))
     if isinstance(error, ChangedSubscription):
         return Problem(412, "precondition-failed", str(error))

@@ -90,8 +90,147 @@ async def list_subscribers(
     )
 
 
+@router.post(
+    "/v1/subscribers/{name:path}/resume",
+    summary="Resume a suspended subscriber",
+    response_model=SubscriberAnswer,
+    responses=_FOUND,
+)
+async def resume_subscriber(
+    name: SubscriberName, key: Subscriber, service: ServiceDependency
+) -> SubscriberAnswer:
+    """Let a subscriber get deliveries again that was suspended, or whose webhook was disabled."""
+    number = find_inbox(service, key.tenant, name)
+    settings = service.feed.inboxes.get_settings(number)
+    settings.pop("webhook_disabled", None)
+    await service.configure(key.tenant, name, settings, resume=True)
+    return _answer(service, number)
+
+
 @router.get(
-    "/v1/subscribers/{name}", summary="Read a subscriber", response_model=SubscriberAnswer, responses=_FOUND
+    "/v1/subscribers/{name:path}/gaps",
+    summary="List what a subscriber has missed",
+    response_model=GapList,
+    responses=_FOUND,
+)
+async def list_gaps(name: SubscriberName, key: Subscriber, service: ServiceDependency) -> GapList:
+    """Return the deliveries that were dropped: where, how many, why and when."""
+    number = find_inbox(service, key.tenant, name)
+    columns = log_schema.gaps.c
+    query = select(columns.after, columns.count, columns.reason, columns.since, columns.until)
+    query = query.where(columns.inbox == number).order_by(columns.since, columns.after).limit(10_000)
+    rows = await asyncio.to_thread(service.reader.read_rows, query)
+    return GapList(gaps=[dict(row) for row in rows])
+
+
+# -- dead letters ------------------------------------------------------------------------------------------
+
+
+@router.get(
+    "/v1/subscribers/{name:path}/dead-letters",
+    summary="List dead letters",
+    response_model=DeadLetterPage,
+    responses=_FOUND,
+)
+async def list_dead_letters(
+    name: SubscriberName,
+    key: Subscriber,
+    service: ServiceDependency,
+    limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
+    after: Annotated[int, Query(ge=0, le=2**53)] = 0,
+) -> DeadLetterPage:
+    """Return deliveries that the webhook's target refused for good, with the reason."""
+    inbox = find_inbox(service, key.tenant, name)
+    found = await _read_dead_letters(service, inbox, after, limit + 1)
+    page = found[:limit]
+    return DeadLetterPage(dead_letters=page, next=page[-1]["number"] if len(found) > limit else None)
+
+
+async def _read_dead_letters(
+    service: Service, inbox: int, after: int, limit: int, numbers: list[int] | None = None
+) -> list[dict[str, Any]]:
+    columns = log_schema.dead_letters.c
+    query = select(columns.number, columns.record, columns.attempts, columns.reason, columns.since)
+    query = query.where(columns.inbox == inbox, columns.number > after)
+    if numbers is not None:
+        query = query.where(columns.number.in_(numbers))
+    rows = await asyncio.to_thread(service.reader.read_rows, query.order_by(columns.number).limit(limit))
+    return [
+        {
+            "number": row["number"],
+            "delivery": json.loads(row["record"]),
+            "attempts": row["attempts"],
+            "reason": row["reason"],
+            "since": row["since"],
+        }
+        for row in rows
+    ]
+
+
+@router.post(
+    "/v1/subscribers/{name:path}/dead-letters/replay",
+    summary="Send dead letters again",
+    response_model=ReplayAnswer,
+    responses=_FOUND | document_problems(409),
+)
+async def replay_many(
+    name: SubscriberName,
+    key: Subscriber,
+    service: ServiceDependency,
+    body: Annotated[ReplayRequest | None, Body()] = None,
+) -> ReplayAnswer:
+    """Send dead letters to the webhook again, now; those that it accepts are deleted."""
+    numbers = body.numbers if body is not None else None
+    return await _replay(service, key.tenant, name, numbers)
+
+
+@router.post(
+    "/v1/subscribers/{name:path}/dead-letters/{number}/replay",
+    summary="Send a dead letter again",
+    response_model=ReplayAnswer,
+    responses=_FOUND | document_problems(409),
+)
+async def replay_one(
+    name: SubscriberName, number: DeadLetterNumber, key: Subscriber, service: ServiceDependency
+) -> ReplayAnswer:
+    """Send a dead letter to the webhook again, now; if it accepts it, it is deleted."""
+    return await _replay(service, key.tenant, name, [number])
+
+
+async def _replay(service: Service, tenant: str, name: str, numbers: list[int] | None) -> ReplayAnswer:
+    inbox = find_inbox(service, tenant, name)
+    found = await _read_dead_letters(service, inbox, 0, 1_000, numbers)
+    missing = sorted(set(numbers or ()) - {letter["number"] for letter in found})
+    if missing:
+        raise Problem(404, "not-found", f"there is no dead letter {missing[0]}")
+    replayed, failed = await replay_dead_letters(service, inbox, found)
+    return ReplayAnswer(replayed=replayed, failed=failed)
+
+
+@router.delete(
+    "/v1/subscribers/{name:path}/dead-letters/{number}",
+    summary="Delete a dead letter",
+    status_code=204,
+    responses=_FOUND,
+)
+async def delete_dead_letter(
+    name: SubscriberName, number: DeadLetterNumber, key: Subscriber, service: ServiceDependency
+) -> None:
+    """Delete a dead letter."""
+    inbox = find_inbox(service, key.tenant, name)
+    if not await _read_dead_letters(service, inbox, 0, 1, [number]):
+        raise Problem(404, "not-found", f"there is no dead letter {number}")
+    await service.engine.request(lambda n: DeleteDeadLetters(n, [number]))
+
+
+# -- the subscriber itself, after all that is below it, since names may hold slashes ------------------------
+
+
+@router.get(
+    "/v1/subscribers/{name:path}",
+    summary="Read a subscriber",
+    response_model=SubscriberAnswer,
+    responses=_FOUND,
 )
 async def get_subscriber(
     name: SubscriberName, key: Subscriber, service: ServiceDependency
@@ -101,7 +240,7 @@ async def get_subscriber(
 
 
 @router.put(
-    "/v1/subscribers/{name}",
+    "/v1/subscribers/{name:path}",
     summary="Set how a subscriber gets its deliveries",
     response_model=SubscriberAnswer,
     responses=_PROBLEMS,
@@ -146,7 +285,7 @@ def _keep_secret(
 
 
 @router.delete(
-    "/v1/subscribers/{name}",
+    "/v1/subscribers/{name:path}",
     summary="Delete a subscriber",
     status_code=204,
     responses=_FOUND | document_problems(409),
@@ -156,136 +295,3 @@ async def delete_subscriber(name: SubscriberName, key: Subscriber, service: Serv
     deleted = await service.engine.request(lambda n: DeleteInbox(n, key.tenant, name))
     if not deleted:
         find_inbox(service, key.tenant, name)
-
-
-@router.post(
-    "/v1/subscribers/{name}/resume",
-    summary="Resume a suspended subscriber",
-    response_model=SubscriberAnswer,
-    responses=_FOUND,
-)
-async def resume_subscriber(
-    name: SubscriberName, key: Subscriber, service: ServiceDependency
-) -> SubscriberAnswer:
-    """Let a subscriber get deliveries again that was suspended, or whose webhook was disabled."""
-    number = find_inbox(service, key.tenant, name)
-    settings = service.feed.inboxes.get_settings(number)
-    settings.pop("webhook_disabled", None)
-    await service.configure(key.tenant, name, settings, resume=True)
-    return _answer(service, number)
-
-
-@router.get(
-    "/v1/subscribers/{name}/gaps",
-    summary="List what a subscriber has missed",
-    response_model=GapList,
-    responses=_FOUND,
-)
-async def list_gaps(name: SubscriberName, key: Subscriber, service: ServiceDependency) -> GapList:
-    """Return the deliveries that were dropped: where, how many, why and when."""
-    number = find_inbox(service, key.tenant, name)
-    columns = log_schema.gaps.c
-    query = select(columns.after, columns.count, columns.reason, columns.since, columns.until)
-    query = query.where(columns.inbox == number).order_by(columns.since, columns.after).limit(10_000)
-    rows = await asyncio.to_thread(service.reader.read_rows, query)
-    return GapList(gaps=[dict(row) for row in rows])
-
-
-# -- dead letters ------------------------------------------------------------------------------------------
-
-
-@router.get(
-    "/v1/subscribers/{name}/dead-letters",
-    summary="List dead letters",
-    response_model=DeadLetterPage,
-    responses=_FOUND,
-)
-async def list_dead_letters(
-    name: SubscriberName,
-    key: Subscriber,
-    service: ServiceDependency,
-    limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
-    after: Annotated[int, Query(ge=0, le=2**53)] = 0,
-) -> DeadLetterPage:
-    """Return deliveries that the webhook's target refused for good, with the reason."""
-    inbox = find_inbox(service, key.tenant, name)
-    found = await _read_dead_letters(service, inbox, after, limit + 1)
-    page = found[:limit]
-    return DeadLetterPage(dead_letters=page, next=page[-1]["number"] if len(found) > limit else None)
-
-
-async def _read_dead_letters(
-    service: Service, inbox: int, after: int, limit: int, numbers: list[int] | None = None
-) -> list[dict[str, Any]]:
-    columns = log_schema.dead_letters.c
-    query = select(columns.number, columns.record, columns.attempts, columns.reason, columns.since)
-    query = query.where(columns.inbox == inbox, columns.number > after)
-    if numbers is not None:
-        query = query.where(columns.number.in_(numbers))
-    rows = await asyncio.to_thread(service.reader.read_rows, query.order_by(columns.number).limit(limit))
-    return [
-        {
-            "number": row["number"],
-            "delivery": json.loads(row["record"]),
-            "attempts": row["attempts"],
-            "reason": row["reason"],
-            "since": row["since"],
-        }
-        for row in rows
-    ]
-
-
-@router.post(
-    "/v1/subscribers/{name}/dead-letters/replay",
-    summary="Send dead letters again",
-    response_model=ReplayAnswer,
-    responses=_FOUND | document_problems(409),
-)
-async def replay_many(
-    name: SubscriberName,
-    key: Subscriber,
-    service: ServiceDependency,
-    body: Annotated[ReplayRequest | None, Body()] = None,
-) -> ReplayAnswer:
-    """Send dead letters to the webhook again, now; those that it accepts are deleted."""
-    numbers = body.numbers if body is not None else None
-    return await _replay(service, key.tenant, name, numbers)
-
-
-@router.post(
-    "/v1/subscribers/{name}/dead-letters/{number}/replay",
-    summary="Send a dead letter again",
-    response_model=ReplayAnswer,
-    responses=_FOUND | document_problems(409),
-)
-async def replay_one(
-    name: SubscriberName, number: DeadLetterNumber, key: Subscriber, service: ServiceDependency
-) -> ReplayAnswer:
-    """Send a dead letter to the webhook again, now; if it accepts it, it is deleted."""
-    return await _replay(service, key.tenant, name, [number])
-
-
-async def _replay(service: Service, tenant: str, name: str, numbers: list[int] | None) -> ReplayAnswer:
-    inbox = find_inbox(service, tenant, name)
-    found = await _read_dead_letters(service, inbox, 0, 1_000, numbers)
-    missing = sorted(set(numbers or ()) - {letter["number"] for letter in found})
-    if missing:
-        raise Problem(404, "not-found", f"there is no dead letter {missing[0]}")
-    replayed, failed = await replay_dead_letters(service, inbox, found)
-    return ReplayAnswer(replayed=replayed, failed=failed)
-
-
-@router.delete(
-    "/v1/subscribers/{name}/dead-letters/{number}",
-    summary="Delete a dead letter",
-    status_code=204,
-    responses=_FOUND,
-)
-async def delete_dead_letter(
-    name: SubscriberName, number: DeadLetterNumber, key: Subscriber, service: ServiceDependency
-) -> None:
-    """Delete a dead letter."""
-    inbox = find_inbox(service, key.tenant, name)
-    if not await _read_dead_letters(service, inbox, 0, 1, [number]):
-        raise Problem(404, "not-found", f"there is no dead letter {number}")
-    await service.engine.request(lambda n: DeleteDeadLetters(n, [number]))

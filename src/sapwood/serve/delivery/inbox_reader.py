@@ -39,11 +39,14 @@ class InboxReader:
     """A position in an inbox, which moves on as deliveries are read; to be entered."""
 
     def __init__(self, feed: DeliveryFeed, inbox: int, after: int | None = None) -> None:
-        """Begin after a delivery; by default after the last that was acknowledged."""
+        """Begin after a delivery; by default after the last that was acknowledged.
+
+        What was dropped after that is a gap.
+        """
         self._feed = feed
         self._inbox = inbox
-        floor = feed.inboxes.floor(inbox)
-        self.position = floor if after is None else min(max(after, 0), int(feed.inboxes.last[inbox]))
+        begin = int(feed.inboxes.acknowledged[inbox]) if after is None else max(after, 0)
+        self.position = min(begin, int(feed.inboxes.last[inbox]))
 
     def __enter__(self) -> Self:
         self._window = self._feed.open_window(self._inbox)

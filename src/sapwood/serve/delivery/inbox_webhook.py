@@ -46,6 +46,8 @@ class InboxWebhook:
                         WebhookDelivery(each.id, each.number, each.content.published, each.as_json().encode())
                         for each in deliveries
                     ]
+                if self._host.feed.is_stopped:  # then a reader does not wait, and this loop would not end
+                    return []
 
     async def acknowledge(self, upto: int) -> None:
         """Acknowledge the deliveries up to a number."""

@@ -6,14 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from sapwood.errors import SapwoodError
+from sapwood.errors import ExistingIdError, SapwoodError
 from sapwood.serve.engine.engine_settings import EngineSettings, TenantQuota
 from sapwood.serve.query_cost import check_cost
 from sapwood.store import NewSubscription, Subscription, SubscriptionStore
-
-
-class ExistingSubscription(SapwoodError):
-    """Raised where a subscription is to be created, and there is one with its id."""
 
 
 class ChangedSubscription(SapwoodError):
@@ -65,7 +61,7 @@ class SubscriptionChanges:
         store = self._store(tenant)
         old = self._find(store, row.id, expected)
         if old is not None and only_new:
-            raise ExistingSubscription(f"there is a subscription {row.id!r} already; PUT replaces it")
+            raise ExistingIdError(row.id)
         quota = self._settings.quota_of(tenant)
         check_cost(row.query, store.namespaces, quota.query_cost)
         subscriber, streams = row.subscriber or "", row.streams or ()
