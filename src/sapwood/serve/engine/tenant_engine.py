@@ -14,6 +14,7 @@ from sapwood.broker import Broker
 from sapwood.broker.delivery import Delivery
 from sapwood.engine.limits import Limits
 from sapwood.errors import LateMessage, MessageError, SapwoodError
+from sapwood.serve.engine.delivery_order import order_deliveries
 from sapwood.serve.engine.evaluation import Evaluation, Output, Publication
 from sapwood.serve.log.entries import MESSAGE
 from sapwood.serve.log.inbox_table import NOBODY
@@ -188,7 +189,7 @@ class TenantEngine:
             numbers, inboxes = numbers[wanted], inboxes[wanted]
             outputs = outputs[wanted] if outputs is not None else None
         if outputs is not None:  # equal ones together, so that those of one inbox may be one delivery
-            order = np.argsort(outputs, kind="stable")
+            order = order_deliveries(numbers, outputs)
             numbers, inboxes, outputs = numbers[order], inboxes[order], outputs[order]
         evaluation.places = self._places[numbers]
         evaluation.inboxes = inboxes
