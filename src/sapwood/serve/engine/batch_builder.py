@@ -44,7 +44,7 @@ class BatchBuilder:
         self._inboxes = inboxes
         self._ids = ids
         self._first = seq + 1
-        self._batch = LogBatch(0, seq)
+        self._batch = LogBatch(0, seq, 0)
         self._sources: list[tuple[int, int, int, float, float, bool]] = []
         self._outputs: dict[tuple[int, int], tuple[str, bytes]] = {}
         self._answers: list[tuple[int, Any]] = []
@@ -52,6 +52,10 @@ class BatchBuilder:
         """one for each message, in order"""
         self._receipts: list[Receipt] = []
         """one for each message, in order"""
+        self._new: dict[Key, tuple[bytes, Receipt]] = {}
+        """digests and receipts of the messages of this batch, which another request may repeat"""
+        self._repeated: list[tuple[Receipt, Receipt]] = []
+        """receipts of repetitions, with those of the messages"""
         self._touched: set[int] = set()
         self._gaps: dict[int, Gap] = {}
         self.failures: list[dict[str, Any]] = []
@@ -84,43 +88,37 @@ class BatchBuilder:
         known: dict[Key, KnownMessage],
         results: list[Result | None],
     ) -> None:
-        new: dict[Key, list[int]] = {}
-        """by key, the positions of a new message and its repetitions"""
-        chosen: list[tuple[int, Publication]] = []
-        digests: list[bytes] = []
+        chosen: dict[Key, tuple[int, Publication, bytes]] = {}
+        again: list[tuple[int, Publication, bytes, Key]] = []
         for i, message in run:
             key = tenant, message.stream, message.id
             mark = digest(message.body)
             if key in known:
                 results[i] = _answer_again(message, mark, known[key])
-            elif key in new:
-                new[key].append(i)
+            elif key in self._new or key in chosen:
+                again.append((i, message, mark, key))
             else:
-                new[key] = [i]
-                chosen.append((i, message))
-                digests.append(mark)
-        engine = self._engines.of(tenant)
-        evaluations = engine.evaluate([message for _, message in chosen])
-        for (i, message), mark, evaluation in zip(chosen, digests, evaluations, strict=True):
+                chosen[key] = i, message, mark
+        evaluations = self._engines.of(tenant).evaluate([message for _, message, _ in chosen.values()])
+        for (key, (i, message, mark)), evaluation in zip(chosen.items(), evaluations, strict=True):
             if isinstance(evaluation, MessageError):
                 results[i] = self._reject(message, evaluation)
             else:
-                results[i] = self._store(message, mark, evaluation, request, i)
-        for key, (first, *again) in new.items():
-            for i in again:
-                results[i] = self._repeat(results[first], run, first, i, key)
+                results[i] = receipt = self._store(message, mark, evaluation, request, i)
+                self._new[key] = mark, receipt
+        for i, message, mark, key in again:
+            results[i] = self._repeat(message, mark, key) or results[chosen[key][0]]
 
-    def _repeat(
-        self, result: Result | None, run: list[tuple[int, Publication]], first: int, i: int, key: Key
-    ) -> Result:
-        """Return the result of a message that is twice in a request."""
-        by_position = dict(run)
-        message = by_position[i]
-        if isinstance(result, Receipt) and by_position[first].body == message.body:
-            return Receipt(result.id, result.seq, result.version, 0, result.time, duplicate=True)
-        if isinstance(result, MessageProblem):
-            return result
-        return _conflict(message)
+    def _repeat(self, message: Publication, mark: bytes, key: Key) -> Result | None:
+        """Return the result of a message that is in this batch before; None if it was refused there."""
+        if key not in self._new:
+            return None
+        known, first = self._new[key]
+        if known != mark:
+            return _conflict(message)
+        receipt = Receipt(first.id, first.seq, first.version, 0, first.time, duplicate=True)
+        self._repeated.append((receipt, first))
+        return receipt
 
     def _store(
         self, message: Publication, mark: bytes, evaluation: Evaluation, request: int, i: int
@@ -275,6 +273,7 @@ class BatchBuilder:
         """Return the transaction, and what the server is told when it is committed."""
         batch = self._batch
         batch.number = number
+        batch.last_inbox = self._inboxes.last_number
         entries, gaps, affected = self._inboxes.admit(self._collect_entries())
         batch.entries = entries
         self._count_deliveries(entries)
@@ -316,6 +315,8 @@ class BatchBuilder:
             message["deliveries"] = id["deliveries"] = receipt.deliveries = count
             key = str(id["tenant"]), str(id["stream"]), str(id["id"])
             self._ids.add(key, KnownMessage(receipt.seq, receipt.version, count, _bytes(id["digest"])))
+        for again, receipt in self._repeated:
+            again.deliveries = receipt.deliveries
 
 
 def _list_outputs(evaluations: Iterable[Evaluation]) -> Iterator[Any]:
