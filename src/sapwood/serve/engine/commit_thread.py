@@ -73,8 +73,7 @@ class CommitThread:
     def _commit(self, batch: LogBatch, committed: Committed) -> None:
         if self._persist(lambda: self._writer.commit(batch)):
             self._announce(committed)
-            if self._writer.is_tail_long:
-                self._persist(self._writer.compact)
+            self._persist(self._writer.compact)
 
     def _persist(self, action: Callable[[], None]) -> bool:
         """Do something until it succeeds; return False if the thread was told to give up."""

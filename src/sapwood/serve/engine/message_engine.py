@@ -100,8 +100,9 @@ class MessageEngine:
         started = time.perf_counter()
         with self._log.reading() as connection:
             state = log_schema.state.c
-            query = select(state.identity, state.batch, state.seq)
-            self._identity, self._batch, self._seq = connection.execute(query).one()
+            query = select(state.identity, state.batch, state.seq, state.inboxes)
+            row = connection.execute(query).one()
+            self._identity, self._batch, self._seq, self._inboxes.last_number = row
             self._inboxes.load(read_inboxes(connection))
         for entries in self._writer.tail:
             np.maximum.at(self._inboxes.last, entries["inbox"], entries["number"])
@@ -306,7 +307,7 @@ class MessageEngine:
             memory=read_memory(),
             subscriptions=self._inspection.count_subscriptions(),
             join_messages=self._inspection.count_join_messages(),
-            tail_entries=sum(map(len, self._writer.tail)),
+            tail_entries=self._writer.tail_entries,
             problem=self._commits.problem,
             counters={"busy": self._busy},
         )

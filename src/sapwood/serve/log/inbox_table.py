@@ -48,7 +48,8 @@ class InboxTable:
         self.settings: dict[int, str] = {}
         self._parsed: dict[int, dict[str, Any]] = {}
         self._numbers: dict[tuple[str, str], int] = {}
-        self._next = 1
+        self.last_number = 0
+        """the last that was given; a number is not given twice"""
         self._open_gaps: dict[int, Gap] = {}
 
     # -- inboxes ---------------------------------------------------------------------------------------
@@ -74,7 +75,7 @@ class InboxTable:
 
     def create(self, tenant: str, subscriber: str) -> int:
         """Return the number of a new inbox."""
-        number = self._next
+        number = self.last_number + 1
         self._insert(number, tenant, subscriber)
         return number
 
@@ -89,7 +90,7 @@ class InboxTable:
         self.names[number] = tenant, subscriber
         self._numbers[tenant, subscriber] = number
         self.configure(number, "{}")
-        self._next = max(self._next, number + 1)
+        self.last_number = max(self.last_number, number)
 
     def configure(self, number: int, settings: str) -> None:
         """Set the settings of an inbox, a JSON object."""

@@ -44,6 +44,8 @@ class LogBatch:
     number: int
     seq: int
     """that of the last message, in this batch or before"""
+    last_inbox: int
+    """the last number that an inbox was given"""
     messages: list[Row] = field(default_factory=list)
     ids: list[Row] = field(default_factory=list)
     outputs: list[Row] = field(default_factory=list)

@@ -30,7 +30,7 @@ def _schema() -> Schema:
         log_schema.metadata,
         log_schema.state,
         log_schema.LAYOUT,
-        {"identity": uuid.uuid4().hex, "batch": 0, "seq": 0, "oldest": 1},
+        {"identity": uuid.uuid4().hex, "batch": 0, "seq": 0, "oldest": 1, "inboxes": 0},
         "'sapwood serve' makes one",
         "serve it with that version until all is delivered, and begin with a new file here",
     )

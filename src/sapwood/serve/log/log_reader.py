@@ -61,8 +61,8 @@ class LogReader:
                 if len(found) >= limit:
                     return found[:limit]
             batches = self._read_tail(connection)
-        for entries in batches:
-            found += entries_of(entries, inbox, after)
+        for entries in batches:  # which may be in segments already
+            found += entries_of(entries, inbox, found[-1].number if found else after)
             if len(found) >= limit:
                 break
         return found[:limit]

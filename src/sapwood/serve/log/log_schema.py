@@ -8,8 +8,8 @@ inbox is read by number:
     segments  one row for each inbox, with its entries of the last thousands of messages
 
 A transaction only appends to the tail, so it touches few pages however many inboxes there are. When the tail
-has grown, its entries are sorted by inbox into segments, and the tail begins anew; nothing is in both. An
-inbox is read from its segments, and then from the tail.
+has grown, its entries are sorted by inbox into segments, and then deleted from the tail. An inbox is read
+from its segments, and after their last number from the tail.
 
     inbox desk:   1 ──────── 5210   5211 ──────── 9004   9005 … 9017
                   a segment         a segment            entries in the tail
@@ -175,6 +175,7 @@ state = Table(
     Column("batch", BigInteger, nullable=False),  # the number of the last transaction
     Column("seq", BigInteger, nullable=False),  # of the last message; messages may be gone
     Column("oldest", BigInteger, nullable=False),  # the oldest message that is kept
+    Column("inboxes", Integer, nullable=False),  # the last number of an inbox; none is given twice
     CheckConstraint("one = 1", name="sapwood_log_state_one"),
 )
 """One row."""

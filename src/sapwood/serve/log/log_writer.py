@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from sqlalchemy import Connection, Table, bindparam, delete, select, update
 
 from sapwood.serve.log import log_schema
-from sapwood.serve.log.entries import ENTRY, Entries, to_segments
+from sapwood.serve.log.entries import ENTRY, Entries, Segment, to_segments
 from sapwood.serve.log.log_batch import LogBatch
 from sapwood.serve.log.log_database import insert_all, insert_missing, upsert
 from sapwood.serve.log.retention import delete_messages
@@ -20,6 +21,8 @@ TAIL_BATCHES = 1_024
 """transactions after which the tail becomes segments"""
 TAIL_ENTRIES = 200_000
 """entries after which it does"""
+_PART_BYTES, _PART_SEGMENTS = 400_000, 500
+"""of a transaction that writes segments: a few milliseconds"""
 KEPT_REJECTS = 1_000
 """refused messages that are kept for each tenant"""
 
@@ -31,12 +34,19 @@ class LogWriter:
         self._database = database
         with database.reading() as connection:
             stored = list(connection.execute(select(log_schema.tail).order_by(log_schema.tail.c.batch)))
-        self._tail: list[Entries] = [np.frombuffer(entries, ENTRY) for _, entries in stored]
+        self._tail: dict[int, Entries] = {batch: np.frombuffer(entries, ENTRY) for batch, entries in stored}
+        self._tail_entries = sum(map(len, self._tail.values()))
+        self._compaction: _Compaction | None = None
 
     @property
     def tail(self) -> list[Entries]:
         """The entries that are not in segments yet, by batch."""
-        return self._tail
+        return list(self._tail.values())
+
+    @property
+    def tail_entries(self) -> int:
+        """The number of entries in the tail."""
+        return self._tail_entries
 
     def commit(self, batch: LogBatch) -> None:
         """Store a batch; one that is there, because the answer to its commit was lost, stays."""
@@ -46,9 +56,12 @@ class LogWriter:
                 _log.info("batch %d was committed before", batch.number)
             else:
                 self._store(connection, batch)
-                connection.execute(update(state).values(batch=batch.number, seq=batch.seq))
+                connection.execute(
+                    update(state).values(batch=batch.number, seq=batch.seq, inboxes=batch.last_inbox)
+                )
         if len(batch.entries):
-            self._tail.append(batch.entries)
+            self._tail[batch.number] = batch.entries
+            self._tail_entries += len(batch.entries)
 
     def _store(self, connection: Connection, batch: LogBatch) -> None:
         insert_all(connection, log_schema.messages, batch.messages)
@@ -73,26 +86,59 @@ class LogWriter:
 
     # -- segments --------------------------------------------------------------------------------------
 
-    @property
-    def is_tail_long(self) -> bool:
-        """Whether the tail should become segments."""
-        return len(self._tail) >= TAIL_BATCHES or sum(map(len, self._tail)) >= TAIL_ENTRIES
-
     def compact(self) -> None:
-        """Turn the tail into segments."""
-        segments = list(to_segments(self._tail))
-        if not segments:
-            return
-        rows = [segment._asdict() for segment in segments]
-        ends: list[dict[str, Any]] = [{"inbox": each.inbox, "end": each.last} for each in segments]
-        inboxes = log_schema.inboxes
-        advance = update(inboxes).where(inboxes.c.number == bindparam("inbox")).values(last=bindparam("end"))
+        """Do a part of turning the tail into segments, if it is long: nobody should wait for all of it."""
+        if self._compaction is None:
+            if len(self._tail) < TAIL_BATCHES and self._tail_entries < TAIL_ENTRIES:
+                return
+            self._compaction = _Compaction(self._tail)
+        compaction = self._compaction
         with self._database.writing() as connection:
-            insert_all(connection, log_schema.segments, rows)
-            connection.execute(advance, ends)
-            connection.execute(delete(log_schema.tail))
-        _log.debug("turned %d batches of the tail into %d segments", len(self._tail), len(segments))
-        self._tail.clear()
+            compaction.store(connection)
+        if compaction.is_last:
+            for batch in [batch for batch in self._tail if batch <= compaction.last_batch]:
+                self._tail_entries -= len(self._tail.pop(batch))
+            self._compaction = None
+        else:
+            compaction.advance()
+
+
+class _Compaction:
+    """The batches of a tail on their way into segments.
+
+    Segments are written in several transactions, and their batches are deleted from the tail with the last:
+    in between, and after a crash, entries may be in both.
+    """
+
+    def __init__(self, tail: Mapping[int, Entries]) -> None:
+        self.last_batch = max(tail)
+        self._segments = to_segments(tail.values())
+        self._some: list[Segment] = []
+        self.is_last = False
+        """whether the part to store is the last"""
+        self.advance()
+
+    def advance(self) -> None:
+        """Go on to the next part."""
+        self._some = []
+        size = 0
+        for segment in self._segments:
+            self._some.append(segment)
+            size += len(segment.entries)
+            if size >= _PART_BYTES or len(self._some) >= _PART_SEGMENTS:
+                return
+        self.is_last = True
+
+    def store(self, connection: Connection) -> None:
+        """Write a part of the segments."""
+        if self._some:
+            upsert(connection, log_schema.segments, [segment._asdict() for segment in self._some])
+            inboxes = log_schema.inboxes
+            mine = inboxes.c.number == bindparam("inbox")
+            ends: list[dict[str, Any]] = [{"inbox": each.inbox, "end": each.last} for each in self._some]
+            connection.execute(update(inboxes).where(mine).values(last=bindparam("end")), ends)
+        if self.is_last:
+            connection.execute(delete(log_schema.tail).where(log_schema.tail.c.batch <= self.last_batch))
 
 
 def _gap_row(gap: Any) -> dict[str, object]:
