@@ -106,7 +106,7 @@ class MessageEngine:
             self._inboxes.load(read_inboxes(connection))
         for entries in self._writer.tail:
             np.maximum.at(self._inboxes.last, entries["inbox"], entries["number"])
-        loaded = self._engines.load(self._snapshot, self._identity)
+        loaded = self._engines.load(self._snapshot, self._identity, self._seq)
         self._saved_seq = self._engines.seq
         replayed = self._engines.recover(self._log)
         self._changed = not loaded or bool(replayed)

@@ -103,10 +103,17 @@ class TenantEngines:
             time.perf_counter() - started,
         )
 
-    def load(self, path: Path, identity: str) -> bool:
-        """Restore the engines from a snapshot; return False, with none, if there is none that can be used."""
+    def load(self, path: Path, identity: str, last: int) -> bool:
+        """Restore the engines from a snapshot; return False, with none, if there is none that can be used.
+
+        `last` is the last message of the log.
+        """
         snapshot = read_snapshot(path, identity)
         if snapshot is None:
+            return False
+        if snapshot.seq > last:
+            _log.warning("the snapshot %s is ahead of the log, which was restored: it is deleted", path)
+            path.unlink(missing_ok=True)  # or it would seem to fit when the log has as many messages again
             return False
         if snapshot.settings != self._key:
             _log.warning(
