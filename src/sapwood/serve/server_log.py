@@ -39,5 +39,6 @@ def configure_logging(level: str, format: str) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)
-    for noisy in ("httpx", "httpcore", "uvicorn.access"):
+    # uvicorn and websockets also log addresses and headers, in which keys are
+    for noisy in ("httpx", "httpcore", "uvicorn", "uvicorn.error", "uvicorn.access", "websockets"):
         logging.getLogger(noisy).setLevel(logging.WARNING)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Annotated
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from fastapi import Depends
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
@@ -80,16 +80,24 @@ def _read_key(connection: HTTPConnection, in_query: bool) -> str | None:
 def check_local(connection: HTTPConnection) -> None:
     """Refuse a request that a web page of another site makes, where no keys protect the server."""
     host = connection.headers.get("host", "")
-    name = urlsplit(f"//{host}").hostname or ""
-    if name and not is_loopback(name):
+    name = _split(f"//{host}").hostname or ""
+    if host and not is_loopback(name):
         raise Problem(
             403,
             "forbidden",
-            f"without keys, the server answers only requests to this machine, not to {name!r}",
+            f"without keys, the server answers only requests to this machine, not to {host!r}",
         )
     origin = connection.headers.get("origin")
-    if origin is not None and urlsplit(origin).netloc != host:
+    if origin is not None and _split(origin).netloc != host:
         raise Problem(403, "forbidden", f"without keys, no requests of pages of {origin!r} are answered")
+
+
+def _split(address: str) -> SplitResult:
+    """Return the parts of an address, which are empty if it is malformed."""
+    try:
+        return urlsplit(address)
+    except ValueError:
+        return urlsplit("")
 
 
 Publisher = Annotated[ApiKey, Depends(require(Scope.PUBLISH))]
