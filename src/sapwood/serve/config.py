@@ -22,6 +22,7 @@ class ListenConfig(ConfigTable):
     """Where the server listens, and how."""
 
     host: str = "127.0.0.1"
+    """the address to listen at; `0.0.0.0` is all, which needs a key"""
     port: Annotated[int, Field(ge=0, le=65_535)] = 8080
     """0: a free one"""
     tls_certificate: str | None = None
@@ -80,6 +81,7 @@ class JoinsConfig(ConfigTable):
     """The event time of joins."""
 
     lateness: Duration = "0 s"
+    """how much older than the newest message a message may be"""
 
 
 class StreamConfig(ConfigTable):
@@ -90,15 +92,18 @@ class StreamConfig(ConfigTable):
 
 
 class QuotaConfig(ConfigTable):
-    """What a tenant may use; absent is no bound."""
+    """What a tenant may use; what is absent has no bound."""
 
     subscriptions: Annotated[int, Field(ge=0)] | None = None
+    """how many it may have"""
     message_size: ByteSize | None = None
+    """bytes of a message"""
     publish_rate: Annotated[float, Field(gt=0)] | None = None
     """messages a second"""
     backlog: Annotated[int, Field(ge=1)] | None = None
     """the highest limit of an inbox"""
     query_cost: Annotated[float, Field(ge=1)] | None = None
+    """the highest cost of a query, as `explain` shows it"""
 
 
 class OverloadConfig(ConfigTable):
@@ -129,7 +134,9 @@ class MonitoringConfig(ConfigTable):
     """Log lines and metrics."""
 
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+    """which lines are logged: these and worse ones"""
     log_format: Literal["text", "json"] = "text"
+    """of log lines, on standard error"""
     public_metrics: bool = False
     """whether /metrics needs no key"""
     traces: bool = True

@@ -2,11 +2,12 @@
 
     python      executed in one namespace per page
     console     lines with `$ ` are run by a shell; the lines below are its output, in which `…` is any text
-    toml        written to the file that its first line names, `# pipeline.toml`, or at least parsed
+    toml        written to the file that its first line names, `# pipeline.toml`, and checked as a pipeline's,
+                or `# server.toml`, as a server's; without a name, at least parsed
 
 A block without a language, such as a diagram or a grammar, is not run. A comment before a block marks an
 exception: `<!-- not run: REASON -->`, or `<!-- with Spark -->`, which needs Java and a minute. For a block
-`<!-- with a broker -->`, SAPWOOD_URL is the address of a broker service.
+`<!-- with a broker -->`, SAPWOOD_URL is the address of a broker service, whose files are in the folder.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sapwood.serve.config import read_config as read_server_config
 from sapwood.spark.pipeline.config import read_config
 from tests.support.in_process import sapwood
 
@@ -151,7 +153,8 @@ class Reader:
             name = re.match(r"# (\S+\.toml)\n", block.text)
             if name is not None:
                 (self._folder / name[1]).write_text(block.text)
-                read_config(self._folder / name[1])
+                read = read_server_config if name[1] == "server.toml" else read_config
+                read(self._folder / name[1])
 
     def _type(self, command: str, shown: str, block: Block) -> None:
         arguments = None if self._interpreter is not None else sapwood_arguments(command)

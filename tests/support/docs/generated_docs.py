@@ -15,7 +15,9 @@ from pathlib import Path
 
 from tests.support.docs.command_reference import command_reference
 from tests.support.docs.doc_blocks import ROOT
+from tests.support.docs.endpoint_table import endpoint_table
 from tests.support.docs.import_diagram import Graph, draw, import_graph
+from tests.support.docs.server_file_reference import server_file_reference
 
 _VERSION = re.compile(r"[<>=~!;@ ]")
 
@@ -28,6 +30,8 @@ def generated_files() -> Iterator[tuple[Path, str]]:
     yield _replace_part(explanation / "architecture.md", "imports", _import_table(graph))
     yield _replace_part(ROOT / "docs" / "index.md", "extras", _extras_table())
     yield _replace_part(ROOT / "docs" / "reference" / "command.md", "commands", command_reference())
+    yield _replace_part(ROOT / "docs" / "reference" / "server-file.md", "settings", server_file_reference())
+    yield _replace_part(ROOT / "docs" / "reference" / "http-api.md", "endpoints", endpoint_table())
 
 
 def _replace_part(page: Path, name: str, part: str) -> tuple[Path, str]:
