@@ -48,7 +48,7 @@ def number_entries(entries: Entries, last: Ints) -> None:
     if not len(entries):
         return
     inboxes = entries["inbox"]
-    order = np.argsort(inboxes, kind="stable")
+    order = order_by_inbox(inboxes)
     ordered = inboxes[order]
     starts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
     counts = np.diff(np.append(starts, len(ordered)))
@@ -57,13 +57,19 @@ def number_entries(entries: Entries, last: Ints) -> None:
     last[ordered[starts]] += counts
 
 
+def order_by_inbox(inboxes: Ints) -> Ints:
+    """Return the order of entries by inbox, those of one as they are."""
+    few = len(inboxes) and int(inboxes.max()) < 2**16
+    return np.argsort(inboxes.astype(np.uint16) if few else inboxes, kind="stable")  # radix sort, if few
+
+
 def to_segments(parts: Iterable[Entries]) -> Iterator[Segment]:
     """Yield the entries of a tail as one segment for each inbox."""
     joined = [part for part in parts if len(part)]
     if not joined:
         return
     entries = np.concatenate(joined)
-    entries = entries[np.argsort(entries["inbox"], kind="stable")]
+    entries = entries[order_by_inbox(entries["inbox"])]
     inboxes = entries["inbox"]
     starts = np.flatnonzero(np.concatenate(([True], inboxes[1:] != inboxes[:-1])))
     stored = np.empty(len(entries), SEGMENT_ENTRY)
