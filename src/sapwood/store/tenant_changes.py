@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from sqlalchemy import Connection, and_, or_, select
+from sqlalchemy import Connection, and_, or_, select, union
 
+from sapwood.lang.languages import XSCL
 from sapwood.store import store_schema
 from sapwood.store.history import COLUMNS, STREAMED, to_subscription
 from sapwood.store.subscription import Subscription
@@ -38,6 +39,15 @@ def iter_tenant_changes(connection: Connection, since: int, until: int) -> Itera
         for tenant, *row in rows:
             subscription = to_subscription(row)
             yield TenantChange(tenant, subscription.place, subscription)
+
+
+def find_join_versions(connection: Connection, since: int, until: int) -> list[int]:
+    """Return the versions after `since` and before `until` in which joins begin or end, in order."""
+    versions = [
+        select(column).where(_rows.language == XSCL, column > since, column < until)
+        for column in (_rows.since, _rows.until)
+    ]
+    return sorted(connection.scalars(union(*versions)))
 
 
 def read_all_namespaces(connection: Connection) -> dict[str, dict[str, str]]:

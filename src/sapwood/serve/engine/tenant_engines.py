@@ -19,7 +19,11 @@ from sapwood.serve.log import log_schema
 from sapwood.serve.log.inbox_table import NOBODY
 from sapwood.store import history, store_schema
 from sapwood.store.database import Database
-from sapwood.store.tenant_changes import iter_tenant_changes, read_all_namespaces
+from sapwood.store.tenant_changes import (
+    find_join_versions,
+    iter_tenant_changes,
+    read_all_namespaces,
+)
 
 _log = logging.getLogger(__name__)
 FindInbox = Callable[[str, str], int]
@@ -64,7 +68,11 @@ class TenantEngines:
     # -- the store -------------------------------------------------------------------------------------
 
     def follow_store(self, until: int | None = None) -> bool:
-        """Apply what the store has changed, up to a version; return whether anything has."""
+        """Apply what the store has changed, up to a version; return whether anything has.
+
+        A join that ended meanwhile, and began again, has forgotten its messages, whether its changes are
+        seen one by one or, after a crash, all at once: each version that changes joins is a step.
+        """
         with self._store.reading() as connection:
             newest = history.read_state(connection).version
             if until is not None:
@@ -73,15 +81,21 @@ class TenantEngines:
                 return False
             for tenant, namespaces in read_all_namespaces(connection).items():
                 self.of(tenant).declare(namespaces)
-            for change in iter_tenant_changes(connection, self.version, newest):
-                new = change.subscription
-                if new is None:
-                    self.of(change.tenant).remove(change.place)
-                else:
-                    inbox = self._find_inbox(change.tenant, new.subscriber) if new.subscriber else NOBODY
-                    self.of(change.tenant).put(new.place, new.query, inbox, new.streams)
-        self.version = newest
+            if self.version >= 0:  # before, no join has seen a message
+                for version in find_join_versions(connection, self.version, newest):
+                    self._apply_changes(connection, version)
+            self._apply_changes(connection, newest)
         return True
+
+    def _apply_changes(self, connection: Connection, version: int) -> None:
+        for change in iter_tenant_changes(connection, self.version, version):
+            new = change.subscription
+            if new is None:
+                self.of(change.tenant).remove(change.place)
+            else:
+                inbox = self._find_inbox(change.tenant, new.subscriber) if new.subscriber else NOBODY
+                self.of(change.tenant).put(new.place, new.query, inbox, new.streams)
+        self.version = version
 
     def _may_follow(self, version: int) -> bool:
         """Return whether the store can tell what has changed since a version."""
