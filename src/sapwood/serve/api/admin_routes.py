@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from dataclasses import asdict
 from typing import Annotated, Any
 
@@ -30,6 +31,7 @@ from sapwood.serve.log import log_schema
 from sapwood.serve.service import Service
 
 router = APIRouter(tags=["administration"])
+_log = logging.getLogger(__name__)
 _PROBLEMS = document_problems(400, 401, 403, 422, 429, 503)
 _FOUND = _PROBLEMS | document_problems(404)
 _SHOWN_BODY = 4_096
@@ -40,6 +42,10 @@ Before = Annotated[int | None, Query(ge=1, le=2**62, description="`next` of the 
 
 
 # -- keys --------------------------------------------------------------------------------------------------
+
+
+def _describe(key: ApiKey) -> str:
+    return f"the key {key.id}" if key.id else "somebody on this machine"
 
 
 def _key_answer(key: ApiKey) -> dict[str, Any]:
@@ -63,6 +69,7 @@ async def add_key(body: NewKeyRequest, key: Administrator, service: ServiceDepen
         raise Problem(403, "forbidden", f"a key of {key.tenant!r} makes no keys of {tenant!r}")
     made, text = await asyncio.to_thread(service.keys.add, body.scopes, tenant, body.name)
     service.key_ring.expire()
+    _log.info("the key %s was made by %s", made.id, _describe(key), extra={"tenant": tenant})
     return NewKeyAnswer(**_key_answer(made), key=text)
 
 
@@ -74,6 +81,7 @@ async def revoke_key(
     if "\0" in id or not await asyncio.to_thread(service.keys.revoke, id, key.tenant or None):
         raise Problem(404, "not-found", f"there is no key {id!r}")
     service.key_ring.expire()
+    _log.info("the key %s was revoked by %s", id, _describe(key), extra={"tenant": key.tenant})
 
 
 # -- what happened -----------------------------------------------------------------------------------------

@@ -6,7 +6,8 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Request, WebSocket, WebSocketDisconnect
@@ -106,6 +107,21 @@ def _count(service: Service, way: str, deliveries: list[Delivery]) -> None:
         service.metrics.delivery_seconds.labels(way).observe(age)
 
 
+@contextmanager
+def _listening(service: Service, way: str, inbox: int) -> Iterator[None]:
+    """Count and log a connection while it lasts."""
+    tenant, name = service.feed.inboxes.names.get(inbox, ("", ""))  # it may be deleted just now
+    fields = {"tenant": tenant, "subscriber": name, "way": way}
+    gauge = service.metrics.connections.labels(way)
+    gauge.inc()
+    _log.info("a listener of %r is connected by %s", name, way, extra=fields)
+    try:
+        yield
+    finally:
+        gauge.dec()
+        _log.info("a listener of %r has left", name, extra=fields)
+
+
 # -- server-sent events ------------------------------------------------------------------------------------
 
 
@@ -149,10 +165,8 @@ async def listen(
 
 async def _events(service: Service, inbox: int, after: int | None) -> AsyncIterator[str]:
     """Yield the events of an inbox until the server stops, or the inbox is deleted."""
-    gauge = service.metrics.connections.labels("sse")
-    gauge.inc()
     try:
-        with service.open_reader(inbox, after) as reader:
+        with _listening(service, "sse", inbox), service.open_reader(inbox, after) as reader:
             yield "retry: 1000\n\n"
             while not service.is_stopping:
                 gaps, deliveries = await reader.next(_AT_ONCE, _HEARTBEAT)
@@ -164,8 +178,6 @@ async def _events(service: Service, inbox: int, after: int | None) -> AsyncItera
     except InboxGone as error:
         problem = Problem(404, "not-found", str(error))
         yield f"event: error\ndata: {json.dumps(problem.as_fields())}\n\n"
-    finally:
-        gauge.dec()
 
 
 def _format_events(gaps: list[GapNotice], deliveries: list[Delivery]) -> str:
@@ -195,13 +207,8 @@ async def listen_socket(websocket: WebSocket, name: str) -> None:
         await websocket.close(1008, problem.slug)
         return
     await websocket.accept()
-    gauge = service.metrics.connections.labels("websocket")
-    gauge.inc()
-    try:
-        with service.open_reader(inbox, position) as reader:
-            await _SocketSession(service, websocket, reader, inbox, credit).run()
-    finally:
-        gauge.dec()
+    with _listening(service, "websocket", inbox), service.open_reader(inbox, position) as reader:
+        await _SocketSession(service, websocket, reader, inbox, credit).run()
 
 
 def _parse_count(given: object) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Header, Path, Query, Request, Response
@@ -25,6 +27,7 @@ from sapwood.serve.publishing import (
 from sapwood.serve.service import Service
 
 router = APIRouter(tags=["publish"])
+_log = logging.getLogger(__name__)
 _EXAMPLE = "<order><id>17</id><total>250</total></order>"
 _LONGEST_WAIT = 3_600.0
 
@@ -109,6 +112,7 @@ async def publish_messages(
         merged = [refused[i] if i in refused else next(results) for i in range(len(messages))]
     finally:
         service.release(len(body))
+    _log_outcome(key.tenant, stream, merged)
     if is_many(content_type):
         response.status_code = 200
         return _answer_many(stream, merged, outcome.delivered)
@@ -118,6 +122,28 @@ async def publish_messages(
     if result.duplicate:
         response.status_code = 200
     return _answer(stream, result, outcome.delivered)
+
+
+def _log_outcome(tenant: str, stream: str, results: Sequence[Receipt | MessageProblem]) -> None:
+    """Log what became of a request: one line however many messages it has."""
+    refused = [result for result in results if isinstance(result, MessageProblem)]
+    fields = {"tenant": tenant, "stream": stream}
+    if refused:
+        _log.info(
+            "%d of %d messages for stream %r are refused: %s",
+            len(refused),
+            len(results),
+            stream,
+            refused[0].reason,
+            extra=fields | {"message_id": refused[0].id},
+        )
+    elif results and _log.isEnabledFor(logging.DEBUG):
+        _log.debug(
+            "%d messages for stream %r are in the log",
+            len(results),
+            stream,
+            extra=fields | {"message_id": results[0].id},
+        )
 
 
 def _check_available(service: Service) -> None:

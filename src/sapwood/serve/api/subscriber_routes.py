@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from bisect import bisect_right
 from dataclasses import asdict
 from typing import Annotated, Any
@@ -30,6 +31,7 @@ from sapwood.serve.service import Service
 from sapwood.store.text_checks import check_text
 
 router = APIRouter(tags=["subscribers"])
+_log = logging.getLogger(__name__)
 _PROBLEMS = document_problems(400, 401, 403, 422, 429, 503)
 _FOUND = _PROBLEMS | document_problems(404)
 _HIDDEN = "whsec_…"
@@ -265,6 +267,7 @@ async def put_subscriber(
         except ArgumentError as error:
             raise Problem(422, "invalid", f"webhook.url: {error}") from None
     number = await service.configure(key.tenant, name, settings)
+    _log.info("the subscriber %r was set", name, extra={"tenant": key.tenant, "subscriber": name})
     answer = _answer(service, number)
     if body.webhook is not None and secret_was_made:
         answer.settings["webhook"]["secret"] = settings["webhook"]["secret"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import secrets
 from collections.abc import Iterator
 from typing import Annotated, Any
@@ -34,6 +35,7 @@ from sapwood.store import NewSubscription, Subscription
 from sapwood.store.subscription_search import SubscriptionFilter
 
 router = APIRouter(tags=["subscriptions"])
+_log = logging.getLogger(__name__)
 _PROBLEMS = document_problems(400, 401, 403, 422, 429, 503)
 _CHUNK = 500
 """subscriptions that are imported at once, between which messages are evaluated"""
@@ -69,6 +71,11 @@ def _parse_etag(text: str | None) -> int | None:
             412, "precondition-failed", f"{text!r} is no ETag of a subscription; it is a number in quotes"
         )
     return int(digits)
+
+
+def _log_change(what: str, tenant: str, id: str, version: int) -> None:
+    fields = {"tenant": tenant, "subscription": id, "version": version}
+    _log.info("the subscription %r was %s in version %d", id, what, version, extra=fields)
 
 
 def _answer(response: Response, changed: Changed) -> SubscriptionAnswer:
@@ -162,6 +169,7 @@ async def create_subscription(
     id = body.id if body.id is not None else secrets.token_hex(8)
     row = _to_row(id, body)
     changed: Changed = await _change(service, key.tenant, "put", row=row, only_new=True)
+    _log_change("created", key.tenant, id, changed.version)
     return _answer(response, changed)
 
 
@@ -188,6 +196,7 @@ async def put_subscription(
     changed: Changed = await _change(
         service, key.tenant, "put", row=row, only_new=only_new, expected=_parse_etag(if_match)
     )
+    _log_change("created" if changed.created else "replaced", key.tenant, id, changed.version)
     response.status_code = 201 if changed.created else 200
     return _answer(response, changed)
 
@@ -216,6 +225,7 @@ async def patch_subscription(
         )
     except KeyError:
         raise _not_found(id) from None
+    _log_change("changed", key.tenant, id, changed.version)
     return _answer(response, changed)
 
 
@@ -237,6 +247,7 @@ async def delete_subscription(
         version: int = await _change(service, key.tenant, "remove", id=id, expected=_parse_etag(if_match))
     except KeyError:
         raise _not_found(id) from None
+    _log_change("deleted", key.tenant, id, version)
     response.headers["Sapwood-Version"] = str(version)
     return VersionAnswer(version=version)
 
@@ -295,6 +306,14 @@ async def import_subscriptions(
         service.release(len(body))
     response.headers["Sapwood-Version"] = str(version)
     errors.sort(key=lambda refused: refused.line)
+    _log.info(
+        "subscriptions were imported up to version %d: %d added, %d replaced, %d refused",
+        version,
+        counts["added"],
+        counts["replaced"],
+        counts["refused"],
+        extra={"tenant": key.tenant, "version": version},
+    )
     return ImportAnswer(**counts, version=version, errors=errors)
 
 

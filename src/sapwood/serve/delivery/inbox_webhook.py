@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -11,6 +12,7 @@ from sapwood.serve.delivery.webhook_sender import WebhookDelivery
 from sapwood.serve.engine.engine_client import EngineClient
 from sapwood.serve.engine.frames import AddDeadLetter
 
+_log = logging.getLogger(__name__)
 _AT_ONCE = 50
 
 
@@ -60,6 +62,9 @@ class InboxWebhook:
         await self._host.engine.request(
             lambda n: AddDeadLetter(n, self._inbox, delivery.number, payload.decode(), attempts, reason)
         )
+        tenant, name = self._host.feed.inboxes.names.get(self._inbox, ("", ""))
+        fields = {"tenant": tenant, "subscriber": name, "delivery_id": delivery.id}
+        _log.info("the subscriber %r has a dead letter, %s", name, delivery.id, extra=fields)
 
     async def disable(self, reason: str) -> None:
         """Record that the webhook gets nothing more until it is configured anew."""

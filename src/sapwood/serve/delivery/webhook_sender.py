@@ -228,6 +228,7 @@ class WebhookSender:
                 self._host,
                 answer.status,
                 status.attempts,
+                extra={"delivery_id": delivery.id},
             )
             counters.delivered += 1
             self._accepted = delivery.number
@@ -236,7 +237,13 @@ class WebhookSender:
         counters.failed += 1
         if answer.status == _GONE:
             reason = f"{self._host} wants no more deliveries: {answer.failure}"
-            _log.warning("webhook of %s is disabled: %s (delivery %s)", self.name, reason, delivery.id)
+            _log.warning(
+                "webhook of %s is disabled: %s (delivery %s)",
+                self.name,
+                reason,
+                delivery.id,
+                extra={"delivery_id": delivery.id},
+            )
             await self.source.disable(reason)
             counters.disabled += 1
             status.disabled = True
@@ -248,6 +255,7 @@ class WebhookSender:
                 self._host,
                 status.attempts,
                 answer.failure,
+                extra={"delivery_id": delivery.id},
             )
             await self.source.dead_letter(delivery, status.attempts, answer.failure)
             counters.dead_lettered += 1
@@ -268,6 +276,7 @@ class WebhookSender:
             answer.failure,
             attempts,
             delay,
+            extra={"delivery_id": delivery.id},
         )
         await self._clock.sleep(delay)
 
