@@ -71,7 +71,7 @@ def acknowledge(client: httpx.Client, subscriber: str, upto: int | str) -> dict[
 
 def check_problem(response: httpx.Response, status: int, slug: str | None = None) -> dict[str, Any]:
     """Check that an answer is a problem with a status; returns its fields."""
-    assert response.status_code == status, response.text
+    assert response.status_code == status, response.text[:1_000]
     assert response.headers["content-type"] == PROBLEM
     found: dict[str, Any] = response.json()
     assert found["status"] == status and found["detail"] and found["title"]

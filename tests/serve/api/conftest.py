@@ -13,6 +13,7 @@ from tests.support.service.running_server import RunningServer
 CONFIG = """
 [overload]
 body = "4 MB"
+pending_bytes = "4 MB"
 messages = 200
 [monitoring]
 log_format = "json"

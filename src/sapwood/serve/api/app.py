@@ -15,7 +15,8 @@ from sapwood.serve.api import (
     subscriber_routes,
     subscription_routes,
 )
-from sapwood.serve.api.problems import ProblemDetails, install_handlers
+from sapwood.serve.api.problems import ProblemDetails, document_problems, install_handlers
+from sapwood.serve.api.request_body import BodyLimit
 from sapwood.serve.service import Service
 
 _DESCRIPTION = """
@@ -64,6 +65,7 @@ def create_app(service: Service) -> FastAPI:
     ):
         app.include_router(routes.router)
     install_handlers(app)
+    app.add_middleware(BodyLimit, most=service.config.overload.body)
     _document_problems(app)
     return app
 
@@ -76,6 +78,9 @@ def _document_problems(app: FastAPI) -> None:
         document = build()
         schemas = document.setdefault("components", {}).setdefault("schemas", {})
         schemas.setdefault("ProblemDetails", ProblemDetails.model_json_schema())
+        for operation in (each for methods in document["paths"].values() for each in methods.values()):
+            if "requestBody" in operation:
+                operation["responses"] |= {"413": document_problems(413)[413]}
         for name in ("HTTPValidationError", "ValidationError"):
             schemas.pop(name, None)
         return document

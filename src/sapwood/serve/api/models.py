@@ -243,7 +243,7 @@ class ReplayRequest(_Request):
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"numbers": [3, 4]}]})
 
-    numbers: Annotated[list[int], Field(max_length=1_000)] | None = Field(
+    numbers: Annotated[list[Annotated[int, Field(ge=0, le=2**53)]], Field(max_length=1_000)] | None = Field(
         None, description="all of the subscriber's, up to a thousand, if absent"
     )
 

@@ -95,7 +95,7 @@ async def publish_messages(
     body = await read_body(request, service)
     try:
         given_time = time or sapwood_time
-        given_id = sapwood_message_id or idempotency_key
+        given_id = _decode(sapwood_message_id or idempotency_key)
         if is_many(content_type):
             found = split_body(body, content_type, given_id, service.config.overload.messages)
         else:
@@ -122,6 +122,16 @@ async def publish_messages(
     if result.duplicate:
         response.status_code = 200
     return _answer(stream, result, outcome.delivered)
+
+
+def _decode(header: str | None) -> str | None:
+    """Return the text of a header, which was read as Latin-1, as UTF-8 if it is that."""
+    if header is None or header.isascii():
+        return header
+    try:
+        return header.encode("latin-1").decode()
+    except UnicodeError:
+        return header
 
 
 def _log_outcome(tenant: str, stream: str, results: Sequence[Receipt | MessageProblem]) -> None:

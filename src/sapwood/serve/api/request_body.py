@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
 import zstandard
 from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
+from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sapwood.serve.api.problems import Problem
 from sapwood.serve.service import Service
@@ -19,7 +22,10 @@ XMLL = "application/x-xmll"
 _MULTIPART = "multipart/"
 _IN_THREAD = 256 * 1024
 """bytes whose inflation is left to a thread"""
-_PIECE = 1024 * 1024
+_GZIP_PIECE, _ZSTD_PIECE = 4_096, 256
+"""bytes that are inflated at once, which make at most 4 MB and 11 MB"""
+_MOST_MEMBERS = 10_000
+"""gzip members or zstd frames of a body, since each costs time, even if it is empty"""
 _MOST_HEADERS = 16_384
 """bytes of the headers of a part"""
 
@@ -33,6 +39,29 @@ class BodyMessage:
     time: str | None = None
 
 
+class BodyLimit:
+    """Middleware that refuses bodies above a size, also those that the framework reads as a whole."""
+
+    def __init__(self, app: ASGIApp, most: int) -> None:
+        self._app = app
+        self._most = most
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, and count the bytes of its body."""
+        size = 0
+
+        async def receive_bounded() -> Message:
+            nonlocal size
+            message = await receive()
+            size += len(message.get("body", b""))
+            if size > self._most:
+                # an HTTPException, since the framework takes any other for malformed JSON
+                raise HTTPException(413, f"the body has more than {self._most:,} bytes")
+            return message
+
+        await self._app(scope, receive_bounded if scope["type"] == "http" else receive, send)
+
+
 async def read_body(request: Request, service: Service) -> bytes:
     """Read and inflate the body of a request; the bytes count as pending until `release` is called for them.
 
@@ -43,11 +72,11 @@ async def read_body(request: Request, service: Service) -> bytes:
     size = 0
     try:
         async for chunk in request.stream():
+            if size + len(chunk) > most:  # before it is reserved: to try again later would not help
+                raise too_large(f"the body has more than {most:,} bytes")
             service.reserve(len(chunk))
             size += len(chunk)
             received.append(chunk)
-            if size > most:
-                raise too_large(f"the body has more than {most:,} bytes")
         body = b"".join(received)
         coding = request.headers.get("content-encoding", "identity").strip().lower()
         if coding in ("", "identity"):
@@ -79,37 +108,52 @@ def too_large(detail: str) -> Problem:
     return Problem(413, "too-large", detail)
 
 
+class _Inflater(Protocol):
+    """Inflates one gzip member or zstd frame."""
+
+    @property
+    def eof(self) -> bool: ...
+    @property
+    def unused_data(self) -> bytes: ...
+    def decompress(self, data: bytes, /) -> bytes: ...
+
+
 def _inflate_gzip(body: bytes, most: int) -> bytes:
-    found = bytearray()
-    rest = body
-    try:
-        while rest:
-            member = zlib.decompressobj(wbits=31)
-            while rest and not member.eof:
-                found += member.decompress(rest, _PIECE)
-                rest = member.unconsumed_tail
-                _check_inflated(len(found), most)
-            found += member.flush()
-            if not member.eof:
-                raise Problem(400, "bad-request", "the gzip body is cut off")
-            rest = member.unused_data.lstrip(b"\0")
-    except zlib.error as error:
-        raise Problem(400, "bad-request", f"the body is not gzip: {error}") from None
-    return bytes(found)
+    return _inflate(body, most, "gzip", _GZIP_PIECE, lambda: zlib.decompressobj(wbits=31))
 
 
 def _inflate_zstd(body: bytes, most: int) -> bytes:
+    decompressor = zstandard.ZstdDecompressor(max_window_size=2**27)
+    return _inflate(body, most, "zstd", _ZSTD_PIECE, decompressor.decompressobj)
+
+
+def _inflate(body: bytes, most: int, coding: str, piece: int, begin: Callable[[], _Inflater]) -> bytes:
+    """Inflate all members or frames of a body, piece by piece, so that a bomb is seen before it is large."""
     found = bytearray()
+    position = members = 0
     try:
-        with zstandard.ZstdDecompressor(max_window_size=2**27).stream_reader(
-            body, read_across_frames=True
-        ) as reader:
-            while piece := reader.read(_PIECE):
-                found += piece
+        while position < len(body) and not _is_padding(body, position):
+            members += 1
+            if members > _MOST_MEMBERS:
+                raise Problem(
+                    400, "bad-request", f"the {coding} body has more than {_MOST_MEMBERS:,} members"
+                )
+            member = begin()
+            while not member.eof:
+                if position >= len(body):
+                    raise Problem(400, "bad-request", f"the {coding} body is cut off")
+                found += member.decompress(body[position : position + piece])
+                position = min(position + piece, len(body))
                 _check_inflated(len(found), most)
-    except (zstandard.ZstdError, MemoryError) as error:
-        raise Problem(400, "bad-request", f"the body is not zstd: {error}") from None
+            position -= len(member.unused_data)
+    except (zlib.error, zstandard.ZstdError, MemoryError) as error:
+        raise Problem(400, "bad-request", f"the body is not {coding}: {error}") from None
     return bytes(found)
+
+
+def _is_padding(body: bytes, position: int) -> bool:
+    """Return whether nothing but NUL follows, with which some programs fill the last block of gzip."""
+    return body[position] == 0 and body.count(b"\0", position) == len(body) - position
 
 
 def _check_inflated(size: int, most: int) -> None:
