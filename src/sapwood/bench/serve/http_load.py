@@ -5,12 +5,36 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
-from typing import Any
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Self
 
 from sapwood.bench.harness import BenchError
 
 _LIMIT = 64 * 2**20
 _XMLL = {"content-type": "application/x-xmll"}
+
+
+class HttpConnections:
+    """The connections of a measurement to a server, which are closed with it."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._open: list[HttpConnection] = []
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for connection in self._open:
+            await connection.close()
+
+    def open(self) -> HttpConnection:
+        """Return a new connection."""
+        self._open.append(HttpConnection(self._port))
+        return self._open[-1]
 
 
 class HttpConnection:
@@ -70,10 +94,12 @@ class HttpConnection:
         await self._writer.drain()
         return self._reader
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Close the connection."""
         if self._writer is not None:
             self._writer.close()
+            with suppress(ConnectionError):
+                await self._writer.wait_closed()
 
 
 async def _read_head(reader: asyncio.StreamReader) -> tuple[int, int | None]:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sapwood.bench.harness import Bench, BenchError, at_least, experiment, run_isolated, scale
-from sapwood.bench.serve.http_load import HttpConnection
+from sapwood.bench.serve.http_load import HttpConnections
 from sapwood.bench.serve.serve_workload import LOG, STREAM
 from sapwood.bench.serve.server_process import ServerProcess
 from sapwood.store import NewSubscription, SubscriptionStore
@@ -42,7 +42,7 @@ def measure_listeners(
     """Measure how fast listeners get what is published as fast as the server takes it."""
     yield f"{listeners:,} listeners"
     found = yield from run_isolated(run_listeners, bench.folder / "listeners", listeners, messages)
-    workload = f"{listeners:,} listeners, each with every tenth of {messages:,} messages"
+    workload = f"{listeners:,} listeners, {messages:,} messages"
     details = {"deliveries": found.deliveries, "median_ms": found.median, "p99_ms": found.p99}
     bench.figure("deliveries over SSE", workload, found.rate, "/s", at_least(5_000), **details)
 
@@ -61,10 +61,15 @@ def run_listeners(folder: Path, listeners: int, messages: int) -> Iterator[str |
         )
     yield "listening"
     with ServerProcess(folder, f'[log]\nlocation = "{folder / LOG}"\n') as server:
-        yield asyncio.run(_run(server.port, listeners, messages))
+        yield asyncio.run(_measure(server.port, listeners, messages))
 
 
-async def _run(port: int, listeners: int, messages: int) -> Fanout:
+async def _measure(port: int, listeners: int, messages: int) -> Fanout:
+    async with HttpConnections(port) as connections:
+        return await _run(connections, listeners, messages)
+
+
+async def _run(connections: HttpConnections, listeners: int, messages: int) -> Fanout:
     expected = sum(len(range(number % _SHARE, messages, _SHARE)) for number in range(listeners))
     sent: dict[str, float] = {}
     seconds: list[float] = []
@@ -74,7 +79,7 @@ async def _run(port: int, listeners: int, messages: int) -> Fanout:
 
     async def listen(number: int) -> None:
         nonlocal ready
-        events = HttpConnection(port).events(f"/v1/subscribers/u{number}/events")
+        events = connections.open().events(f"/v1/subscribers/u{number}/events")
         ready += 1
         if ready == listeners:
             all_ready.set()
@@ -86,8 +91,8 @@ async def _run(port: int, listeners: int, messages: int) -> Fanout:
 
     tasks = [asyncio.create_task(listen(number)) for number in range(listeners)]
     await all_ready.wait()
-    await _wait_for_listeners(port, listeners)
-    publisher = HttpConnection(port)
+    await _wait_for_listeners(connections, listeners)
+    publisher = connections.open()
     padding = b"x" * _PADDING
     started = time.perf_counter()
     for first in range(0, messages, _BATCH):
@@ -107,9 +112,9 @@ async def _run(port: int, listeners: int, messages: int) -> Fanout:
     return Fanout(expected / elapsed, median, p99, expected)
 
 
-async def _wait_for_listeners(port: int, listeners: int) -> None:
+async def _wait_for_listeners(connections: HttpConnections, listeners: int) -> None:
     """Wait until the server has all connections."""
-    control = HttpConnection(port)
+    control = connections.open()
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         stats = await control.call("GET", "/v1/stats")

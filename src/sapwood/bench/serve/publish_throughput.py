@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sapwood.bench.harness import Bench, at_least, at_most, experiment, run_isolated, scale
-from sapwood.bench.serve.http_load import HttpConnection
+from sapwood.bench.serve.http_load import HttpConnection, HttpConnections
 from sapwood.bench.serve.serve_workload import (
     LOG,
     STREAM,
@@ -56,20 +56,21 @@ def measure_publishing(
     seconds: float = scale(15.0, 15.0, 4.0, 0.3),
 ) -> Iterator[str]:
     """Measure the rate of both, and then the latency of live delivery at half of the server's rate."""
-    workload = f"{queries:,} subscriptions, batches of {_BATCH}, {bench.dataset.label}"
+    workload = f"{queries:,} subscriptions"
     yield f"publishing with {queries:,} subscriptions"
     folder = bench.folder / "publish"
     texts = prepare_queries(bench.dataset, queries)
     lines = to_lines(bench.dataset.messages(messages))
     rates = yield from run_isolated(run_publishing, folder, texts, lines, seconds)
     bench.ratio(
-        "durable publishing against a broker in one process",
+        "durable publishing against one process",
         workload,
         at_least(0.4),
         "times",
         server_messages_per_second=rates.server,
         broker_messages_per_second=rates.broker,
         deliveries_per_message=rates.deliveries,
+        batch=_BATCH,
     )
     bench.figure(
         "deliveries into the log",
@@ -82,7 +83,7 @@ def measure_publishing(
     latency = yield from run_isolated(
         run_latency, bench.folder / "latency", texts, lines, seconds, rates.server / 2
     )
-    load = f"{queries:,} subscriptions, half of the load, {bench.dataset.label}"
+    load = f"{queries:,} subscriptions, half load"
     details = {"messages_per_second": latency.rate, "probes": latency.probes}
     bench.figure("publish to SSE, median", load, latency.median, "ms", at_most(15), **details)
     bench.figure("publish to SSE, 99 %", load, latency.p99, "ms", at_most(60), **details)
@@ -113,24 +114,31 @@ def run_latency(
     write_store(folder, queries)
     yield "listening"
     with ServerProcess(folder, _config(folder)) as server:
-        yield asyncio.run(_time_probes(server.port, lines, seconds, rate))
+        yield asyncio.run(_measure_latency(server.port, lines, seconds, rate))
 
 
-async def _time_probes(port: int, lines: list[bytes], seconds: float, rate: float) -> Latency:
-    control = HttpConnection(port)
+async def _measure_latency(port: int, lines: list[bytes], seconds: float, rate: float) -> Latency:
+    async with HttpConnections(port) as connections:
+        return await _time_probes(connections, lines, seconds, rate)
+
+
+async def _time_probes(
+    connections: HttpConnections, lines: list[bytes], seconds: float, rate: float
+) -> Latency:
+    control = connections.open()
     subscription = {"id": _PROBE, "query": f"/{_PROBE}", "subscriber": _PROBE}
     await control.call("POST", "/v1/subscriptions", json.dumps(subscription).encode())
     sent: dict[str, float] = {}
     found: list[float] = []
 
     async def listen() -> None:
-        async for data in HttpConnection(port).events(f"/v1/subscribers/{_PROBE}/events"):
+        async for data in connections.open().events(f"/v1/subscribers/{_PROBE}/events"):
             found.append(time.perf_counter() - sent[json.loads(data)["message"]])
 
     listener = asyncio.create_task(listen())
     await asyncio.sleep(0.2)
     interval = _SMALL_BATCH / rate
-    idle = [HttpConnection(port)]
+    idle = [connections.open()]
     tasks: set[asyncio.Task[None]] = set()
     published = 0
 
@@ -150,7 +158,7 @@ async def _time_probes(port: int, lines: list[bytes], seconds: float, rate: floa
         due = started + turn * interval
         if due > now:
             await asyncio.sleep(due - now)
-        connection = idle.pop() if idle else HttpConnection(port)
+        connection = idle.pop() if idle else connections.open()
         task = asyncio.create_task(publish(turn, connection))
         tasks.add(task)
         task.add_done_callback(tasks.discard)

@@ -9,11 +9,12 @@ from pathlib import Path
 
 from sapwood import Broker
 from sapwood.bench.harness.datasets import Dataset
-from sapwood.bench.serve.http_load import HttpConnection
+from sapwood.bench.serve.http_load import HttpConnections
 from sapwood.store import NewSubscription, SubscriptionStore
 
 STREAM = "news"
 SUBSCRIBERS = 100
+_CONNECTIONS = 3
 LOG = "sapwood.db"
 
 
@@ -52,16 +53,14 @@ def measure_broker(queries: Sequence[str], messages: Sequence[bytes], seconds: f
         return published / (time.perf_counter() - started), deliveries / published
 
 
-async def publish_for(
-    port: int, lines: Sequence[bytes], seconds: float, batch: int, connections: int = 3
-) -> tuple[float, float]:
+async def publish_for(port: int, lines: Sequence[bytes], seconds: float, batch: int) -> tuple[float, float]:
     """Publish batches over some connections for some seconds; returns messages and deliveries a second."""
     published = deliveries = 0
     started = time.perf_counter()
 
     async def publish(number: int) -> None:
         nonlocal published, deliveries
-        connection = HttpConnection(port)
+        connection = connections.open()
         turn = number
         while time.perf_counter() - started < seconds:
             first = turn * batch % len(lines)
@@ -69,9 +68,9 @@ async def publish_for(
             answer = await connection.publish(STREAM, b"\n".join(some), f"{started}-{number}-{turn}")
             published += answer["published"]
             deliveries += answer["deliveries"]
-            turn += connections
-        connection.close()
+            turn += _CONNECTIONS
 
-    await asyncio.gather(*(publish(number) for number in range(connections)))
+    async with HttpConnections(port) as connections:
+        await asyncio.gather(*(publish(number) for number in range(_CONNECTIONS)))
     elapsed = time.perf_counter() - started
     return published / elapsed, deliveries / elapsed

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sapwood.bench.harness import Bench, at_most, experiment, run_isolated, scale
-from sapwood.bench.serve.http_load import HttpConnection
+from sapwood.bench.serve.http_load import HttpConnection, HttpConnections
 from sapwood.bench.serve.serve_workload import LOG, STREAM, to_lines, write_store
 from sapwood.bench.serve.server_process import ServerProcess
 
@@ -31,7 +31,7 @@ def measure_start(bench: Bench, queries: int = scale(500_000, 500_000, 50_000, 5
     texts = bench.dataset.queries("repeated", queries)
     yield f"starting with {len(texts):,} subscriptions"
     found = yield from run_isolated(run_start, bench.folder / "start", texts)
-    workload = f"{len(texts):,} subscriptions, {bench.dataset.label}"
+    workload = f"{len(texts):,} subscriptions"
     details = {"compiling_seconds": found.compiled, "snapshot_megabytes": found.snapshot_megabytes}
     bench.figure("start of the server", workload, found.packed, "s", at_most(5), **details)
 
@@ -64,7 +64,7 @@ def measure_restart(
     lines = to_lines(bench.dataset.messages(200))
     yield f"publishing {messages:,} messages"
     seconds = yield from run_isolated(run_restart, bench.folder / "restart", texts, lines, messages)
-    workload = f"backlog of {messages:,} messages, {queries:,} subscriptions, {bench.dataset.label}"
+    workload = f"backlog of {messages:,} messages"
     bench.figure("kill to first delivery", workload, seconds, "s", at_most(5))
 
 
@@ -84,7 +84,11 @@ def run_restart(folder: Path, queries: list[str], lines: list[bytes], messages: 
 
 
 async def _fill(port: int, lines: list[bytes], messages: int) -> None:
-    control = HttpConnection(port)
+    async with HttpConnections(port) as connections:
+        await _fill_by(connections.open(), lines, messages)
+
+
+async def _fill_by(control: HttpConnection, lines: list[bytes], messages: int) -> None:
     subscription = {"id": "all", "query": "/*", "subscriber": "all"}
     await control.call("POST", "/v1/subscriptions", json.dumps(subscription).encode())
     batch = min(_BATCH, messages)
@@ -94,5 +98,6 @@ async def _fill(port: int, lines: list[bytes], messages: int) -> None:
 
 
 async def _first_delivery(port: int) -> None:
-    async for _ in HttpConnection(port).events("/v1/subscribers/all/events"):
-        return
+    async with HttpConnections(port) as connections:
+        async for _ in connections.open().events("/v1/subscribers/all/events"):
+            return
