@@ -14,6 +14,7 @@ from sapwood.join.state.event_time import to_seconds
 from sapwood.serve.engine.evaluation import Publication
 from sapwood.serve.engine.frames import MessageProblem, Publish, Receipt
 from sapwood.serve.service import Service
+from sapwood.serve.tracing import trace
 
 LONGEST_ID = 500
 LONGEST_STREAM = 200
@@ -60,7 +61,8 @@ async def publish(service: Service, messages: list[Publication], wait: float | N
 
     task = asyncio.ensure_future(service.engine.request(build))
     try:
-        results = await asyncio.wait_for(asyncio.shield(task), service.publish_wait)
+        with trace("evaluate and commit"):
+            results = await asyncio.wait_for(asyncio.shield(task), service.publish_wait)
     except TimeoutError:
         task.add_done_callback(_ignore)
         raise NotDurable(

@@ -17,6 +17,7 @@ from sapwood.lang.literals.durations import parse_duration
 from sapwood.serve.api.app import create_app
 from sapwood.serve.config import ServerConfig
 from sapwood.serve.service import Service
+from sapwood.serve.tracing import configure_tracing
 
 _log = logging.getLogger(__name__)
 _BACKLOG = 2_048
@@ -102,6 +103,7 @@ async def serve(
     config: ServerConfig, on_ready: OnReady | None = None, companion: Companion | None = None
 ) -> None:
     """Serve until the process is told to stop by SIGINT or SIGTERM."""
+    configure_tracing(config.monitoring.traces)
     service = Service(config)
     remark = check_access(config, service)
     if remark is not None:

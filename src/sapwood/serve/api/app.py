@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from fastapi import FastAPI
 
 import sapwood
@@ -26,6 +28,10 @@ joined with earlier ones and delivered. All changes name the version from which 
 Errors are problem details (RFC 9457): `type` tells what kind, `detail` what is wrong and what to do.
 """
 
+_TELEMETRY: Any = dict.fromkeys(("tracing", "metrics", "logs", "operation_spans", "auto_configure"), False)
+"""Newer versions of FastAPI make spans of all requests, with their addresses, in which keys may be; those of
+the service are made by `sapwood.serve.tracing`."""
+
 
 def create_app(service: Service) -> FastAPI:
     """Return the application of a service."""
@@ -38,6 +44,7 @@ def create_app(service: Service) -> FastAPI:
         redirect_slashes=False,
         docs_url=None,  # FastAPI's pages load scripts of other hosts
         redoc_url=None,
+        telemetry=_TELEMETRY,
         openapi_tags=[
             {"name": "publish", "description": "Messages come in."},
             {"name": "subscriptions", "description": "Who wants what."},

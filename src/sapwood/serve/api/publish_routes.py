@@ -25,6 +25,7 @@ from sapwood.serve.publishing import (
     publish,
 )
 from sapwood.serve.service import Service
+from sapwood.serve.tracing import trace
 
 router = APIRouter(tags=["publish"])
 _log = logging.getLogger(__name__)
@@ -105,7 +106,16 @@ async def publish_messages(
         refused = {i: each for i, each in enumerate(messages) if isinstance(each, MessageProblem)}
         accepted = [each for each in messages if isinstance(each, Publication)]
         if accepted:
-            outcome = await publish(service, accepted, timeout if wait == "delivered" else None)
+            with trace(
+                "publish",
+                "server",
+                request.headers,
+                messaging__system="sapwood",
+                messaging__destination__name=stream,
+                messaging__message__id=accepted[0].id,
+                messaging__batch__message_count=len(accepted),
+            ):
+                outcome = await publish(service, accepted, timeout if wait == "delivered" else None)
         else:
             outcome = PublishOutcome([])
         results = iter(outcome.results)

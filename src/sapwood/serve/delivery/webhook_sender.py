@@ -26,6 +26,7 @@ import sapwood
 from sapwood.serve.delivery.webhook_connection import Answer, WebhookConnection
 from sapwood.serve.delivery.webhook_settings import WebhookSettings
 from sapwood.serve.delivery.webhook_signature import sign
+from sapwood.serve.tracing import trace
 
 _log = logging.getLogger(__name__)
 
@@ -215,7 +216,20 @@ class WebhookSender:
         self.counters.attempts += 1
         headers = make_headers(self._keys, delivery.id, int(self._clock.now()), body)
         settings = self.settings
-        return await self._connection.post(headers, body, settings.timeout, settings.connect_timeout)
+        with trace(
+            "deliver",
+            "client",
+            messaging__system="sapwood",
+            server__address=self._host,
+            sapwood__delivery__id=delivery.id,
+            sapwood__attempt=self.status.attempts,
+        ) as span:
+            answer = await self._connection.post(headers, body, settings.timeout, settings.connect_timeout)
+            if answer.status is not None:
+                span.set(http__response__status_code=answer.status)
+            if answer.failure is not None:
+                span.fail(answer.failure)
+            return answer
 
     async def _settle(self, delivery: WebhookDelivery, answer: Answer, deadline: float) -> bool:
         """Store what became of an attempt; return whether the delivery is done with."""
