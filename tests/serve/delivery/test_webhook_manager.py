@@ -7,14 +7,10 @@ import ipaddress
 import ssl
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 
 from sapwood.errors import ArgumentError
 from sapwood.serve.delivery.target_address import Address, TargetPolicy
@@ -22,6 +18,7 @@ from sapwood.serve.delivery.webhook_connection import ConnectionLimits
 from sapwood.serve.delivery.webhook_manager import WebhookManager
 from sapwood.serve.delivery.webhook_settings import WebhookSettings
 from tests.serve.delivery.webhook_targets import Inbox, Target, answer, hang, make_deliveries, serve
+from tests.support.service.certificate import make_certificate
 
 pytestmark = pytest.mark.anyio
 
@@ -213,35 +210,6 @@ async def test_a_target_is_checked_before_it_is_stored() -> None:
 
 
 # -- TLS -------------------------------------------------------------------------------------------------
-
-
-def make_certificate(folder: Path, host: str) -> Path:
-    """Write a certificate for a host, signed by itself, with its key."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, host)])
-    now = datetime.now(UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName(host)]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    path = folder / "host.pem"
-    path.write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        )
-        + certificate.public_bytes(serialization.Encoding.PEM)
-    )
-    return path
 
 
 async def test_tls_names_and_checks_the_host_and_not_its_address(tmp_path: Path) -> None:

@@ -20,8 +20,15 @@ _START = 60.0
 class RunningServer:
     """A server on a free port, with its files in a folder; it may be killed and restarted."""
 
-    def __init__(self, folder: Path, config: str = "", environment: Mapping[str, str] | None = None) -> None:
-        """`config` is TOML, without `[listen]`."""
+    def __init__(
+        self,
+        folder: Path,
+        config: str = "",
+        environment: Mapping[str, str] | None = None,
+        listen: str = "",
+    ) -> None:
+        """`config` is TOML, without `[listen]`, of which `listen` has further lines."""
+        self._listen = listen
         self.folder = folder
         self._config = config
         self._environment = dict(environment or {})
@@ -41,7 +48,8 @@ class RunningServer:
     def start(self) -> Self:
         """Start the server, at the port that it had before, and wait until it is ready."""
         path = self.folder / "server.toml"
-        path.write_text(f'{self._config}\n[listen]\nport = {self._port}\ndrain = "2 s"\n')
+        listen = f'[listen]\nport = {self._port}\ndrain = "2 s"\n{self._listen}\n'
+        path.write_text(f"{self._config}\n{listen}")
         before = self.output.stat().st_size if self.output.exists() else 0
         with self.output.open("ab") as output:
             self._process = subprocess.Popen(
