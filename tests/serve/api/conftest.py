@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import httpx
 import pytest
 
-from tests.serve.api.calls import open_client
+from tests.serve.api.calls import listen, open_client
 from tests.support.service.running_server import RunningServer
 
 CONFIG = """
@@ -27,8 +28,23 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
         yield running
 
 
+@pytest.fixture(scope="session")
+def heartbeat(server: RunningServer) -> Iterator[Future[dict[str, str]]]:
+    """What a listener without deliveries is sent, which takes 15 seconds, during which other tests run."""
+
+    def wait() -> dict[str, str]:
+        with open_client(server) as client:
+            client.put("/v1/subscribers/quiet", json={})
+            with listen(client, "quiet") as events:
+                assert events.next() == {"retry": "1000"}
+                return events.next()
+
+    with ThreadPoolExecutor(1) as pool:
+        yield pool.submit(wait)
+
+
 @pytest.fixture
-def client(server: RunningServer) -> Iterator[httpx.Client]:
+def client(server: RunningServer, heartbeat: Future[dict[str, str]]) -> Iterator[httpx.Client]:
     """A client of the server without keys."""
     with open_client(server) as client:
         yield client

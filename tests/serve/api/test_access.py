@@ -387,7 +387,7 @@ def test_without_keys_a_foreign_origin_is_refused(
     answer = publish(client, "s", headers={"Origin": origin, "Content-Type": "text/plain"})
     check_problem(answer, 403, "forbidden")
     name = unique("origin")
-    subscribe(client, name)
+    subscribe(client, name, streams=(name,))
     assert refused_by_socket(socket_url(server, name), Origin=origin)["status"] == 403
     assert client.get("/v1/stats", headers={"Origin": server.url}).status_code == 200
 

@@ -203,12 +203,18 @@ async def listen_socket(websocket: WebSocket, name: str) -> None:
         position = _parse_count(after) if after is not None else None
     except Problem as problem:
         await websocket.accept()
-        await websocket.send_text(json.dumps({"type": "error", **problem.as_fields()}))
+        await websocket.send_text(_format_error(problem))
         await websocket.close(1008, problem.slug)
         return
     await websocket.accept()
     with _listening(service, "websocket", inbox), service.open_reader(inbox, position) as reader:
         await _SocketSession(service, websocket, reader, inbox, credit).run()
+
+
+def _format_error(problem: Problem) -> str:
+    """Return the frame of a problem; its own type is in `problem`, since `type` is that of the frame."""
+    fields = problem.as_fields()
+    return json.dumps(fields | {"type": "error", "problem": fields["type"]})
 
 
 def _parse_count(given: object) -> int:
@@ -250,7 +256,7 @@ class _SocketSession:
         try:
             if failed and isinstance(failed[0], Problem | InboxGone):
                 problem = failed[0] if isinstance(failed[0], Problem) else _gone(failed[0])
-                await self._socket.send_text(json.dumps({"type": "error", **problem.as_fields()}))
+                await self._socket.send_text(_format_error(problem))
                 await self._socket.close(1008, problem.slug)
             elif failed:
                 _log.error("a WebSocket has failed", exc_info=failed[0])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, StrictInt
 
 from sapwood.serve.delivery.webhook_settings import WebhookSettings
 from sapwood.store import Subscription
@@ -215,7 +215,7 @@ class AckRequest(_Request):
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"upto": 17}]})
 
-    upto: int | str = Field(description="the number of a delivery, or its id")
+    upto: StrictInt | str = Field(description="the number of a delivery, or its id")
 
 
 class AckAnswer(BaseModel):
