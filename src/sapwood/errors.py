@@ -13,6 +13,16 @@ SapwoodError
 ├── SourceError      a source of which Spark would read nothing
 ├── CheckpointError  a checkpoint that is damaged, or of another version
 ├── ClientError      a request that a broker service refuses, or that does not reach it
+│   ├── InvalidRequest     an argument that the broker refuses
+│   ├── TooLarge           a request or a message beyond a limit
+│   ├── Unauthorized       no key, or one that is not known
+│   ├── Forbidden          what the key or a quota does not allow
+│   ├── NotFound           what does not exist
+│   ├── Conflict           an id that is taken, or what is in use
+│   │   └── PreconditionFailed a subscription that has changed meanwhile
+│   ├── Overloaded         a broker that accepts no more at present
+│   ├── Unavailable        a broker that cannot be reached, or cannot answer
+│   └── ProtocolError      an answer that is none of a broker
 ├── StoreError       a store or a log, or an operation that it refuses
 │   ├── DatabaseError    a database that cannot be reached, read or written
 │   └── ExistingIdError  a subscription to add whose id is taken
@@ -31,7 +41,8 @@ SapwoodError
 ├── KafkaServerError a Kafka server for trials that does not start
 └── JavaError        no Java that Spark can run on
 
-Everything else that is raised is a bug, and shows as one.
+Those of `sapwood.serve` are further ones, which its clients see as problems. Everything else that is raised is
+a bug, and shows as one.
 """
 
 from __future__ import annotations
