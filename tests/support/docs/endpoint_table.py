@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 from sapwood.serve.api.app import create_app
+from sapwood.serve.config import ServerConfig
 
 
 def endpoint_table() -> str:
@@ -15,7 +17,8 @@ def endpoint_table() -> str:
 
 def read_openapi() -> dict[str, Any]:
     """Return the OpenAPI document, for which no service need run."""
-    return create_app(None).openapi()  # type: ignore[arg-type]
+    service: Any = SimpleNamespace(config=ServerConfig())
+    return create_app(service).openapi()
 
 
 def _rows(document: dict[str, Any]) -> Iterator[str]:
