@@ -41,8 +41,8 @@ SapwoodError
 ├── KafkaServerError a Kafka server for trials that does not start
 └── JavaError        no Java that Spark can run on
 
-Those of `sapwood.serve` are further ones, which its clients see as problems. Everything else that is raised is
-a bug, and shows as one.
+Those of `sapwood.serve` are further ones, which its clients see as problems. Everything else that is raised
+is a bug, and shows as one.
 """
 
 from __future__ import annotations

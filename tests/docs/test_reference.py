@@ -123,6 +123,21 @@ def test_limits_are_described() -> None:
     assert described == {field.name: getattr(Limits(), field.name) for field in fields(Limits)}
 
 
+# -- the HTTP API ------------------------------------------------------------------------------------------
+
+
+def test_the_problems_of_the_http_api_are_described() -> None:
+    described = {(slug, int(status)) for slug, status in _problem_rows()}
+    sources = [path.read_text("utf-8") for path in (ROOT / "src" / "sapwood" / "serve").rglob("*.py")]
+    raised = re.findall(r'Problem\(\s*(\d{3}),\s*"([a-z-]+)"', "\n".join(sources))
+    assert {(slug, int(status)) for status, slug in raised} <= described
+
+
+def _problem_rows() -> list[tuple[str, str]]:
+    section = (REFERENCE / "http-api.md").read_text("utf-8").partition("\n## Problems\n")[2]
+    return re.findall(r"^\| `([a-z-]+)` \| (\d{3}) \|", section, re.MULTILINE)
+
+
 # -- packages ----------------------------------------------------------------------------------------------
 
 
