@@ -97,7 +97,7 @@ class Service:
             return "the server is stopping"
         if not self.engine.is_ready:
             return "the engine is starting"
-        return self.status.status.problem if self.status.status is not None else None
+        return self.engine.log_problem
 
     def store(self, tenant: str) -> SubscriptionStore:
         """Return the store of a tenant, for reading; the engine makes the changes."""

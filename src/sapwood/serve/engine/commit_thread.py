@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from queue import Queue
+from queue import Full, Queue
 from threading import Event as Flag
-from threading import Thread
+from threading import Thread, Timer
 
 from sapwood.errors import StoreError
-from sapwood.serve.engine.frames import Committed
+from sapwood.serve.engine.frames import Committed, LogState
 from sapwood.serve.log.log_batch import LogBatch
 from sapwood.serve.log.log_writer import LogWriter
 
@@ -22,7 +22,7 @@ _FIRST_DELAY, _LONGEST_DELAY = 0.05, 2.0
 class CommitThread:
     """Commits batches in order, and says so afterwards; a commit that fails is tried until it succeeds."""
 
-    def __init__(self, writer: LogWriter, announce: Callable[[Committed], None]) -> None:
+    def __init__(self, writer: LogWriter, announce: Callable[[Committed | LogState], None]) -> None:
         self._writer = writer
         self._announce = announce
         self._queue: Queue[tuple[LogBatch, Committed] | None] = Queue(_DEPTH)
@@ -32,6 +32,8 @@ class CommitThread:
         """why the log cannot be written at present"""
         self.failure: BaseException | None = None
         """the error that has ended the thread"""
+        self._is_incomplete = False
+        """whether a batch was given up, after which none may be committed"""
 
     def start(self) -> None:
         """Start the thread."""
@@ -49,11 +51,21 @@ class CommitThread:
 
     def stop(self, wait: float) -> bool:
         """End the thread after what is waiting, within some seconds; return whether all is committed."""
-        self._queue.put(None)
+        try:
+            self._queue.put(None, timeout=wait)
+        except Full:  # of what cannot be committed
+            self._given_up.set()
+            self._queue.put(None)
         self._thread.join(wait)
         self._given_up.set()
         self._thread.join(_LONGEST_DELAY + 1)
-        return not self._thread.is_alive() and self.failure is None and self._queue.empty()
+        return not self._thread.is_alive() and self.failure is None and not self._is_incomplete
+
+    def give_up_after(self, seconds: float) -> None:
+        """Let the thread give up what cannot be committed until then, so that nobody waits for ever."""
+        timer = Timer(seconds, self._given_up.set)
+        timer.daemon = True
+        timer.start()
 
     def _check(self) -> None:
         if self.failure is not None:
@@ -62,7 +74,7 @@ class CommitThread:
     def _run(self) -> None:
         while (taken := self._queue.get()) is not None:
             try:
-                if self.failure is None:
+                if self.failure is None and not self._is_incomplete:
                     self._commit(*taken)
             except BaseException as error:
                 _log.critical("the log is not written any more", exc_info=True)
@@ -71,9 +83,11 @@ class CommitThread:
                 self._queue.task_done()
 
     def _commit(self, batch: LogBatch, committed: Committed) -> None:
-        if self._persist(lambda: self._writer.commit(batch)):
-            self._announce(committed)
-            self._persist(self._writer.compact)
+        if not self._persist(lambda: self._writer.commit(batch)):
+            self._is_incomplete = True
+            return
+        self._announce(committed)
+        self._persist(self._writer.compact)
 
     def _persist(self, action: Callable[[], None]) -> bool:
         """Do something until it succeeds; return False if the thread was told to give up."""
@@ -84,12 +98,19 @@ class CommitThread:
             except StoreError as error:
                 if self.problem is None:
                     _log.error("the log cannot be written, and will be tried again: %s", error)
-                self.problem = str(error)
+                self._report(str(error))
                 if self._given_up.wait(delay):
                     return False
                 delay = min(2 * delay, _LONGEST_DELAY)
             else:
                 if self.problem is not None:
                     _log.info("the log can be written again")
-                self.problem = None
+                self._report(None)
                 return True
+
+    def _report(self, problem: str | None) -> None:
+        """Tell the server at once: the engine, which reports from time to time, may wait for this thread."""
+        changed = problem != self.problem
+        self.problem = problem
+        if changed:
+            self._announce(LogState(problem))

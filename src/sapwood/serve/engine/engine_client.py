@@ -25,6 +25,7 @@ from sapwood.serve.engine.frames import (
     ConfigureInbox,
     DeleteDeadLetters,
     EngineStatus,
+    LogState,
     Publish,
     Started,
     Stop,
@@ -76,6 +77,8 @@ class EngineClient:
         self._first_start: asyncio.Future[None] | None = None
         self.is_ready = False
         """whether the engine takes commands at present"""
+        self.log_problem: str | None = None
+        """why the log cannot be written at present"""
         self.restarts = 0
 
     @property
@@ -114,6 +117,7 @@ class EngineClient:
             except Exception:
                 _log.exception("the connection to the engine has failed")
             self.is_ready = False
+            self.log_problem = None
             self._writer = None
             self._fail_unrepeatable()
             if self._stopping:
@@ -142,6 +146,8 @@ class EngineClient:
             self._writer = writer
             await self._read(reader)
         finally:
+            self.is_ready = False  # before anything is awaited: what comes now is for the next engine
+            self._writer = None
             writer.close()
             code = await process.wait()
             if code not in (0, REFUSED):
@@ -165,6 +171,8 @@ class EngineClient:
                 self._resolve(request, result)
         elif isinstance(event, Answer):
             self._resolve(event.request, event.result)
+        elif isinstance(event, LogState):
+            self.log_problem = event.problem
         elif isinstance(event, EngineStatus):
             self._listener.on_status(event)
         elif isinstance(event, Started):
@@ -197,7 +205,7 @@ class EngineClient:
         return result
 
     def _send(self, command: Command) -> None:
-        if self._writer is not None:
+        if self._writer is not None and not self._writer.is_closing():
             self._writer.write(encode_frame(command))
 
     def _find_publish(self, request: int) -> Publish | None:

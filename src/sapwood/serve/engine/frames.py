@@ -188,6 +188,14 @@ class Answer:
 
 
 @dataclass(slots=True)
+class LogState:
+    """The log cannot be written at present, or can be again."""
+
+    problem: str | None
+    """why it cannot"""
+
+
+@dataclass(slots=True)
 class EngineStatus:
     """The state of the engine, sent from time to time."""
 
@@ -205,7 +213,7 @@ class EngineStatus:
     counters: dict[str, float] = field(default_factory=dict)
 
 
-Event = Started | Committed | Answer | EngineStatus
+Event = Started | Committed | Answer | LogState | EngineStatus
 
 
 def encode_frame(value: object) -> bytes:
