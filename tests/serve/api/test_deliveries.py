@@ -147,7 +147,9 @@ def test_nobody(client: httpx.Client) -> None:
     check_problem(client.post("/v1/subscribers/nobody/ack", json={"upto": 1}), 404, "not-found")
 
 
-@pytest.mark.parametrize("odd", ["a/b", "../x", "a b", "ü😀", "x" * 400, "a%2Fb", "a?b#c", "deliveries", "."])
+@pytest.mark.parametrize(
+    "odd", ["a/b", "../x", "a b", "ü😀", "a\nb", "x" * 400, "a%2Fb", "a?b#c", "deliveries", "."]
+)
 def test_odd_names(client: httpx.Client, odd: str) -> None:
     name = odd if odd in (".", "../x") else unique(odd)
     subscribe(client, name, streams=(f"of-{len(name)}",))

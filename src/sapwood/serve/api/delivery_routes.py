@@ -41,7 +41,7 @@ After = Annotated[
 
 
 @router.get(
-    "/v1/subscribers/{name:path}/deliveries",
+    "/v1/subscribers/{name:text}/deliveries",
     summary="Pull deliveries",
     response_model=DeliveryPage,
     responses=_PROBLEMS,
@@ -72,7 +72,7 @@ async def pull_deliveries(
 
 
 @router.post(
-    "/v1/subscribers/{name:path}/ack",
+    "/v1/subscribers/{name:text}/ack",
     summary="Acknowledge deliveries",
     response_model=AckAnswer,
     responses=_PROBLEMS,
@@ -126,7 +126,7 @@ def _listening(service: Service, way: str, inbox: int) -> Iterator[None]:
 
 
 @router.get(
-    "/v1/subscribers/{name:path}/events",
+    "/v1/subscribers/{name:text}/events",
     summary="Listen to deliveries as server-sent events",
     response_class=StreamingResponse,
     responses=_PROBLEMS
@@ -191,7 +191,7 @@ def _format_events(gaps: list[GapNotice], deliveries: list[Delivery]) -> str:
 # -- WebSocket ---------------------------------------------------------------------------------------------
 
 
-@router.websocket("/v1/subscribers/{name:path}/socket")
+@router.websocket("/v1/subscribers/{name:text}/socket")
 async def listen_socket(websocket: WebSocket, name: str) -> None:
     """Send deliveries as they come, no more than the client has given credit for."""
     service: Service = websocket.app.state.service

@@ -93,7 +93,7 @@ async def list_subscribers(
 
 
 @router.post(
-    "/v1/subscribers/{name:path}/resume",
+    "/v1/subscribers/{name:text}/resume",
     summary="Resume a suspended subscriber",
     response_model=SubscriberAnswer,
     responses=_FOUND,
@@ -110,7 +110,7 @@ async def resume_subscriber(
 
 
 @router.get(
-    "/v1/subscribers/{name:path}/gaps",
+    "/v1/subscribers/{name:text}/gaps",
     summary="List what a subscriber has missed",
     response_model=GapList,
     responses=_FOUND,
@@ -129,7 +129,7 @@ async def list_gaps(name: SubscriberName, key: Subscriber, service: ServiceDepen
 
 
 @router.get(
-    "/v1/subscribers/{name:path}/dead-letters",
+    "/v1/subscribers/{name:text}/dead-letters",
     summary="List dead letters",
     response_model=DeadLetterPage,
     responses=_FOUND,
@@ -170,7 +170,7 @@ async def _read_dead_letters(
 
 
 @router.post(
-    "/v1/subscribers/{name:path}/dead-letters/replay",
+    "/v1/subscribers/{name:text}/dead-letters/replay",
     summary="Send dead letters again",
     response_model=ReplayAnswer,
     responses=_FOUND | document_problems(409),
@@ -187,7 +187,7 @@ async def replay_many(
 
 
 @router.post(
-    "/v1/subscribers/{name:path}/dead-letters/{number}/replay",
+    "/v1/subscribers/{name:text}/dead-letters/{number}/replay",
     summary="Send a dead letter again",
     response_model=ReplayAnswer,
     responses=_FOUND | document_problems(409),
@@ -210,7 +210,7 @@ async def _replay(service: Service, tenant: str, name: str, numbers: list[int] |
 
 
 @router.delete(
-    "/v1/subscribers/{name:path}/dead-letters/{number}",
+    "/v1/subscribers/{name:text}/dead-letters/{number}",
     summary="Delete a dead letter",
     status_code=204,
     responses=_FOUND,
@@ -229,7 +229,7 @@ async def delete_dead_letter(
 
 
 @router.get(
-    "/v1/subscribers/{name:path}",
+    "/v1/subscribers/{name:text}",
     summary="Read a subscriber",
     response_model=SubscriberAnswer,
     responses=_FOUND,
@@ -242,7 +242,7 @@ async def get_subscriber(
 
 
 @router.put(
-    "/v1/subscribers/{name:path}",
+    "/v1/subscribers/{name:text}",
     summary="Set how a subscriber gets its deliveries",
     response_model=SubscriberAnswer,
     responses=_PROBLEMS,
@@ -288,7 +288,7 @@ def _keep_secret(
 
 
 @router.delete(
-    "/v1/subscribers/{name:path}",
+    "/v1/subscribers/{name:text}",
     summary="Delete a subscriber",
     status_code=204,
     responses=_FOUND | document_problems(409),

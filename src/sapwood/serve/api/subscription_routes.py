@@ -8,6 +8,7 @@ import logging
 import secrets
 from collections.abc import Iterator
 from typing import Annotated, Any
+from urllib.parse import quote
 
 from fastapi import APIRouter, Header, Path, Query, Request, Response
 from pydantic import ValidationError
@@ -78,6 +79,14 @@ def _log_change(what: str, tenant: str, id: str, version: int) -> None:
     _log.info("the subscription %r was %s in version %d", id, what, version, extra=fields)
 
 
+def _require_version(service: Service, tenant: str, id: str) -> int:
+    """Return the version of a subscription that must be there, because of `If-Match: *`."""
+    found = service.store(tenant).get(id)
+    if found is None:
+        raise Problem(412, "precondition-failed", f"there is no subscription {id!r} to be replaced")
+    return found.since
+
+
 def _answer(response: Response, changed: Changed) -> SubscriptionAnswer:
     found = changed.subscription
     if found is None:
@@ -138,7 +147,7 @@ def _parse_cursor(text: str | None) -> int:
 
 
 @router.get(
-    "/v1/subscriptions/{id:path}",
+    "/v1/subscriptions/{id:text}",
     summary="Read a subscription",
     response_model=SubscriptionAnswer,
     responses=_PROBLEMS | document_problems(404),
@@ -170,11 +179,12 @@ async def create_subscription(
     row = _to_row(id, body)
     changed: Changed = await _change(service, key.tenant, "put", row=row, only_new=True)
     _log_change("created", key.tenant, id, changed.version)
+    response.headers["Location"] = f"/v1/subscriptions/{quote(id, safe='').replace('.', '%2E')}"
     return _answer(response, changed)
 
 
 @router.put(
-    "/v1/subscriptions/{id:path}",
+    "/v1/subscriptions/{id:text}",
     summary="Create or replace a subscription",
     response_model=SubscriptionAnswer,
     responses=_PROBLEMS
@@ -193,8 +203,11 @@ async def put_subscription(
     """Put a subscription under an id; one that is there is replaced, and keeps its place in the order."""
     row = _to_row(id, body)
     only_new = if_none_match is not None and if_none_match.strip() == "*"
+    expected = _parse_etag(if_match)
+    if if_match is not None and expected is None:
+        expected = await asyncio.to_thread(_require_version, service, key.tenant, id)
     changed: Changed = await _change(
-        service, key.tenant, "put", row=row, only_new=only_new, expected=_parse_etag(if_match)
+        service, key.tenant, "put", row=row, only_new=only_new, expected=expected
     )
     _log_change("created" if changed.created else "replaced", key.tenant, id, changed.version)
     response.status_code = 201 if changed.created else 200
@@ -202,7 +215,7 @@ async def put_subscription(
 
 
 @router.patch(
-    "/v1/subscriptions/{id:path}",
+    "/v1/subscriptions/{id:text}",
     summary="Pause, resume or change a subscription",
     response_model=SubscriptionAnswer,
     responses=_PROBLEMS | document_problems(404, 412),
@@ -230,7 +243,7 @@ async def patch_subscription(
 
 
 @router.delete(
-    "/v1/subscriptions/{id:path}",
+    "/v1/subscriptions/{id:text}",
     summary="Delete a subscription",
     response_model=VersionAnswer,
     responses=_PROBLEMS | document_problems(404, 412),
@@ -329,14 +342,11 @@ async def _import_chunk(
     report, refused = await _change(service, tenant, "import", rows=rows, replace=replace)
     for name in counts:
         counts[name] += report[name]
-    lines: dict[str, list[int]] = {}
-    for line, row in chunk:
-        lines.setdefault(row.id, []).append(line)
-    for id, error in refused:
+    for position, error in refused:
         problem = to_problem(error)
         assert problem is not None
-        line = lines[id].pop() if lines.get(id) else 0  # of equal ids the first was taken
-        errors.append(RefusedLine(line=line, id=id, error=problem.as_fields()))
+        line, row = chunk[position]
+        errors.append(RefusedLine(line=line, id=row.id, error=problem.as_fields()))
     version: int = report["version"]
     return version
 

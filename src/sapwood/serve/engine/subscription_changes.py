@@ -96,11 +96,12 @@ class SubscriptionChanges:
 
     def _import(
         self, tenant: str, rows: Sequence[NewSubscription], replace: bool
-    ) -> tuple[dict[str, int], list[tuple[str, SapwoodError]]]:
-        """Import some subscriptions; returns the counts, and the refused ones with their errors."""
+    ) -> tuple[dict[str, int], list[tuple[int, SapwoodError]]]:
+        """Import some subscriptions; returns counts, and the positions of refused ones with errors."""
         store = self._store(tenant)
         quota = self._settings.quota_of(tenant)
-        errors: list[tuple[str, SapwoodError]] = []
+        errors: list[tuple[int, SapwoodError]] = []
+        positions = {id(row): i for i, row in enumerate(rows)}  # several may have the same subscription's id
         good = list(rows)
         if quota.query_cost is not None:
             namespaces = store.namespaces
@@ -110,11 +111,13 @@ class SubscriptionChanges:
                     check_cost(row.query, namespaces, quota.query_cost)
                     good.append(row)
                 except SapwoodError as error:
-                    errors.append((row.id, error))
+                    errors.append((positions[id(row)], error))
         if quota.subscriptions is not None:
             new = sum(1 for row in good if store.get(row.id) is None)
             self._check_room(store, quota, new)
-        report = store.import_many(good, replace, lambda row, error: errors.append((row.id, error)))
+        report = store.import_many(
+            good, replace, lambda row, error: errors.append((positions[id(row)], error))
+        )
         counts = asdict(report)
         counts["refused"] = len(errors)
         return counts, errors
