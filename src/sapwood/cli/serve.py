@@ -43,7 +43,7 @@ def serve(
             "it has settings and a log of its own: leave out --config and --log", param_hint="--demo"
         )
     with require_extra("serve", "sapwood serve"):
-        from sapwood.serve.server import run
+        from sapwood.serve.launcher import run
         from sapwood.serve.server_log import configure_logging
 
     if demo:
@@ -78,7 +78,7 @@ def _announce(settings: ServerConfig, url: str) -> None:
 
 def _serve_demo(settings: ServerConfig) -> None:
     from sapwood.serve.demo.demo_run import run_demo
-    from sapwood.serve.server import run
+    from sapwood.serve.launcher import run
     from sapwood.serve.server_log import configure_logging
 
     quiet = settings.monitoring.model_copy(update={"log_level": "WARNING"})

@@ -16,6 +16,7 @@ from sapwood.errors import SapwoodError
 from sapwood.lang.literals.durations import parse_duration
 from sapwood.serve.api.app import create_app
 from sapwood.serve.config import ServerConfig
+from sapwood.serve.engine.engine_spawn import SpawnedEngine
 from sapwood.serve.service import Service
 from sapwood.serve.tracing import configure_tracing
 
@@ -100,11 +101,17 @@ def check_access(config: ServerConfig, service: Service) -> str | None:
 
 
 async def serve(
-    config: ServerConfig, on_ready: OnReady | None = None, companion: Companion | None = None
+    config: ServerConfig,
+    spawned: SpawnedEngine | None = None,
+    on_ready: OnReady | None = None,
+    companion: Companion | None = None,
 ) -> None:
-    """Serve until the process is told to stop by SIGINT or SIGTERM."""
+    """Serve until the process is told to stop by SIGINT or SIGTERM.
+
+    With an engine that was started with the same settings, or one that is started now.
+    """
     configure_tracing(config.monitoring.traces)
-    service = Service(config)
+    service = Service(config, spawned)
     remark = check_access(config, service)
     if remark is not None:
         _log.warning(remark)
@@ -141,13 +148,3 @@ async def _serve_http(
         await server.serve()
     except SystemExit:  # which uvicorn raises after it has logged why
         raise ListenError(f"the server cannot listen at {listen.host}, port {listen.port}") from None
-
-
-def run(config: ServerConfig, on_ready: OnReady | None = None, companion: Companion | None = None) -> None:
-    """Run a server on an event loop of its own."""
-    try:
-        import uvloop
-    except ImportError:  # which Windows does not have
-        asyncio.run(serve(config, on_ready, companion))
-    else:
-        uvloop.run(serve(config, on_ready, companion))

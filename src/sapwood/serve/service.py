@@ -23,6 +23,7 @@ from sapwood.serve.delivery.target_address import TargetPolicy
 from sapwood.serve.delivery.webhook_manager import WebhookManager
 from sapwood.serve.delivery.webhook_settings import WebhookSettings
 from sapwood.serve.engine.engine_client import EngineClient
+from sapwood.serve.engine.engine_spawn import SpawnedEngine
 from sapwood.serve.engine.frames import Acknowledge, Committed, ConfigureInbox, EngineStatus, Publish, Started
 from sapwood.serve.log.log_database import open_log
 from sapwood.serve.log.log_reader import LogReader
@@ -40,7 +41,8 @@ class Overloaded(SapwoodError):
 class Service:
     """All that the routes of the API need; lives as long as the server."""
 
-    def __init__(self, config: ServerConfig) -> None:
+    def __init__(self, config: ServerConfig, spawned: SpawnedEngine | None = None) -> None:
+        """Use an engine that was started with these settings, or start one."""
         self.config = config
         self.log = open_log(config.log.location)
         location = config.store.location or config.log.location
@@ -58,7 +60,7 @@ class Service:
         self.metrics = Metrics()
         policy = TargetPolicy(allow_private=config.webhooks.allow_private, allowed=config.webhooks.allowed)
         self.webhooks = WebhookManager(policy)
-        self.engine = EngineClient(config.engine_settings(), self)
+        self.engine = EngineClient(config.engine_settings(), self, spawned)
         self.status = StatusCollector(self.feed, self.webhooks.counters)
         self.metrics.registry.register(self.status)
         self.feed.on_inboxes = self._update_webhooks

@@ -5,16 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import pickle
-import socket
-import sys
+import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
 from typing import Any, Protocol
 
 from sapwood.errors import SapwoodError
-from sapwood.serve.engine.engine_process import REFUSED
 from sapwood.serve.engine.engine_settings import EngineSettings
+from sapwood.serve.engine.engine_spawn import REFUSED, SpawnedEngine, spawn_engine
 from sapwood.serve.engine.frames import (
     LENGTH,
     Acknowledge,
@@ -33,7 +32,6 @@ from sapwood.serve.engine.frames import (
 )
 
 _log = logging.getLogger(__name__)
-_MODULE = "sapwood.serve.engine.engine_process"
 _FIRST_DELAY, _LONGEST_DELAY = 0.1, 5.0
 _REPEATABLE = Publish | Acknowledge | AddDeadLetter | DeleteDeadLetters | ConfigureInbox
 """commands that may be done twice: ids and numbers tell the engine what it has done"""
@@ -65,13 +63,17 @@ class _Request:
 class EngineClient:
     """Sends commands to the engine, and resolves them when it answers."""
 
-    def __init__(self, settings: EngineSettings, listener: EngineListener) -> None:
+    def __init__(
+        self, settings: EngineSettings, listener: EngineListener, spawned: SpawnedEngine | None = None
+    ) -> None:
+        """Use an engine that was started with these settings, or start one."""
         self._settings = settings
+        self._spawned = spawned
         self._listener = listener
         self._requests: dict[int, _Request] = {}
         self._numbers = count(1)
         self._writer: asyncio.StreamWriter | None = None
-        self._process: asyncio.subprocess.Process | None = None
+        self._process: subprocess.Popen[bytes] | None = None
         self._runner: asyncio.Task[None] | None = None
         self._stopping = False
         self._first_start: asyncio.Future[None] | None = None
@@ -134,22 +136,18 @@ class EngineClient:
             self.restarts += 1
 
     async def _run_once(self) -> None:
-        ours, theirs = socket.socketpair()
-        with theirs:
-            process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", _MODULE, str(theirs.fileno()), pass_fds=(theirs.fileno(),)
-            )
-        self._process = process
-        reader, writer = await asyncio.open_connection(sock=ours, limit=2**20)
+        spawned = self._spawned or spawn_engine(self._settings)
+        self._spawned = None
+        process = self._process = spawned.process
+        reader, writer = await asyncio.open_connection(sock=spawned.connection, limit=2**20)
         try:
-            writer.write(encode_frame(self._settings))
             self._writer = writer
             await self._read(reader)
         finally:
             self.is_ready = False  # before anything is awaited: what comes now is for the next engine
             self._writer = None
             writer.close()
-            code = await process.wait()
+            code = await asyncio.to_thread(process.wait)
             if code not in (0, REFUSED):
                 _log.error("the engine's process %d ended with code %d", process.pid, code)
 

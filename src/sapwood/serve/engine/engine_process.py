@@ -12,6 +12,7 @@ from threading import Lock, Thread
 
 from sapwood.errors import SapwoodError
 from sapwood.serve.engine.engine_settings import EngineSettings
+from sapwood.serve.engine.engine_spawn import REFUSED
 from sapwood.serve.engine.frames import Command, Event, Publish, Stop, encode_frame, receive_frame
 from sapwood.serve.engine.message_engine import MessageEngine
 from sapwood.serve.log.log_database import lock_log, open_log
@@ -22,8 +23,6 @@ _MOST_MESSAGES, _MOST_BYTES = 512, 8 * 1024 * 1024
 """of one batch: enough that a commit costs little, few enough that nobody waits long"""
 _IDLE = 0.05
 """seconds without a command after which the engine does what else is due"""
-REFUSED = 3
-"""the exit code of an engine that cannot start, which has written why"""
 
 
 class EngineProcess:
@@ -81,9 +80,12 @@ class EngineProcess:
     def _receive(self) -> None:
         try:
             while (command := receive_frame(self._connection)) is not None:
+                if isinstance(command, Stop):
+                    self._engine.prepare_stop()
                 self._commands.put(command)
         except OSError as error:
             _log.debug("the connection to the server has ended: %s", error)
+        self._engine.prepare_stop()
         self._commands.put(None)
 
     def _send(self, event: Event) -> None:
