@@ -490,6 +490,11 @@ class JoinEngine:
         """Explain how an entry is evaluated."""
         return explain(self._entries[number], self.witnesses)
 
+    @property
+    def stored_messages(self) -> int:
+        """The number of messages that are kept for later ones."""
+        return len(self._state.records)
+
     def state(self) -> State:
         """Return the size of the state, after eviction."""
         self._evict()

@@ -74,8 +74,22 @@ STORE = Schema(
 class Database:
     """Opens transactions, and converts database errors into StoreError of one line, without passwords."""
 
-    def __init__(self, location: str, create: bool, schema: Schema = STORE) -> None:
+    def __init__(
+        self,
+        location: str,
+        create: bool,
+        schema: Schema = STORE,
+        lock_timeout: float = _LOCK_TIMEOUT,
+        checkpoints: bool = True,
+    ) -> None:
+        """Open the tables of a schema, or create them.
+
+        `lock_timeout` is how many seconds a writer of SQLite waits for another one. Without `checkpoints`,
+        writers leave it to somebody else to move SQLite's write-ahead log into the file.
+        """
         url = locate(location)
+        self._checkpoints = checkpoints
+        self._lock_timeout = lock_timeout
         self._schema = schema
         self.name = mask_password(url)
         self.file = Path(str(url.database)) if url.get_backend_name() == "sqlite" else None
@@ -134,7 +148,7 @@ class Database:
 
     def _sqlite(self, url: URL) -> Engine:
         engine = create_engine(
-            url, connect_args={"timeout": _LOCK_TIMEOUT}, max_overflow=-1, hide_parameters=True
+            url, connect_args={"timeout": self._lock_timeout}, max_overflow=-1, hide_parameters=True
         )
 
         # Python's driver would begin transactions implicitly. A writer begins with BEGIN IMMEDIATE: one that
@@ -142,6 +156,8 @@ class Database:
         @event.listens_for(engine, "connect")
         def connected(connection: Any, _: object) -> None:
             connection.isolation_level = None
+            if not self._checkpoints:
+                connection.execute("PRAGMA wal_autocheckpoint = 0")
 
         @event.listens_for(engine, "begin")
         def begun(connection: Connection) -> None:

@@ -36,13 +36,16 @@ class SubscriptionStore:
     Failures raise StoreError with a reason of one line.
     """
 
-    def __init__(self, location: str, create: bool = True, tenant: str = "") -> None:
+    def __init__(
+        self, location: str, create: bool = True, tenant: str = "", *, lock_timeout: float = 60
+    ) -> None:
         """Open a store; one that does not exist is created, or refused with `create=False`.
 
-        Tenants of one store see nothing of each other but its version, which they share.
+        Tenants of one store see nothing of each other but its version, which they share. `lock_timeout` is
+        how many seconds a change waits for other writers of an SQLite file.
         """
         check_tenant(tenant)
-        self._database = Database(location, create)
+        self._database = Database(location, create, lock_timeout=lock_timeout)
         self._tenant = tenant
 
     def close(self) -> None:

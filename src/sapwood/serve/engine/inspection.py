@@ -67,7 +67,7 @@ class Inspection:
 
     def count_join_messages(self) -> int:
         """Return how many messages joins hold."""
-        return sum(engine.broker.state().messages for _, engine in self._engines if engine.broker.joins)
+        return sum(engine.broker.network_of_joins.stored_messages for _, engine in self._engines)
 
 
 def read_memory() -> int:

@@ -36,9 +36,10 @@ from sapwood.serve.engine.message_ids import MessageIds
 from sapwood.serve.engine.subscription_changes import SubscriptionChanges
 from sapwood.serve.engine.tenant_engines import TenantEngines
 from sapwood.serve.log import log_schema, retention
+from sapwood.serve.log.checkpoints import CheckpointThread
 from sapwood.serve.log.inbox_table import FullPolicy, InboxTable
 from sapwood.serve.log.log_database import open_log
-from sapwood.serve.log.log_reader import read_inboxes
+from sapwood.serve.log.log_reader import read_inboxes, read_suspension_gaps
 from sapwood.serve.log.log_writer import LogWriter
 from sapwood.store import SubscriptionStore
 from sapwood.store.database import Database
@@ -52,6 +53,8 @@ _SNAPSHOT = 10.0
 """seconds between snapshots at least"""
 _SNAPSHOT_SHARE = 0.05
 """of the time that snapshots may take"""
+_STOP = 10.0
+"""seconds to wait at the end for a log that cannot be written"""
 KEPT_FAILURES = 1_000
 
 
@@ -71,7 +74,8 @@ class MessageEngine:
     def __init__(self, settings: EngineSettings, send: Callable[[Event], None]) -> None:
         self._settings = settings
         self._send = send
-        self._log = open_log(settings.log)
+        self._log = open_log(settings.log, checkpoints=False)
+        self._checkpoints = CheckpointThread(self._log.file)
         SubscriptionStore(settings.store).close()  # which creates its tables
         self._store = Database(settings.store, create=False)
         self._writer = LogWriter(self._log)
@@ -104,13 +108,17 @@ class MessageEngine:
             row = connection.execute(query).one()
             self._identity, self._batch, self._seq, self._inboxes.last_number = row
             self._inboxes.load(read_inboxes(connection))
+            gaps = read_suspension_gaps(connection)
         for entries in self._writer.tail:
-            np.maximum.at(self._inboxes.last, entries["inbox"], entries["number"])
+            known = entries[np.isin(entries["inbox"], list(self._inboxes.names))]  # others were deleted
+            np.maximum.at(self._inboxes.last, known["inbox"], known["number"])
+        self._inboxes.load_gaps(gaps)
         loaded = self._engines.load(self._snapshot, self._identity, self._seq)
         self._saved_seq = self._engines.seq
         replayed = self._engines.recover(self._log)
         self._changed = not loaded or bool(replayed)
         self._commits.start()
+        self._checkpoints.start()
         self._store_inboxes()
         seconds = time.perf_counter() - started
         _log.info(
@@ -124,12 +132,17 @@ class MessageEngine:
         self._send(Started(self._seq, self._engines.version, rows, seconds))
         self._report()
 
-    def stop(self, save: bool, wait: float = 30.0) -> None:
+    def prepare_stop(self) -> None:
+        """Bound the time that the end may take; another thread may call this while commands are handled."""
+        self._commits.give_up_after(_STOP)
+
+    def stop(self, save: bool) -> None:
         """Finish what was begun, and write a snapshot if wanted."""
-        if not self._commits.stop(wait):
+        if not self._commits.stop(_STOP):
             _log.error("the engine ends although not all of its work is in the log")
         elif save and self._changed:
             self._save()
+        self._checkpoints.stop()
         self._engines.close()
         self._changes.close()
         self._store.close()
@@ -272,20 +285,21 @@ class MessageEngine:
         """Delete some messages that are not kept any longer, and record what subscribers miss by it."""
         if self._commits.problem is not None:
             return
+        self._commits.drain()  # since the log, and its tail, have to have all that is not read
         kept = self._settings.retention
         builder = self._begin()
+        unread = self._writer.find_unread(self._inboxes)
         with self._log.reading() as connection:
             aged, done = retention.bounds(connection, kept, self._seq)
-            needed = done
-            for number in self._inboxes.names:
+            for number in retention.list_behind(connection, aged):
                 floor = self._inboxes.floor(number)
-                first = retention.find_needed(connection, number, floor)
-                if first is None:
-                    continue
-                if first < aged:
-                    upto = retention.find_last_before(connection, number, floor, aged)
+                builder.expire(number, retention.find_last_before(connection, number, floor, aged))
+            first = retention.find_needed(connection)
+            needed = done if first is None else min(done, max(first, aged))
+            if len(unread):
+                for number, upto in retention.find_aged(unread, aged):
                     builder.expire(number, upto)
-                needed = min(needed, max(first, aged))
+                needed = min(needed, max(int(unread["seq"].min()), aged))
             bound = max(aged, needed)
             if self._engines.have_joins:  # which see what came after the snapshot again, after a crash
                 bound = min(bound, self._saved_seq + 1)

@@ -8,6 +8,7 @@ from typing import Any
 
 from sapwood.errors import ExistingIdError, SapwoodError
 from sapwood.serve.engine.engine_settings import EngineSettings, TenantQuota
+from sapwood.serve.log.log_database import LOCK_TIMEOUT
 from sapwood.serve.query_cost import check_cost
 from sapwood.store import NewSubscription, Subscription, SubscriptionStore
 
@@ -51,7 +52,9 @@ class SubscriptionChanges:
     def _store(self, tenant: str) -> SubscriptionStore:
         found = self._stores.get(tenant)
         if found is None:
-            found = self._stores[tenant] = SubscriptionStore(self._settings.store, tenant=tenant)
+            found = self._stores[tenant] = SubscriptionStore(
+                self._settings.store, tenant=tenant, lock_timeout=LOCK_TIMEOUT
+            )
         return found
 
     def _put(

@@ -38,6 +38,7 @@ class Segment(NamedTuple):
     inbox: int
     first: int
     last: int
+    first_seq: int
     last_seq: int
     entries: bytes
 
@@ -81,6 +82,7 @@ def to_segments(parts: Iterable[Entries]) -> Iterator[Segment]:
             int(inboxes[start]),
             int(numbers[start]),
             int(numbers[end - 1]),
+            int(seqs[start]),
             int(seqs[end - 1]),
             stored[start:end].tobytes(),
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable
+from dataclasses import replace
 from enum import StrEnum
 from typing import Any
 
@@ -43,6 +44,8 @@ class InboxTable:
         self._limits: NDArray[np.int64] = np.full(64, limit)
         self.suspended: set[int] = set()
         self._policies: dict[int, FullPolicy] = {}
+        self._awaited: set[int] = set()
+        """those that publishers wait for when they are full"""
         self.names: dict[int, tuple[str, str]] = {}
         """tenant and subscriber by number"""
         self.settings: dict[int, str] = {}
@@ -97,7 +100,8 @@ class InboxTable:
         self.settings[number] = settings
         given = self._parsed[number] = json.loads(settings)
         self._limits[number] = given.get("limit") or self._default_limit
-        self._policies[number] = FullPolicy(given.get("policy") or self._default_policy)
+        policy = self._policies[number] = FullPolicy(given.get("policy") or self._default_policy)
+        (self._awaited.add if policy is FullPolicy.WAIT else self._awaited.discard)(number)
 
     def get_settings(self, number: int) -> dict[str, Any]:
         """Return the settings of an inbox, to be changed."""
@@ -114,6 +118,7 @@ class InboxTable:
         for known in (self.settings, self._parsed, self._policies, self._open_gaps):
             known.pop(number, None)
         self.suspended.discard(number)
+        self._awaited.discard(number)
 
     def row(self, number: int) -> InboxRow:
         """Return an inbox as the log holds it."""
@@ -131,11 +136,10 @@ class InboxTable:
 
     def find_full(self) -> dict[str, str]:
         """Return the tenants whose publishers have to wait for a subscriber, with the reason."""
-        waiting = [n for n, policy in self._policies.items() if policy is FullPolicy.WAIT]
         return {
             self.names[n][0]: f"the subscriber {self.names[n][1]!r} has {self.backlog(n):,} deliveries to "
             "acknowledge, and publishers wait for it"
-            for n in waiting
+            for n in self._awaited
             if self.backlog(n) >= self._limits[n]
         }
 
@@ -167,7 +171,7 @@ class InboxTable:
         affected: set[int] = set()
         if self.suspended:
             entries = self._exclude(entries, sorted(self.suspended), gaps)
-        touched, counts = np.unique(entries["inbox"], return_counts=True)
+        touched, counts = _count(entries["inbox"], self.last_number)
         floor = np.maximum(self.acknowledged[touched], self.dropped[touched])
         backlog = self.last[touched] - floor + counts
         over = touched[backlog > self._limits[touched]].tolist()
@@ -179,7 +183,8 @@ class InboxTable:
             if self._policies[inbox] is FullPolicy.DROP_OLDEST:
                 self._drop_oldest(inbox, gaps)
                 affected.add(inbox)
-        return entries, list(gaps.values()), affected.union(suspended)
+        # copies, because a gap may go on growing before this state of it is in the log
+        return entries, [replace(gap) for gap in gaps.values()], affected.union(suspended)
 
     def _exclude(self, entries: Entries, inboxes: list[int], gaps: dict[int, Gap]) -> Entries:
         missed = np.isin(entries["inbox"], inboxes)
@@ -213,7 +218,13 @@ class InboxTable:
         if upto <= before:
             return None
         self.dropped[inbox] = upto
-        return self._extend_gap(inbox, before, upto - before, "expired")
+        return replace(self._extend_gap(inbox, before, upto - before, "expired"))
+
+    def load_gaps(self, gaps: Iterable[Gap]) -> None:
+        """Go on with gaps of the log, at whose ends inboxes were suspended."""
+        for gap in gaps:
+            if gap.inbox in self.suspended and gap.after == self.last[gap.inbox]:
+                self._open_gaps[gap.inbox] = gap
 
     def _extend_gap(self, inbox: int, after: int, count: int, reason: str) -> Gap:
         """Return the gap after a delivery, which goes on if nothing was delivered in between."""
@@ -225,3 +236,12 @@ class InboxTable:
         gap.count += count
         gap.until = now
         return gap
+
+
+def _count(inboxes: NDArray[np.int64], last: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the inboxes that occur, and how often each does."""
+    if last > 8 * len(inboxes):
+        return np.unique(inboxes, return_counts=True)
+    counts = np.bincount(inboxes, minlength=1)
+    touched = np.flatnonzero(counts)
+    return touched, counts[touched]

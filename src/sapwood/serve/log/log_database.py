@@ -20,6 +20,8 @@ from sapwood.serve.log.log_batch import Row
 from sapwood.store.database import Database, Schema
 
 _ADVISORY_LOCK = 0x5A9_106
+LOCK_TIMEOUT = 5.0
+"""seconds that the engine waits for another writer of SQLite before it reports that"""
 _AT_ONCE = 500
 """rows of an upsert, each of which has several parameters"""
 
@@ -30,15 +32,15 @@ def _schema() -> Schema:
         log_schema.metadata,
         log_schema.state,
         log_schema.LAYOUT,
-        {"identity": uuid.uuid4().hex, "batch": 0, "seq": 0, "oldest": 1, "inboxes": 0},
+        {"identity": uuid.uuid4().hex, "batch": 0, "seq": 0, "oldest": 1, "inboxes": 0, "writer": ""},
         "'sapwood serve' makes one",
         "serve it with that version until all is delivered, and begin with a new file here",
     )
 
 
-def open_log(location: str, create: bool = True) -> Database:
-    """Open the log in a database, which may have a store, too."""
-    return Database(location, create, _schema())
+def open_log(location: str, create: bool = True, checkpoints: bool = True) -> Database:
+    """Open the log in a database, which may have a store, too; see `Database` for `checkpoints`."""
+    return Database(location, create, _schema(), LOCK_TIMEOUT, checkpoints)
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import fields
 from itertools import islice
 from threading import Lock
 from typing import NamedTuple, TypeVar
@@ -12,7 +13,7 @@ from sqlalchemy import Connection, RowMapping, select, tuple_
 
 from sapwood.serve.log import log_schema
 from sapwood.serve.log.entries import ENTRY, Entries, InboxEntry, entries_of, read_segment
-from sapwood.serve.log.log_batch import InboxRow
+from sapwood.serve.log.log_batch import Gap, InboxRow
 from sapwood.store.database import Database
 
 _AT_ONCE = 500
@@ -114,6 +115,13 @@ def read_inboxes(connection: Connection) -> list[InboxRow]:
     """Return all inboxes."""
     columns = [log_schema.inboxes.c[name] for name in InboxRow._fields]
     return [InboxRow(*row) for row in connection.execute(select(*columns))]
+
+
+def read_suspension_gaps(connection: Connection) -> list[Gap]:
+    """Return what suspended subscribers have missed."""
+    columns = [log_schema.gaps.c[field.name] for field in fields(Gap)]
+    suspended = log_schema.gaps.c.reason == "suspended"
+    return [Gap(*row) for row in connection.execute(select(*columns).where(suspended))]
 
 
 def _iter_segments(connection: Connection, inbox: int, after: int) -> Iterator[tuple[int, bytes]]:

@@ -93,6 +93,7 @@ segments = Table(
     Column("inbox", Integer, primary_key=True, autoincrement=False),
     Column("first", BigInteger, primary_key=True, autoincrement=False),
     Column("last", BigInteger, nullable=False),
+    Column("first_seq", BigInteger, nullable=False),
     Column("last_seq", BigInteger, nullable=False),
     Column("entries", LargeBinary, nullable=False),
     sqlite_with_rowid=False,
@@ -176,6 +177,7 @@ state = Table(
     Column("seq", BigInteger, nullable=False),  # of the last message; messages may be gone
     Column("oldest", BigInteger, nullable=False),  # the oldest message that is kept
     Column("inboxes", Integer, nullable=False),  # the last number of an inbox; none is given twice
+    Column("writer", Text, nullable=False),  # of the engine that may write; a former one finds another
     CheckConstraint("one = 1", name="sapwood_log_state_one"),
 )
 """One row."""

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import logging
+import uuid
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from sqlalchemy import Connection, Table, bindparam, delete, select, update
 
+from sapwood.errors import SapwoodError
 from sapwood.serve.log import log_schema
-from sapwood.serve.log.entries import ENTRY, Entries, Segment, to_segments
+from sapwood.serve.log.entries import ENTRY, NO_ENTRIES, Entries, Segment, to_segments
+from sapwood.serve.log.inbox_table import InboxTable
 from sapwood.serve.log.log_batch import LogBatch
 from sapwood.serve.log.log_database import insert_all, insert_missing, upsert
 from sapwood.serve.log.retention import delete_messages
@@ -27,12 +30,22 @@ KEPT_REJECTS = 1_000
 """refused messages that are kept for each tenant"""
 
 
+class LogTaken(SapwoodError):
+    """Raised if another engine has begun to write the log."""
+
+
 class LogWriter:
     """The only writer of a log's messages, entries and inboxes."""
 
     def __init__(self, database: Database) -> None:
+        """Take over the log: what a former writer has not committed is refused from now on.
+
+        PostgreSQL may still commit the last transaction of a process that is gone; this waits for it.
+        """
         self._database = database
-        with database.reading() as connection:
+        self._name = uuid.uuid4().hex
+        with database.writing() as connection:
+            connection.execute(update(log_schema.state).values(writer=self._name))
             stored = list(connection.execute(select(log_schema.tail).order_by(log_schema.tail.c.batch)))
         self._tail: dict[int, Entries] = {batch: np.frombuffer(entries, ENTRY) for batch, entries in stored}
         self._tail_entries = sum(map(len, self._tail.values()))
@@ -52,7 +65,7 @@ class LogWriter:
         """Store a batch; one that is there, because the answer to its commit was lost, stays."""
         state = log_schema.state
         with self._database.writing() as connection:
-            if connection.scalar(select(state.c.batch)) == batch.number:
+            if self._lock_state(connection) == batch.number:
                 _log.info("batch %d was committed before", batch.number)
             else:
                 self._store(connection, batch)
@@ -62,6 +75,15 @@ class LogWriter:
         if len(batch.entries):
             self._tail[batch.number] = batch.entries
             self._tail_entries += len(batch.entries)
+
+    def _lock_state(self, connection: Connection) -> int:
+        """Return the number of the last batch; raises LogTaken if this is not the writer any more."""
+        state = log_schema.state
+        mine = select(state.c.batch).where(state.c.writer == self._name).with_for_update()
+        found: int | None = connection.scalar(mine)
+        if found is None:
+            raise LogTaken("another server has begun to write the log, so this one must not")
+        return found
 
     def _store(self, connection: Connection, batch: LogBatch) -> None:
         insert_all(connection, log_schema.messages, batch.messages)
@@ -86,6 +108,17 @@ class LogWriter:
 
     # -- segments --------------------------------------------------------------------------------------
 
+    def find_unread(self, inboxes: InboxTable) -> Entries:
+        """Return the entries of the tail that are neither acknowledged nor dropped."""
+        tail = self.tail
+        if not tail:
+            return NO_ENTRIES
+        entries = np.concatenate(tail)
+        entries = entries[np.isin(entries["inbox"], list(inboxes.names))]
+        floors = np.maximum(inboxes.acknowledged, inboxes.dropped)
+        unread: Entries = entries[entries["number"] > floors[entries["inbox"]]]
+        return unread
+
     def compact(self) -> None:
         """Do a part of turning the tail into segments, if it is long: nobody should wait for all of it."""
         if self._compaction is None:
@@ -94,6 +127,7 @@ class LogWriter:
             self._compaction = _Compaction(self._tail)
         compaction = self._compaction
         with self._database.writing() as connection:
+            self._lock_state(connection)
             compaction.store(connection)
         if compaction.is_last:
             for batch in [batch for batch in self._tail if batch <= compaction.last_batch]:

@@ -6,13 +6,21 @@ import time
 from dataclasses import dataclass
 
 import numpy as np
-from sqlalchemy import Connection, delete, select, update
+from sqlalchemy import Connection, and_, delete, func, select, update
 
 from sapwood.serve.log import log_schema
-from sapwood.serve.log.entries import SEGMENT_ENTRY
+from sapwood.serve.log.entries import SEGMENT_ENTRY, Entries
 
 _STEP = 2_000
 """messages that one transaction deletes, so that none is long"""
+
+
+_segments, _inboxes = log_schema.segments.c, log_schema.inboxes.c
+_unread = and_(
+    _segments.inbox == _inboxes.number,
+    _segments.last > _inboxes.acknowledged,
+    _segments.last > _inboxes.dropped,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,16 +40,16 @@ def find_age_bound(connection: Connection, before: float) -> int | None:
     return found
 
 
-def find_needed(connection: Connection, inbox: int, floor: int) -> int | None:
-    """Return the first message in the segments of an inbox after the entry `floor`; None if only the tail
-    has some."""
-    columns = log_schema.segments.c
-    query = select(columns.first, columns.entries).where(columns.inbox == inbox, columns.last > floor)
-    found = connection.execute(query.order_by(columns.first).limit(1)).first()
-    if found is None:
-        return None
-    first, stored = found
-    return int(np.frombuffer(stored, SEGMENT_ENTRY)["seq"][max(0, floor + 1 - first)])
+def find_needed(connection: Connection) -> int | None:
+    """Return a message before which nobody waits for any in a segment; None if nobody waits for one there."""
+    found: int | None = connection.scalar(select(func.min(_segments.first_seq)).where(_unread))
+    return found
+
+
+def list_behind(connection: Connection, seq: int) -> list[int]:
+    """Return the inboxes in whose segments somebody may wait for messages before `seq`."""
+    query = select(_segments.inbox).where(_unread, _segments.first_seq < seq).distinct()
+    return list(connection.scalars(query))
 
 
 def find_last_before(connection: Connection, inbox: int, floor: int, seq: int) -> int:
@@ -56,6 +64,15 @@ def find_last_before(connection: Connection, inbox: int, floor: int, seq: int) -
         if older < len(seqs):
             break
     return floor
+
+
+def find_aged(unread: Entries, seq: int) -> list[tuple[int, int]]:
+    """Return, by inbox, the last of some entries of the tail whose messages are before `seq`."""
+    last: dict[int, int] = {}
+    aged = unread[unread["seq"] < seq]
+    for inbox, number in zip(aged["inbox"].tolist(), aged["number"].tolist(), strict=True):
+        last[inbox] = max(number, last.get(inbox, 0))
+    return list(last.items())
 
 
 def next_step(connection: Connection, bound: int) -> int:
