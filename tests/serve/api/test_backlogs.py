@@ -5,7 +5,17 @@ from __future__ import annotations
 import httpx
 import pytest
 
-from tests.serve.api.calls import acknowledge, bodies, check_problem, listen, publish, pull, subscribe, unique
+from tests.serve.api.calls import (
+    acknowledge,
+    bodies,
+    check_problem,
+    listen,
+    open_client,
+    publish,
+    pull,
+    subscribe,
+    unique,
+)
 from tests.support.service.running_server import RunningServer
 
 XMLL = {"Content-Type": "application/x-xmll"}
@@ -93,9 +103,8 @@ def test_merging_does_not_confuse_messages_with_equal_content(client: httpx.Clie
 # -- full inboxes ------------------------------------------------------------------------------------------
 
 
-def test_publishers_wait(tmp_path_factory: pytest.TempPathFactory) -> None:
-    # in a server of its own, since all publishers of the tenant have to wait
-    with RunningServer(tmp_path_factory.mktemp("wait")) as server, server.client(verify=False) as client:
+def test_publishers_wait(spare: RunningServer) -> None:
+    with open_client(spare) as client:  # where no other test publishes meanwhile
         subscribe(client, "slow", streams=("s",))
         configure(client, "slow", limit=2, policy="wait")
         assert publish(client, "s", "<a>1</a>").status_code == 201
@@ -114,6 +123,8 @@ def test_publishers_wait(tmp_path_factory: pytest.TempPathFactory) -> None:
         assert bodies(client, "slow") == expected(4)
         assert bodies(client, "slow", after=0) == expected(1, 2, 3, 4)
         assert client.get("/v1/subscribers/slow/gaps").json() == {"gaps": []}
+        configure(client, "slow")
+        assert publish(client, "s", "<a>5</a>\n<a>6</a>", headers=XMLL).json()["published"] == 2
 
 
 def test_the_oldest_are_dropped(client: httpx.Client, name: str) -> None:

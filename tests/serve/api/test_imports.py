@@ -31,7 +31,10 @@ def refused(report: dict[str, Any]) -> list[tuple[int, int]]:
 
 def test_an_import(client: httpx.Client) -> None:
     name = unique("import")
-    rows = [{"id": f"{name}-{n}", "query": f"/a[. = {n}]", "subscriber": name} for n in range(1_200)]
+    rows: list[dict[str, Any]] = [
+        {"id": f"{name}-{n}", "query": f"/a[. = {n}]", "subscriber": name, "streams": [name]}
+        for n in range(1_200)
+    ]
     report = import_lines(client, *rows)
     assert counts(report) == (1_200, 0, 0, 0) and report["errors"] == []
     publish(client, name, "<a>1100</a>")
