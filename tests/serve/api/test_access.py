@@ -22,6 +22,7 @@ from websockets.sync.client import connect
 
 from tests.serve.api.calls import (
     PROBLEM,
+    acknowledge,
     check_problem,
     listen,
     open_client,
@@ -61,7 +62,7 @@ class Keyed:
 
 @pytest.fixture(scope="module")
 def keyed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Keyed]:
-    with RunningServer(tmp_path_factory.mktemp("keyed")) as server:
+    with RunningServer(tmp_path_factory.mktemp("keyed"), "[limits]\nquery_seconds = 0.2\n") as server:
         with open_client(server) as client:
             answer = client.post("/v1/keys", json={"scopes": ["admin"], "name": "first"})
         first = answer.json()["key"]
@@ -215,8 +216,12 @@ def filled(keyed: Keyed) -> Iterator[tuple[Keyed, dict[str, str]]]:
             client.put("/v1/namespaces", json={"namespaces": {mark: f"urn:{mark}"}})
             client.put("/v1/subscribers/full", json={"limit": 1, "policy": "drop-oldest"})
             subscribe(client, "full", f"/{mark}", id=f"full-{mark}")
-            # an lxml fallback that exceeds its limits: a failure
-            subscribe(client, "slow", f"/{mark}[count(//*[count(//*) > 5]) > 5]", id=f"slow-{mark}")
+            # more than its time, in lxml: a failure
+            slow = f"/{mark}//a[count(//a[count(//a[count(//a) > 1]) > 1]) > 1]"
+            subscribe(client, "slow", slow, streams=(f"heavy-{mark}",), id=f"slow-{mark}")
+            heavy = f"<{mark}>{'<a/>' * 3_000}</{mark}>"
+            assert publish(client, f"heavy-{mark}", heavy).json()["failures"] == 1
+            acknowledge(client, f"inbox-{mark}", 1)
             for number in range(3):
                 assert publish(client, mark, f"<{mark}>{number}</{mark}>").status_code == 201
             assert publish(client, mark, f"<{mark}>").status_code == 422
@@ -248,7 +253,13 @@ def test_tenants_see_nothing_of_each_other(filled: tuple[Keyed, dict[str, str]])
             assert all(answer.status_code == 200 for answer in seen.values())
             for path, answer in seen.items():
                 assert foreign not in answer.text, path
-            for path in ("/v1/subscriptions", "/v1/subscribers", "/v1/rejects", "/v1/messages"):
+            for path in (
+                "/v1/subscriptions",
+                "/v1/subscribers",
+                "/v1/rejects",
+                "/v1/failures",
+                "/v1/messages",
+            ):
                 assert own in seen[path].text
             for path in (
                 f"/v1/subscriptions/id-{foreign}",

@@ -22,7 +22,7 @@ from tests.serve.api.calls import PROBLEM, open_client, publish, subscribe
 from tests.serve.api.test_access import NEEDED, Endpoint
 from tests.support.service.running_server import RunningServer
 
-EXAMPLES = 12
+EXAMPLES = 8
 EXCLUDED = {
     ("GET", "/v1/subscribers/{name}/events"),  # which has no end
     ("POST", "/v1/keys"),  # with the first key, all other requests would need one
