@@ -240,7 +240,11 @@ class WebhookListener(Listener):
             disable_nagle_algorithm = True
 
             def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["content-length"]))
+                size = int(self.headers["content-length"])
+                body = self.rfile.read(size)
+                if len(body) < size:  # the server was killed while it sent this
+                    self.close_connection = True
+                    return
                 status = 204
                 try:
                     listener.take(json.loads(body)["data"])
@@ -253,7 +257,11 @@ class WebhookListener(Listener):
             def log_message(self, format: str, *values: object) -> None:
                 """Write nothing."""
 
-        self._target = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        class Target(ThreadingHTTPServer):
+            def handle_error(self, request: object, address: object) -> None:
+                """Write nothing: a server that is killed resets its connections."""
+
+        self._target = Target(("127.0.0.1", 0), Handler)
         self._target.daemon_threads = True
 
     @property
