@@ -22,6 +22,9 @@ from sapwood.serve.tracing import configure_tracing
 
 _log = logging.getLogger(__name__)
 _BACKLOG = 2_048
+_KEEP_ALIVE = 75
+"""seconds that a connection is kept without requests: longer than clients keep theirs, or they would find it
+closed while they send"""
 OnReady = Callable[[str], None]
 Companion = Callable[[str], Coroutine[None, None, None]]
 """what runs beside the server, given its address, until that is told to stop"""
@@ -137,6 +140,7 @@ async def _serve_http(
         ssl_keyfile=listen.tls_key,
         limit_concurrency=listen.connections,
         backlog=_BACKLOG,
+        timeout_keep_alive=_KEEP_ALIVE,
         timeout_graceful_shutdown=int(parse_duration(listen.drain)),
         log_config=None,
         access_log=False,

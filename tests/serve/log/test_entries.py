@@ -10,6 +10,8 @@ from sapwood.serve.log.entries import (
     ENTRY,
     Entries,
     InboxEntry,
+    decode_batch,
+    encode_batch,
     entries_of,
     number_entries,
     read_segment,
@@ -55,6 +57,12 @@ def test_segments_hold_what_the_tail_held(described: list[list[tuple[int, int]]]
         whole = read_segment(segment.first, segment.entries)
         assert (whole[0].number, whole[-1].number) == (segment.first, segment.last)
         assert whole[-1].seq == segment.last_seq
+
+
+@given(batches)
+def test_a_batch_is_read_as_written(described: list[list[tuple[int, int]]]) -> None:
+    for entries in make_batches(described):
+        assert decode_batch(encode_batch(entries)).tolist() == entries.tolist()
 
 
 def test_no_entries_make_no_segments() -> None:

@@ -80,7 +80,7 @@ def database(tmp_path: Path) -> Database:
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the tail become segments after three batches, two segments at a time."""
     monkeypatch.setattr(log_writer, "TAIL_BATCHES", 3)
-    monkeypatch.setattr(log_writer, "_PART_SEGMENTS", 2)
+    monkeypatch.setattr(log_writer, "_PART_BYTES", 800)
 
 
 def read_all(reader: LogReader, inbox: int, limit: int) -> list[tuple[int, int]]:

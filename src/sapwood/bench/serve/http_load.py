@@ -49,8 +49,13 @@ class HttpConnection:
         self, method: str, path: str, body: bytes = b"", headers: Mapping[str, str] | None = None
     ) -> tuple[int, bytes]:
         """Send a request; returns the status and the body of the answer."""
-        reader = await self._write(method, path, body, headers)
-        status, length = await _read_head(reader)
+        try:
+            status, length = await _read_head(await self._write(method, path, body, headers))
+        except (asyncio.IncompleteReadError, ConnectionError):  # closed by the server, since it was idle
+            self._writer = None
+            status, length = await _read_head(await self._write(method, path, body, headers))
+        reader = self._reader
+        assert reader is not None
         if length is None:
             raise BenchError("the answer has no length")
         return status, await reader.readexactly(length)

@@ -21,6 +21,8 @@ from sapwood.serve.server_log import configure_logging
 _log = logging.getLogger(__name__)
 _MOST_MESSAGES, _MOST_BYTES = 512, 8 * 1024 * 1024
 """of one batch: enough that a commit costs little, few enough that nobody waits long"""
+_SWITCH = 0.001
+"""seconds after which a thread lets another one run: commits should not wait long for matching"""
 _IDLE = 0.05
 """seconds without a command after which the engine does what else is due"""
 
@@ -101,6 +103,7 @@ def main() -> int:
     """Run an engine on the socket whose file descriptor is the argument; its first frame has the settings."""
     for number in (signal.SIGINT, signal.SIGTERM):  # the server decides when the engine ends
         signal.signal(number, signal.SIG_IGN)
+    sys.setswitchinterval(_SWITCH)
     with socket.socket(fileno=int(sys.argv[1])) as connection:
         settings = receive_frame(connection)
         if not isinstance(settings, EngineSettings):

@@ -8,17 +8,20 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from sapwood.serve.log.column_codec import decode_columns, encode_columns
+
 MESSAGE = -1
 """the output of an entry whose delivery is the message itself"""
 
 ENTRY = np.dtype([("inbox", "<i4"), ("output", "<i4"), ("seq", "<i8"), ("place", "<i8"), ("number", "<i8")])
 """An entry of the tail; numbers count from 1 in each inbox, a place is a subscription's in the store."""
 
-SEGMENT_ENTRY = np.dtype([("seq", "<i8"), ("place", "<i8"), ("output", "<i4")])
-"""An entry of a segment, whose inbox and first number are those of the segment."""
-
 Entries = NDArray[np.void]
 Ints = NDArray[np.int64]
+
+_BATCH_COLUMNS = ("inbox", "output", "seq", "place")
+_SEGMENT_COLUMNS = ("seq", "place", "output")
+"""as in InboxEntry; the inbox and the first number are those of the segment"""
 
 NO_ENTRIES: Entries = np.empty(0, ENTRY)
 
@@ -48,10 +51,9 @@ def number_entries(entries: Entries, last: Ints) -> None:
     inbox, is advanced."""
     if not len(entries):
         return
-    inboxes = entries["inbox"]
-    order = order_by_inbox(inboxes)
-    ordered = inboxes[order]
-    starts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
+    order = order_by_inbox(entries["inbox"])
+    ordered = entries["inbox"][order]
+    starts = _find_starts(ordered)
     counts = np.diff(np.append(starts, len(ordered)))
     ranks = np.arange(len(ordered)) - np.repeat(starts, counts)
     entries["number"][order] = last[ordered] + ranks + 1
@@ -64,6 +66,42 @@ def order_by_inbox(inboxes: Ints) -> Ints:
     return np.argsort(inboxes.astype(np.uint16) if few else inboxes, kind="stable")  # radix sort, if few
 
 
+def _find_starts(ordered: Ints) -> Ints:
+    """Return where each inbox begins in entries that are ordered by it."""
+    return np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
+
+
+# -- batches of the tail -----------------------------------------------------------------------------------
+
+
+def encode_batch(entries: Entries) -> bytes:
+    """Return the entries of a batch in few bytes; of their numbers, only the first in each inbox."""
+    if not len(entries):
+        return b""
+    order = order_by_inbox(entries["inbox"])
+    firsts = order[_find_starts(entries["inbox"][order])]
+    columns = encode_columns([entries[name] for name in _BATCH_COLUMNS])
+    return columns + encode_columns([entries["inbox"][firsts], entries["number"][firsts] - 1])
+
+
+def decode_batch(stored: bytes) -> Entries:
+    """Return the entries of a batch."""
+    if not stored:
+        return NO_ENTRIES
+    columns, end = decode_columns(stored, len(_BATCH_COLUMNS))
+    (inboxes, before), _ = decode_columns(stored, 2, end)
+    entries = np.empty(len(columns[0]), ENTRY)
+    for name, column in zip(_BATCH_COLUMNS, columns, strict=True):
+        entries[name] = column
+    entries["inbox"] = np.searchsorted(inboxes, columns[0])  # places in `before`
+    number_entries(entries, before)
+    entries["inbox"] = columns[0]
+    return entries
+
+
+# -- segments ----------------------------------------------------------------------------------------------
+
+
 def to_segments(parts: Iterable[Entries]) -> Iterator[Segment]:
     """Yield the entries of a tail as one segment for each inbox."""
     joined = [part for part in parts if len(part)]
@@ -72,10 +110,8 @@ def to_segments(parts: Iterable[Entries]) -> Iterator[Segment]:
     entries = np.concatenate(joined)
     entries = entries[order_by_inbox(entries["inbox"])]
     inboxes = entries["inbox"]
-    starts = np.flatnonzero(np.concatenate(([True], inboxes[1:] != inboxes[:-1])))
-    stored = np.empty(len(entries), SEGMENT_ENTRY)
-    for name in ("seq", "place", "output"):
-        stored[name] = entries[name]
+    starts = _find_starts(inboxes)
+    columns = [entries[name].astype(np.int64) for name in _SEGMENT_COLUMNS]
     numbers, seqs = entries["number"], entries["seq"]
     for start, end in zip(starts.tolist(), [*starts[1:].tolist(), len(entries)], strict=True):
         yield Segment(
@@ -84,18 +120,22 @@ def to_segments(parts: Iterable[Entries]) -> Iterator[Segment]:
             int(numbers[end - 1]),
             int(seqs[start]),
             int(seqs[end - 1]),
-            stored[start:end].tobytes(),
+            encode_columns([column[start:end] for column in columns]),
         )
 
 
 def read_segment(first: int, stored: bytes, after: int = 0) -> list[InboxEntry]:
     """Return the entries of a segment with numbers above `after`."""
     skipped = max(0, after + 1 - first)
-    entries = np.frombuffer(stored, SEGMENT_ENTRY)[skipped:]
-    return [
-        InboxEntry(number, seq, place, output)
-        for number, (seq, place, output) in enumerate(entries.tolist(), first + skipped)
-    ]
+    columns, _ = decode_columns(stored, len(_SEGMENT_COLUMNS))
+    rows = zip(*(column[skipped:].tolist() for column in columns), strict=True)
+    return [InboxEntry(number, *row) for number, row in enumerate(rows, first + skipped)]
+
+
+def read_segment_seqs(stored: bytes) -> Ints:
+    """Return the messages of a segment, by entry."""
+    columns, _ = decode_columns(stored, 1)
+    return columns[0]
 
 
 def entries_of(entries: Entries, inbox: int, after: int = 0) -> list[InboxEntry]:

@@ -12,7 +12,7 @@ import numpy as np
 from sqlalchemy import Connection, RowMapping, select, tuple_
 
 from sapwood.serve.log import log_schema
-from sapwood.serve.log.entries import ENTRY, Entries, InboxEntry, entries_of, read_segment
+from sapwood.serve.log.entries import Entries, InboxEntry, decode_batch, entries_of, read_segment
 from sapwood.serve.log.log_batch import Gap, InboxRow
 from sapwood.store.database import Database
 
@@ -77,7 +77,7 @@ class LogReader:
             query = select(columns.batch, columns.entries)
             for some in _chunks(missing):
                 for batch, entries in connection.execute(query.where(columns.batch.in_(some))):
-                    self._tail[batch] = np.frombuffer(entries, ENTRY)
+                    self._tail[batch] = decode_batch(entries)
             found = [self._tail[batch] for batch in present]
             oldest = present[0] if present else np.inf
             for batch in [batch for batch in self._tail if batch < oldest]:

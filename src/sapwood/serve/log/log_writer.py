@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Mapping
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from sqlalchemy import Connection, Table, bindparam, delete, select, update
 
 from sapwood.errors import SapwoodError
 from sapwood.serve.log import log_schema
-from sapwood.serve.log.entries import ENTRY, NO_ENTRIES, Entries, Segment, to_segments
+from sapwood.serve.log.entries import NO_ENTRIES, Entries, Segment, decode_batch, encode_batch, to_segments
 from sapwood.serve.log.inbox_table import InboxTable
 from sapwood.serve.log.log_batch import LogBatch
 from sapwood.serve.log.log_database import insert_all, insert_missing, upsert
@@ -24,8 +25,8 @@ TAIL_BATCHES = 1_024
 """transactions after which the tail becomes segments"""
 TAIL_ENTRIES = 200_000
 """entries after which it does"""
-_PART_BYTES, _PART_SEGMENTS = 400_000, 500
-"""of a transaction that writes segments: a few milliseconds"""
+_PART_BYTES, _ROW_BYTES = 300_000, 500
+"""of a transaction that writes segments, and what a row costs beside its entries: a few milliseconds"""
 KEPT_REJECTS = 1_000
 """refused messages that are kept for each tenant"""
 
@@ -47,7 +48,7 @@ class LogWriter:
         with database.writing() as connection:
             connection.execute(update(log_schema.state).values(writer=self._name))
             stored = list(connection.execute(select(log_schema.tail).order_by(log_schema.tail.c.batch)))
-        self._tail: dict[int, Entries] = {batch: np.frombuffer(entries, ENTRY) for batch, entries in stored}
+        self._tail: dict[int, Entries] = {batch: decode_batch(entries) for batch, entries in stored}
         self._tail_entries = sum(map(len, self._tail.values()))
         self._compaction: _Compaction | None = None
 
@@ -90,7 +91,7 @@ class LogWriter:
         insert_all(connection, log_schema.message_ids, batch.ids)
         insert_all(connection, log_schema.outputs, batch.outputs)
         if len(batch.entries):
-            row = {"batch": batch.number, "entries": batch.entries.tobytes()}
+            row = {"batch": batch.number, "entries": encode_batch(batch.entries)}
             insert_all(connection, log_schema.tail, [row])
         upsert(connection, log_schema.inboxes, [row._asdict() for row in batch.inboxes.values()])
         upsert(connection, log_schema.gaps, [_gap_row(gap) for gap in batch.gaps])
@@ -122,23 +123,24 @@ class LogWriter:
     def compact(self) -> None:
         """Do a part of turning the tail into segments, if it is long: nobody should wait for all of it."""
         if self._compaction is None:
-            if len(self._tail) < TAIL_BATCHES and self._tail_entries < TAIL_ENTRIES:
-                return
-            self._compaction = _Compaction(self._tail)
+            if len(self._tail) >= TAIL_BATCHES or self._tail_entries >= TAIL_ENTRIES:
+                self._compaction = _Compaction(self._tail)
+            return
         compaction = self._compaction
+        if not compaction.is_ready:
+            return
         with self._database.writing() as connection:
             self._lock_state(connection)
             compaction.store(connection)
-        if compaction.is_last:
+        compaction.advance()
+        if compaction.is_done:
             for batch in [batch for batch in self._tail if batch <= compaction.last_batch]:
                 self._tail_entries -= len(self._tail.pop(batch))
             self._compaction = None
-        else:
-            compaction.advance()
 
 
 class _Compaction:
-    """The batches of a tail on their way into segments.
+    """The batches of a tail on their way into segments, which a thread prepares while commits go on.
 
     Segments are written in several transactions, and their batches are deleted from the tail with the last:
     in between, and after a crash, entries may be in both.
@@ -146,32 +148,43 @@ class _Compaction:
 
     def __init__(self, tail: Mapping[int, Entries]) -> None:
         self.last_batch = max(tail)
-        self._segments = to_segments(tail.values())
-        self._some: list[Segment] = []
-        self.is_last = False
-        """whether the part to store is the last"""
+        self._batches = list(tail.values())
+        self._segments: list[Segment] = []
+        self._position = self._end = 0
+        self._thread = Thread(target=self._prepare, name="compaction", daemon=True)
+        self._thread.start()
+
+    def _prepare(self) -> None:
+        self._segments = list(to_segments(self._batches))
         self.advance()
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether there is a part to store."""
+        return not self._thread.is_alive()
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all parts are stored."""
+        return self._position == len(self._segments)
 
     def advance(self) -> None:
         """Go on to the next part."""
-        self._some = []
+        self._position = self._end
         size = 0
-        for segment in self._segments:
-            self._some.append(segment)
-            size += len(segment.entries)
-            if size >= _PART_BYTES or len(self._some) >= _PART_SEGMENTS:
-                return
-        self.is_last = True
+        while self._end < len(self._segments) and size < _PART_BYTES:
+            size += len(self._segments[self._end].entries) + _ROW_BYTES
+            self._end += 1
 
     def store(self, connection: Connection) -> None:
         """Write a part of the segments."""
-        if self._some:
-            upsert(connection, log_schema.segments, [segment._asdict() for segment in self._some])
-            inboxes = log_schema.inboxes
-            mine = inboxes.c.number == bindparam("inbox")
-            ends: list[dict[str, Any]] = [{"inbox": each.inbox, "end": each.last} for each in self._some]
-            connection.execute(update(inboxes).where(mine).values(last=bindparam("end")), ends)
-        if self.is_last:
+        some = self._segments[self._position : self._end]
+        upsert(connection, log_schema.segments, [segment._asdict() for segment in some])
+        inboxes = log_schema.inboxes
+        mine = inboxes.c.number == bindparam("inbox")
+        ends: list[dict[str, Any]] = [{"inbox": each.inbox, "end": each.last} for each in some]
+        connection.execute(update(inboxes).where(mine).values(last=bindparam("end")), ends)
+        if self._end == len(self._segments):
             connection.execute(delete(log_schema.tail).where(log_schema.tail.c.batch <= self.last_batch))
 
 

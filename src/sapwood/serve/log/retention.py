@@ -9,7 +9,7 @@ import numpy as np
 from sqlalchemy import Connection, and_, delete, func, select, update
 
 from sapwood.serve.log import log_schema
-from sapwood.serve.log.entries import SEGMENT_ENTRY, Entries
+from sapwood.serve.log.entries import Entries, read_segment_seqs
 
 _STEP = 2_000
 """messages that one transaction deletes, so that none is long"""
@@ -57,7 +57,7 @@ def find_last_before(connection: Connection, inbox: int, floor: int, seq: int) -
     columns = log_schema.segments.c
     query = select(columns.first, columns.entries).where(columns.inbox == inbox, columns.last > floor)
     for first, stored in connection.execute(query.order_by(columns.first)):
-        seqs = np.frombuffer(stored, SEGMENT_ENTRY)["seq"]
+        seqs = read_segment_seqs(stored)
         older = int(np.searchsorted(seqs, seq))
         if older:
             floor = max(floor, first + older - 1)
