@@ -112,13 +112,18 @@ class OverloadConfig(ConfigTable):
     pending_bytes: ByteSize = ByteSize(64 * 2**20)
     """of messages that are not in the log yet"""
     body: ByteSize = ByteSize(64 * 2**20)
-    """the largest body of a request, before and after inflation"""
+    """the largest body of a request, before and after inflation; `pending_bytes`, if that is less"""
     messages: Annotated[int, Field(ge=1)] = 10_000
     """in one request"""
     cache: ByteSize = ByteSize(64 * 2**20)
     """messages in memory, for subscribers that keep up"""
     publish_wait: Duration = "30 s"
     """how long a publisher waits for the log"""
+
+    @property
+    def largest_body(self) -> int:
+        """The bytes of the largest body that can come in."""
+        return min(self.body, self.pending_bytes)
 
 
 class WebhookConfig(ConfigTable):

@@ -193,9 +193,13 @@ async def get_stats(key: Administrator, service: ServiceDependency) -> StatsAnsw
         rejected=_value(metrics.rejected, tenant),
         failures=_value(metrics.failures, tenant),
         engine=_engine(service),
-        listeners={way: _value(metrics.connections, way) for way in ("sse", "websocket")},
+        listeners=_listeners(service) if not tenant else {},
         join_state=asdict(state) | {"templates": len(state.templates)},
     )
+
+
+def _listeners(service: Service) -> dict[str, float]:
+    return {way: _value(service.metrics.connections, way) for way in ("sse", "websocket")}
 
 
 def _engine(service: Service) -> dict[str, Any]:

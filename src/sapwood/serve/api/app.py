@@ -72,7 +72,7 @@ def create_app(service: Service) -> FastAPI:
     ):
         app.include_router(routes.router)
     install_handlers(app)
-    app.add_middleware(BodyLimit, most=service.config.overload.body)
+    app.add_middleware(BodyLimit, most=service.config.overload.largest_body)
     _document_problems(app)
     return app
 

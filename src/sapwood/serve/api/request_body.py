@@ -67,7 +67,7 @@ async def read_body(request: Request, service: Service) -> bytes:
 
     Raises Problem for one that is too large, or if too much is pending.
     """
-    most = service.config.overload.body
+    most = service.config.overload.largest_body
     received: list[bytes] = []
     size = 0
     try:

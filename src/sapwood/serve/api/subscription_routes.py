@@ -13,6 +13,7 @@ from urllib.parse import quote
 from fastapi import APIRouter, Header, Path, Query, Request, Response
 from pydantic import ValidationError
 
+from sapwood.errors import ExistingIdError
 from sapwood.serve.api.access import ServiceDependency, Subscriber
 from sapwood.serve.api.models import (
     ImportAnswer,
@@ -188,7 +189,7 @@ async def create_subscription(
     summary="Create or replace a subscription",
     response_model=SubscriptionAnswer,
     responses=_PROBLEMS
-    | document_problems(409, 412)
+    | document_problems(412)
     | {201: {"description": "Created", "model": SubscriptionAnswer}},
 )
 async def put_subscription(
@@ -206,9 +207,12 @@ async def put_subscription(
     expected = _parse_etag(if_match)
     if if_match is not None and expected is None:
         expected = await asyncio.to_thread(_require_version, service, key.tenant, id)
-    changed: Changed = await _change(
-        service, key.tenant, "put", row=row, only_new=only_new, expected=expected
-    )
+    try:
+        changed: Changed = await _change(
+            service, key.tenant, "put", row=row, only_new=only_new, expected=expected
+        )
+    except ExistingIdError as error:
+        raise Problem(412, "precondition-failed", f"{error}, and If-None-Match wants none") from None
     _log_change("created" if changed.created else "replaced", key.tenant, id, changed.version)
     response.status_code = 201 if changed.created else 200
     return _answer(response, changed)

@@ -106,13 +106,17 @@ class BatchBuilder:
             else:
                 results[i] = receipt = self._store(message, mark, evaluation, request, i)
                 self._new[key] = mark, receipt
+        untaken: list[tuple[int, Publication]] = []
         for i, message, mark, key in again:
-            results[i] = self._repeat(message, mark, key) or results[chosen[key][0]]
+            if key in self._new:
+                results[i] = self._repeat(message, mark, key)
+            else:  # the message before was refused, and so its id is free
+                untaken.append((i, message))
+        if untaken:
+            self._publish_run(tenant, untaken, request, known, results)
 
-    def _repeat(self, message: Publication, mark: bytes, key: Key) -> Result | None:
-        """Return the result of a message that is in this batch before; None if it was refused there."""
-        if key not in self._new:
-            return None
+    def _repeat(self, message: Publication, mark: bytes, key: Key) -> Result:
+        """Return the result of a message whose id is in this batch before."""
         known, first = self._new[key]
         if known != mark:
             return _conflict(message)
