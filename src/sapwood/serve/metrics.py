@@ -9,8 +9,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from sapwood.serve.delivery.delivery_feed import DeliveryFeed
-from sapwood.serve.delivery.webhook_sender import WebhookCounters
 from sapwood.serve.engine.frames import EngineStatus
+from sapwood.serve.webhooks.webhook_sender import WebhookCounters
 
 _LATENCIES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30)
 

@@ -17,17 +17,17 @@ from sapwood.serve.auth.rate_limit import PublishRates
 from sapwood.serve.config import ServerConfig
 from sapwood.serve.delivery.delivery_feed import DeliveryFeed
 from sapwood.serve.delivery.inbox_reader import InboxReader
-from sapwood.serve.delivery.inbox_webhook import InboxWebhook
 from sapwood.serve.delivery.subscription_names import SubscriptionNames
-from sapwood.serve.delivery.target_address import TargetPolicy
-from sapwood.serve.delivery.webhook_manager import WebhookManager
-from sapwood.serve.delivery.webhook_settings import WebhookSettings
 from sapwood.serve.engine.engine_client import EngineClient
 from sapwood.serve.engine.engine_spawn import SpawnedEngine
 from sapwood.serve.engine.frames import Acknowledge, Committed, ConfigureInbox, EngineStatus, Publish, Started
 from sapwood.serve.log.log_database import open_log
 from sapwood.serve.log.log_reader import LogReader
 from sapwood.serve.metrics import Metrics, StatusCollector
+from sapwood.serve.webhooks.inbox_webhook import InboxWebhook
+from sapwood.serve.webhooks.target_address import TargetPolicy
+from sapwood.serve.webhooks.webhook_manager import WebhookManager
+from sapwood.serve.webhooks.webhook_settings import WebhookSettings
 from sapwood.store import SubscriptionStore
 from sapwood.store.database import Database
 

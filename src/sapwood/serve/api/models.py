@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StrictInt
 
-from sapwood.serve.delivery.webhook_settings import WebhookSettings
+from sapwood.serve.webhooks.webhook_settings import WebhookSettings
 from sapwood.store import Subscription
 from sapwood.store.text_checks import LONGEST_ID
 

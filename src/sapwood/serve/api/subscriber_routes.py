@@ -24,10 +24,10 @@ from sapwood.serve.api.models import (
     SubscriberSettings,
 )
 from sapwood.serve.api.problems import Problem, document_problems
-from sapwood.serve.delivery.dead_letters import replay_dead_letters
 from sapwood.serve.engine.frames import DeleteDeadLetters, DeleteInbox
 from sapwood.serve.log import log_schema
 from sapwood.serve.service import Service
+from sapwood.serve.webhooks.dead_letters import replay_dead_letters
 from sapwood.store.text_checks import check_text
 
 router = APIRouter(tags=["subscribers"])

@@ -6,8 +6,8 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from sapwood.serve.delivery.target_address import parse_target
-from sapwood.serve.delivery.webhook_signature import decode_secret, make_secret
+from sapwood.serve.webhooks.target_address import parse_target
+from sapwood.serve.webhooks.webhook_signature import decode_secret, make_secret
 
 _DAY = 24 * 3600
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from sapwood.serve.delivery.webhook_settings import WebhookSettings
-from sapwood.serve.delivery.webhook_signature import decode_secret, make_secret
+from sapwood.serve.webhooks.webhook_settings import WebhookSettings
+from sapwood.serve.webhooks.webhook_signature import decode_secret, make_secret
 
 URL = "https://hooks.example/in"
 

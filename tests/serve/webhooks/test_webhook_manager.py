@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from sapwood.errors import ArgumentError
-from sapwood.serve.delivery.target_address import Address, TargetPolicy
-from sapwood.serve.delivery.webhook_connection import ConnectionLimits
-from sapwood.serve.delivery.webhook_manager import WebhookManager
-from sapwood.serve.delivery.webhook_settings import WebhookSettings
-from tests.serve.delivery.webhook_targets import Inbox, Target, answer, hang, make_deliveries, serve
+from sapwood.serve.webhooks.target_address import Address, TargetPolicy
+from sapwood.serve.webhooks.webhook_connection import ConnectionLimits
+from sapwood.serve.webhooks.webhook_manager import WebhookManager
+from sapwood.serve.webhooks.webhook_settings import WebhookSettings
+from tests.serve.webhooks.webhook_targets import Inbox, Target, answer, hang, make_deliveries, serve
 from tests.support.service.certificate import make_certificate
 
 pytestmark = pytest.mark.anyio

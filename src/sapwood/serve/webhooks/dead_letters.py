@@ -8,11 +8,11 @@ from typing import Any, Protocol
 
 from sapwood.errors import SapwoodError
 from sapwood.serve.delivery.delivery_feed import DeliveryFeed
-from sapwood.serve.delivery.webhook_manager import WebhookManager
-from sapwood.serve.delivery.webhook_sender import WebhookDelivery
-from sapwood.serve.delivery.webhook_settings import WebhookSettings
 from sapwood.serve.engine.engine_client import EngineClient
 from sapwood.serve.engine.frames import DeleteDeadLetters
+from sapwood.serve.webhooks.webhook_manager import WebhookManager
+from sapwood.serve.webhooks.webhook_sender import WebhookDelivery
+from sapwood.serve.webhooks.webhook_settings import WebhookSettings
 
 
 class NoWebhook(SapwoodError):

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
-from sapwood.serve.delivery.webhook_sender import WebhookDelivery
+from sapwood.serve.webhooks.webhook_sender import WebhookDelivery
 
 Behaviour = Callable[[asyncio.StreamWriter], Awaitable[None]]
 

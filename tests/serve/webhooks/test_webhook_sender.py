@@ -14,13 +14,13 @@ import httpx
 import pytest
 from standardwebhooks import Webhook
 
-from sapwood.serve.delivery import webhook_connection, webhook_sender
-from sapwood.serve.delivery.target_address import SystemResolver, TargetBackend, TargetPolicy, parse_target
-from sapwood.serve.delivery.webhook_connection import ConnectionLimits, WebhookConnection, read_answer
-from sapwood.serve.delivery.webhook_sender import SenderClock, WebhookDelivery, WebhookSender, encode_payload
-from sapwood.serve.delivery.webhook_settings import WebhookSettings
-from sapwood.serve.delivery.webhook_signature import make_secret
-from tests.serve.delivery.webhook_targets import (
+from sapwood.serve.webhooks import webhook_connection, webhook_sender
+from sapwood.serve.webhooks.target_address import SystemResolver, TargetBackend, TargetPolicy, parse_target
+from sapwood.serve.webhooks.webhook_connection import ConnectionLimits, WebhookConnection, read_answer
+from sapwood.serve.webhooks.webhook_sender import SenderClock, WebhookDelivery, WebhookSender, encode_payload
+from sapwood.serve.webhooks.webhook_settings import WebhookSettings
+from sapwood.serve.webhooks.webhook_signature import make_secret
+from tests.serve.webhooks.webhook_targets import (
     Behaviour,
     Inbox,
     Target,

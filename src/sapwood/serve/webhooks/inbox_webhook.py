@@ -8,9 +8,9 @@ from typing import Any, Protocol
 
 from sapwood.serve.delivery.delivery_feed import DeliveryFeed
 from sapwood.serve.delivery.inbox_reader import InboxReader
-from sapwood.serve.delivery.webhook_sender import WebhookDelivery
 from sapwood.serve.engine.engine_client import EngineClient
 from sapwood.serve.engine.frames import AddDeadLetter
+from sapwood.serve.webhooks.webhook_sender import WebhookDelivery
 
 _log = logging.getLogger(__name__)
 _AT_ONCE = 50

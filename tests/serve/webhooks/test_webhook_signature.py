@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from standardwebhooks import Webhook, WebhookVerificationError
 
 from sapwood.errors import ArgumentError
-from sapwood.serve.delivery.webhook_signature import decode_secret, make_secret, sign
+from sapwood.serve.webhooks.webhook_signature import decode_secret, make_secret, sign
 
 
 def headers(delivery_id: str, timestamp: int, signature: str) -> dict[str, str]:

@@ -23,10 +23,10 @@ from datetime import UTC, datetime
 from typing import Any, Protocol
 
 import sapwood
-from sapwood.serve.delivery.webhook_connection import Answer, WebhookConnection
-from sapwood.serve.delivery.webhook_settings import WebhookSettings
-from sapwood.serve.delivery.webhook_signature import sign
 from sapwood.serve.tracing import trace
+from sapwood.serve.webhooks.webhook_connection import Answer, WebhookConnection
+from sapwood.serve.webhooks.webhook_settings import WebhookSettings
+from sapwood.serve.webhooks.webhook_signature import sign
 
 _log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sapwood.errors import ArgumentError
-from sapwood.serve.delivery.target_address import (
+from sapwood.serve.webhooks.target_address import (
     Address,
     SystemResolver,
     TargetBackend,

@@ -11,7 +11,7 @@ from functools import partial
 
 import httpx
 
-from sapwood.serve.delivery.target_address import (
+from sapwood.serve.webhooks.target_address import (
     Resolver,
     SystemResolver,
     TargetBackend,
@@ -19,8 +19,8 @@ from sapwood.serve.delivery.target_address import (
     check_target,
     parse_target,
 )
-from sapwood.serve.delivery.webhook_connection import ConnectionLimits, WebhookConnection
-from sapwood.serve.delivery.webhook_sender import (
+from sapwood.serve.webhooks.webhook_connection import ConnectionLimits, WebhookConnection
+from sapwood.serve.webhooks.webhook_sender import (
     SenderClock,
     WebhookCounters,
     WebhookDelivery,
@@ -30,7 +30,7 @@ from sapwood.serve.delivery.webhook_sender import (
     encode_payload,
     make_headers,
 )
-from sapwood.serve.delivery.webhook_settings import WebhookSettings
+from sapwood.serve.webhooks.webhook_settings import WebhookSettings
 
 _log = logging.getLogger(__name__)
 

@@ -1,0 +1,1 @@
+"""Webhooks: deliveries that are sent to a subscriber's URL, signed and in order."""
