@@ -7,6 +7,8 @@ import pytest
 from sapwood.bench.suites import SERVE
 from tests.bench.support import Run, assert_helps, assert_written, find_figures, print_report, smoke_run
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def everything(tmp_path_factory: pytest.TempPathFactory) -> Run:

@@ -26,6 +26,11 @@ query_seconds = 0.2
 """
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark all tests of this folder, which need a server each, or share one."""
+    item.add_marker(pytest.mark.slow)
+
+
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     """A server without keys, in which each test uses names of its own."""
