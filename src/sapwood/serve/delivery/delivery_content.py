@@ -102,4 +102,4 @@ class ContentCache:
 
 
 def _cost(content: DeliveryContent) -> int:
-    return 2 * len(content.body) + 500  # the body is there as JSON, too
+    return 2 * len(content.body) + 2_000  # the body is there as JSON, too, beside objects and texts

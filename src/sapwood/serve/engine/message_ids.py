@@ -13,8 +13,8 @@ from sapwood.serve.engine.evaluation import Publication
 from sapwood.serve.log import log_schema
 from sapwood.store.database import Database
 
-_REMEMBERED = 100_000
-"""ids in memory: more than the messages that wait for their commit"""
+_REMEMBERED = 50_000
+"""ids in memory: more than the messages that wait for their commit, which are a few batches"""
 _AT_ONCE = 500
 Key = tuple[str, str, str]
 
