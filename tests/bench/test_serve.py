@@ -38,8 +38,8 @@ def test_everything_is_measured(everything: Run) -> None:
         "start of the server",
         "kill to first delivery",
     ):
-        [figure] = find_figures(report, measure)
-        assert figure.value > 0
+        figures = find_figures(report, measure)
+        assert figures and all(figure.value > 0 for figure in figures)
 
 
 def test_figures_are_printed_and_written(everything: Run) -> None:

@@ -29,6 +29,8 @@ _BATCH = 250
 _SMALL_BATCH = 10
 """messages in a request, where latency is measured"""
 _PROBE = "probe"
+_PROMISED = 0.4
+"""of the rate of a broker in one process"""
 
 
 class Rates(NamedTuple):
@@ -55,7 +57,7 @@ def measure_publishing(
     messages: int = scale(500, 500, 200, 20),
     seconds: float = scale(15.0, 15.0, 4.0, 0.3),
 ) -> Iterator[str]:
-    """Measure the rate of both, and then the latency of live delivery at half of the server's rate."""
+    """Measure the rate of both, and the latency of live delivery at half of the rate, promised and reached."""
     workload = f"{queries:,} subscriptions"
     yield f"publishing with {queries:,} subscriptions"
     folder = bench.folder / "publish"
@@ -65,7 +67,7 @@ def measure_publishing(
     bench.ratio(
         "durable publishing against one process",
         workload,
-        at_least(0.4),
+        at_least(_PROMISED),
         "times",
         server_messages_per_second=rates.server,
         broker_messages_per_second=rates.broker,
@@ -79,14 +81,14 @@ def measure_publishing(
         "/s",
         at_least(100_000),
     )
-    yield "latency at half of that load"
-    latency = yield from run_isolated(
-        run_latency, bench.folder / "latency", texts, lines, seconds, rates.server / 2
-    )
-    load = f"{queries:,} subscriptions, half load"
-    details = {"messages_per_second": latency.rate, "probes": latency.probes}
-    bench.figure("publish to SSE, median", load, latency.median, "ms", at_most(15), **details)
-    bench.figure("publish to SSE, 99 %", load, latency.p99, "ms", at_most(60), **details)
+    for promised, rate in ((True, _PROMISED * rates.broker / 2), (False, rates.server / 2)):
+        load = "half of the promised load" if promised else "half of the reached load"
+        yield f"latency at {load}"
+        folder = bench.folder / f"latency-{int(promised)}"
+        latency = yield from run_isolated(run_latency, folder, texts, lines, seconds, rate)
+        details = {"messages_per_second": latency.rate, "probes": latency.probes}
+        bench.figure("publish to SSE, median", load, latency.median, "ms", at_most(15, promised), **details)
+        bench.figure("publish to SSE, 99 %", load, latency.p99, "ms", at_most(60, promised), **details)
 
 
 def run_publishing(

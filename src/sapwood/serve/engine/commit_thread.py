@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from queue import Full, Queue
+from functools import partial
+from queue import Empty, Full, Queue
 from threading import Event as Flag
 from threading import Thread, Timer
 
@@ -16,6 +17,8 @@ from sapwood.serve.log.log_writer import LogWriter
 _log = logging.getLogger(__name__)
 _DEPTH = 2
 """batches that wait for their commit: what comes meanwhile is one batch"""
+_IDLE = 0.1
+"""seconds without a batch after which the tail may become segments"""
 _FIRST_DELAY, _LONGEST_DELAY = 0.05, 2.0
 
 
@@ -72,22 +75,32 @@ class CommitThread:
             raise RuntimeError("the commit thread has ended") from self.failure
 
     def _run(self) -> None:
-        while (taken := self._queue.get()) is not None:
+        while True:
             try:
-                if self.failure is None and not self._is_incomplete:
-                    self._commit(*taken)
-            except BaseException as error:
-                _log.critical("the log is not written any more", exc_info=True)
-                self.failure = error
-            finally:
-                self._queue.task_done()
+                taken = self._queue.get(timeout=_IDLE)
+            except Empty:
+                self._do(lambda: self._persist(self._writer.compact))
+                continue
+            if taken is None:
+                return
+            self._do(partial(self._commit, *taken))
+            self._queue.task_done()
+
+    def _do(self, work: Callable[[], object]) -> None:
+        """Do something, unless what has failed before forbids it."""
+        try:
+            if self.failure is None and not self._is_incomplete:
+                work()
+        except BaseException as error:
+            _log.critical("the log is not written any more", exc_info=True)
+            self.failure = error
 
     def _commit(self, batch: LogBatch, committed: Committed) -> None:
         if not self._persist(lambda: self._writer.commit(batch)):
             self._is_incomplete = True
             return
         self._announce(committed)
-        self._persist(self._writer.compact)
+        self._persist(lambda: self._writer.compact(len(batch.entries)))
 
     def _persist(self, action: Callable[[], None]) -> bool:
         """Do something until it succeeds; return False if the thread was told to give up."""

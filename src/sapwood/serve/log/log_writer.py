@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from threading import Thread
 from typing import Any
 
@@ -25,8 +25,12 @@ TAIL_BATCHES = 1_024
 """transactions after which the tail becomes segments"""
 TAIL_ENTRIES = 200_000
 """entries after which it does"""
+_LONGEST_TAIL = 10 * TAIL_ENTRIES
+"""entries at which commits wait until segments are prepared"""
 _PART_BYTES, _ROW_BYTES = 300_000, 500
-"""of a transaction that writes segments, and what a row costs beside its entries: a few milliseconds"""
+"""of a transaction that writes segments, at least, and what a row costs beside its entries: milliseconds"""
+_ENTRY_BYTES = 16
+"""of segments for an entry that the tail gets: about twice what it takes there"""
 KEPT_REJECTS = 1_000
 """refused messages that are kept for each tenant"""
 
@@ -115,24 +119,30 @@ class LogWriter:
         if not tail:
             return NO_ENTRIES
         entries = np.concatenate(tail)
-        entries = entries[np.isin(entries["inbox"], list(inboxes.names))]
+        known = np.zeros(max(len(inboxes.last), int(entries["inbox"].max()) + 1), np.bool_)
+        known[list(inboxes.names)] = True
+        entries = entries[known[entries["inbox"]]]
         floors = np.maximum(inboxes.acknowledged, inboxes.dropped)
         unread: Entries = entries[entries["number"] > floors[entries["inbox"]]]
         return unread
 
-    def compact(self) -> None:
-        """Do a part of turning the tail into segments, if it is long: nobody should wait for all of it."""
+    def compact(self, entries: int = 0) -> None:
+        """Do a part of turning the tail into segments, if it is long: nobody should wait for all of it.
+
+        The part is in proportion to the entries that the tail has just got: it must not grow for ever.
+        """
         if self._compaction is None:
             if len(self._tail) >= TAIL_BATCHES or self._tail_entries >= TAIL_ENTRIES:
                 self._compaction = _Compaction(self._tail)
             return
         compaction = self._compaction
-        if not compaction.is_ready:
+        if not compaction.is_ready(wait=self._tail_entries > _LONGEST_TAIL):
             return
+        part = compaction.choose(max(_PART_BYTES, entries * _ENTRY_BYTES))
         with self._database.writing() as connection:
             self._lock_state(connection)
-            compaction.store(connection)
-        compaction.advance()
+            compaction.store(connection, part)
+        compaction.advance(part)
         if compaction.is_done:
             for batch in [batch for batch in self._tail if batch <= compaction.last_batch]:
                 self._tail_entries -= len(self._tail.pop(batch))
@@ -150,42 +160,45 @@ class _Compaction:
         self.last_batch = max(tail)
         self._batches = list(tail.values())
         self._segments: list[Segment] = []
-        self._position = self._end = 0
+        self._position = 0
         self._thread = Thread(target=self._prepare, name="compaction", daemon=True)
         self._thread.start()
 
     def _prepare(self) -> None:
         self._segments = list(to_segments(self._batches))
-        self.advance()
 
-    @property
-    def is_ready(self) -> bool:
-        """Whether there is a part to store."""
+    def is_ready(self, wait: bool) -> bool:
+        """Return whether the segments are prepared; if wanted, wait for it."""
+        if wait:
+            self._thread.join()
         return not self._thread.is_alive()
 
     @property
     def is_done(self) -> bool:
-        """Whether all parts are stored."""
+        """Whether all segments are stored."""
         return self._position == len(self._segments)
 
-    def advance(self) -> None:
-        """Go on to the next part."""
-        self._position = self._end
-        size = 0
-        while self._end < len(self._segments) and size < _PART_BYTES:
-            size += len(self._segments[self._end].entries) + _ROW_BYTES
-            self._end += 1
+    def choose(self, most: int) -> Sequence[Segment]:
+        """Return the next segments, of about so many bytes."""
+        size, end = 0, self._position
+        while end < len(self._segments) and size < most:
+            size += len(self._segments[end].entries) + _ROW_BYTES
+            end += 1
+        return self._segments[self._position : end]
 
-    def store(self, connection: Connection) -> None:
-        """Write a part of the segments."""
-        some = self._segments[self._position : self._end]
-        upsert(connection, log_schema.segments, [segment._asdict() for segment in some])
+    def store(self, connection: Connection, part: Sequence[Segment]) -> None:
+        """Write segments, and delete what they are made of with the last ones."""
+        upsert(connection, log_schema.segments, [segment._asdict() for segment in part])
         inboxes = log_schema.inboxes
         mine = inboxes.c.number == bindparam("inbox")
-        ends: list[dict[str, Any]] = [{"inbox": each.inbox, "end": each.last} for each in some]
+        ends: list[dict[str, Any]] = [{"inbox": each.inbox, "end": each.last} for each in part]
         connection.execute(update(inboxes).where(mine).values(last=bindparam("end")), ends)
-        if self._end == len(self._segments):
+        if self._position + len(part) == len(self._segments):
             connection.execute(delete(log_schema.tail).where(log_schema.tail.c.batch <= self.last_batch))
+
+    def advance(self, part: Sequence[Segment]) -> None:
+        """Go on after segments that are stored."""
+        self._position += len(part)
 
 
 def _gap_row(gap: Any) -> dict[str, object]:
