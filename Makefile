@@ -67,9 +67,12 @@ format: setup
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+# Without the kernel: all of the engine's tests, or those that take long only if they compare answers.
+PURE_PYTHON = $(if $(filter full,$(SAPWOOD_TESTS)),tests/engine,-m "not slow or oracle" tests/engine)
+
 test: java lint
 	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder --durations 10
-	SAPWOOD_KERNEL=0 $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder tests/engine
+	SAPWOOD_KERNEL=0 $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder $(PURE_PYTHON)
 
 test-fast: setup
 	$(BIN)/pytest -n 2 -m "not slow and not spark and not server"

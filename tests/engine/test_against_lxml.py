@@ -21,7 +21,7 @@ from tests.support.oracles import lxml_oracle
 from tests.support.query_classes import eager_classes
 from tests.support.requirements import FULL
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.oracle, pytest.mark.slow]
 
 FEWEST_ANSWERS = 20_000
 FEWEST_IN_ALL = FEWEST_ANSWERS if FULL else FEWEST_ANSWERS // 2  # in all of XPath, where tuning matters less

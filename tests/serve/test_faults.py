@@ -19,7 +19,7 @@ import pytest
 
 from tests.serve.test_equality import check_equality
 from tests.support import postgres
-from tests.support.requirements import missing
+from tests.support.requirements import FULL, missing
 from tests.support.service.running_server import RunningServer
 
 pytestmark = pytest.mark.slow
@@ -78,6 +78,7 @@ def test_what_a_suspended_subscriber_misses_is_counted_over_a_restart(tmp_path: 
             assert (gap["after"], gap["count"], gap["reason"]) == (2, 7, "suspended")
 
 
+@pytest.mark.skipif(not FULL, reason="waits for the next deletion of messages: in make test-full")
 def test_messages_that_a_subscriber_has_not_read_are_kept(tmp_path: Path) -> None:
     """Longer than those that all have acknowledged, also while they are in the tail of the log."""
     with RunningServer(tmp_path, '[log]\nkeep_acknowledged = "0 s"\n') as server, server.client() as client:

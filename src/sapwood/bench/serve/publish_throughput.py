@@ -57,7 +57,7 @@ def measure_publishing(
     messages: int = scale(500, 500, 200, 20),
     seconds: float = scale(15.0, 15.0, 4.0, 0.3),
 ) -> Iterator[str]:
-    """Measure the rate of both, and the latency of live delivery at half of the rate, promised and reached."""
+    """Measure the rate of both, and the latency of live delivery at half of it, promised and reached."""
     workload = f"{queries:,} subscriptions"
     yield f"publishing with {queries:,} subscriptions"
     folder = bench.folder / "publish"
