@@ -11,9 +11,9 @@ from datetime import datetime
 
 from sapwood.errors import ArgumentError, SapwoodError
 from sapwood.join.state.event_time import to_seconds
-from sapwood.serve.engine.evaluation import Publication
 from sapwood.serve.engine.frames import MessageProblem, Publish, Receipt
 from sapwood.serve.service import Service
+from sapwood.serve.tenants.evaluation import Publication
 from sapwood.serve.tracing import trace
 
 LONGEST_ID = 500

@@ -11,7 +11,6 @@ from sqlalchemy import select, text
 
 from sapwood.serve.engine import message_engine
 from sapwood.serve.engine.engine_settings import EngineSettings
-from sapwood.serve.engine.evaluation import Publication
 from sapwood.serve.engine.frames import (
     Acknowledge,
     Answer,
@@ -26,6 +25,7 @@ from sapwood.serve.log import log_schema, log_writer
 from sapwood.serve.log.log_database import open_log
 from sapwood.serve.log.log_reader import LogReader
 from sapwood.serve.log.retention import Retention
+from sapwood.serve.tenants.evaluation import Publication
 from sapwood.store import NewSubscription
 
 HOUR, DAY = 3_600.0, 86_400.0

@@ -7,7 +7,9 @@ from typing import Any
 from fastapi import FastAPI
 
 import sapwood
-from sapwood.serve.api import (
+from sapwood.serve.api.problems import ProblemDetails, document_problems, install_handlers
+from sapwood.serve.api.request_body import BodyLimit
+from sapwood.serve.api.routes import (
     admin_routes,
     delivery_routes,
     docs_routes,
@@ -17,8 +19,6 @@ from sapwood.serve.api import (
     subscriber_routes,
     subscription_routes,
 )
-from sapwood.serve.api.problems import ProblemDetails, document_problems, install_handlers
-from sapwood.serve.api.request_body import BodyLimit
 from sapwood.serve.service import Service
 
 _DESCRIPTION = """

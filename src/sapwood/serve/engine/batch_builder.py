@@ -12,7 +12,6 @@ import numpy as np
 
 from sapwood.engine.failures import Failure
 from sapwood.errors import MessageError
-from sapwood.serve.engine.evaluation import Evaluation, Publication
 from sapwood.serve.engine.frames import (
     Acknowledge,
     AddDeadLetter,
@@ -24,10 +23,11 @@ from sapwood.serve.engine.frames import (
     Receipt,
 )
 from sapwood.serve.engine.message_ids import Key, KnownMessage, MessageIds, digest
-from sapwood.serve.engine.tenant_engines import TenantEngines
 from sapwood.serve.log.entries import ENTRY, MESSAGE, NO_ENTRIES, Entries
 from sapwood.serve.log.inbox_table import InboxTable
 from sapwood.serve.log.log_batch import Gap, LogBatch, Row
+from sapwood.serve.tenants.evaluation import Evaluation, Publication
+from sapwood.serve.tenants.tenant_engines import TenantEngines
 
 _log = logging.getLogger(__name__)
 KEPT_BODY = 65_536

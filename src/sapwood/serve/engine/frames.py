@@ -8,8 +8,8 @@ import struct
 from dataclasses import dataclass, field
 from typing import Any
 
-from sapwood.serve.engine.evaluation import Publication
 from sapwood.serve.log.log_batch import Gap, InboxRow
+from sapwood.serve.tenants.evaluation import Publication
 
 LENGTH = struct.Struct("!Q")
 

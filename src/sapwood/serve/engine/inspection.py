@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sapwood.lang.languages import FOR_WHERE_RETURN, XPATH, XSCL
-from sapwood.serve.engine.tenant_engines import TenantEngines
+from sapwood.serve.tenants.tenant_engines import TenantEngines
 
 _STATM = Path("/proc/self/statm")
 _PAGE = resource.getpagesize()

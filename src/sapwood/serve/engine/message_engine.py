@@ -34,13 +34,13 @@ from sapwood.serve.engine.frames import (
 from sapwood.serve.engine.inspection import Inspection, read_memory
 from sapwood.serve.engine.message_ids import MessageIds
 from sapwood.serve.engine.subscription_changes import SubscriptionChanges
-from sapwood.serve.engine.tenant_engines import TenantEngines
 from sapwood.serve.log import log_schema, retention
 from sapwood.serve.log.checkpoints import CheckpointThread
 from sapwood.serve.log.inbox_table import FullPolicy, InboxTable
 from sapwood.serve.log.log_database import open_log
 from sapwood.serve.log.log_reader import read_inboxes, read_suspension_gaps
 from sapwood.serve.log.log_writer import LogWriter
+from sapwood.serve.tenants.tenant_engines import TenantEngines
 from sapwood.store import SubscriptionStore
 from sapwood.store.database import Database
 

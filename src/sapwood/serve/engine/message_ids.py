@@ -9,8 +9,8 @@ from typing import NamedTuple
 from cachetools import LRUCache
 from sqlalchemy import select
 
-from sapwood.serve.engine.evaluation import Publication
 from sapwood.serve.log import log_schema
+from sapwood.serve.tenants.evaluation import Publication
 from sapwood.store.database import Database
 
 _REMEMBERED = 50_000

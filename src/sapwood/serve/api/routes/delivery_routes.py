@@ -16,7 +16,7 @@ from fastapi.responses import StreamingResponse
 from sapwood.serve.api.access import Listener, ServiceDependency, Subscriber, authorize
 from sapwood.serve.api.models import AckAnswer, AckRequest, DeliveryPage
 from sapwood.serve.api.problems import Problem, document_problems
-from sapwood.serve.api.subscriber_routes import SubscriberName, find_inbox
+from sapwood.serve.api.routes.subscriber_routes import SubscriberName, find_inbox
 from sapwood.serve.auth.api_keys import Scope
 from sapwood.serve.delivery.delivery_content import Delivery
 from sapwood.serve.delivery.inbox_reader import GapNotice, InboxGone, InboxReader

@@ -12,11 +12,11 @@ from sqlalchemy import Connection, func, select
 from sapwood.engine.serialization import PackError
 from sapwood.lang.languages import XSCL
 from sapwood.serve.engine.engine_settings import EngineSettings
-from sapwood.serve.engine.evaluation import Publication
-from sapwood.serve.engine.snapshot_file import Snapshot, read_snapshot, write_snapshot
-from sapwood.serve.engine.tenant_engine import TenantEngine
 from sapwood.serve.log import log_schema
 from sapwood.serve.log.inbox_table import NOBODY
+from sapwood.serve.tenants.evaluation import Publication
+from sapwood.serve.tenants.snapshot_file import Snapshot, read_snapshot, write_snapshot
+from sapwood.serve.tenants.tenant_engine import TenantEngine
 from sapwood.store import history, store_schema
 from sapwood.store.database import Database
 from sapwood.store.tenant_changes import (

@@ -21,7 +21,7 @@ _HEADERS = {
 
 @cache
 def _read(name: str) -> bytes:
-    return (files(__package__) / "docs_page" / name).read_bytes()
+    return (files("sapwood.serve.api") / "docs_page" / name).read_bytes()
 
 
 @router.get("/docs")

@@ -14,10 +14,10 @@ from sapwood.broker import Broker
 from sapwood.broker.delivery import Delivery
 from sapwood.engine.limits import Limits
 from sapwood.errors import LateMessage, MessageError, SapwoodError
-from sapwood.serve.engine.delivery_order import order_deliveries
-from sapwood.serve.engine.evaluation import Evaluation, Output, Publication
 from sapwood.serve.log.entries import MESSAGE
 from sapwood.serve.log.inbox_table import NOBODY
+from sapwood.serve.tenants.delivery_order import order_deliveries
+from sapwood.serve.tenants.evaluation import Evaluation, Output, Publication
 
 _log = logging.getLogger(__name__)
 _AT_ONCE = 32

@@ -14,7 +14,6 @@ from sapwood.serve.api.models import PublishAnswer, PublishManyAnswer
 from sapwood.serve.api.problems import Problem, document_problems, message_problem
 from sapwood.serve.api.request_body import BodyMessage, is_many, read_body, split_body
 from sapwood.serve.auth.api_keys import ApiKey
-from sapwood.serve.engine.evaluation import Publication
 from sapwood.serve.engine.frames import MessageProblem, Receipt
 from sapwood.serve.publishing import (
     PublishOutcome,
@@ -25,6 +24,7 @@ from sapwood.serve.publishing import (
     publish,
 )
 from sapwood.serve.service import Service
+from sapwood.serve.tenants.evaluation import Publication
 from sapwood.serve.tracing import trace
 
 router = APIRouter(tags=["publish"])

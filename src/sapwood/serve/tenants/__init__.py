@@ -1,0 +1,1 @@
+"""The subscriptions of each tenant in a broker, and what they make of messages."""
