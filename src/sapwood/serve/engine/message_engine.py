@@ -156,7 +156,9 @@ class MessageEngine:
         self._poll()
         builder = self._begin()
         for command in commands:
-            if isinstance(command, ChangeStore | Inspect | DeleteInbox):
+            if isinstance(command, Inspect):  # which waits for no commit
+                self._send(Answer(command.request, self._inspect(command)))
+            elif isinstance(command, ChangeStore | DeleteInbox):
                 self._finish(builder)
                 self._commits.drain()
                 self._send(Answer(command.request, self._run(command)))
@@ -196,11 +198,16 @@ class MessageEngine:
             self._changed = True
         self._commits.put(batch, committed)
 
-    def _run(self, command: ChangeStore | Inspect | DeleteInbox) -> Any:
+    def _inspect(self, command: Inspect) -> Any:
+        """Return the answer to a question, or the error for the one who asked."""
+        try:
+            return self._inspection.run(command.tenant, command.what, command.arguments)
+        except (SapwoodError, KeyError) as error:
+            return error
+
+    def _run(self, command: ChangeStore | DeleteInbox) -> Any:
         """Do what is no part of a batch; returns the result, or the error for the one who asked."""
         try:
-            if isinstance(command, Inspect):
-                return self._inspection.run(command.tenant, command.what, command.arguments)
             if isinstance(command, DeleteInbox):
                 return self._delete_inbox(command)
             result = self._changes.run(command.tenant, command.operation, command.arguments)
