@@ -46,6 +46,7 @@ class AsyncDeliveries(AsyncIterator[Delivery]):
         self._was_connected = False
         self._closed = False
         self._is_flush_planned = False
+        self._flush_lock = asyncio.Lock()
         self._flushes: set[asyncio.Task[None]] = set()
         """planned and running flushes, because the event loop holds its tasks weakly"""
 
@@ -122,18 +123,20 @@ class AsyncDeliveries(AsyncIterator[Delivery]):
 
     async def flush(self) -> None:
         """Tell the broker now what has been acknowledged."""
-        number = self._feed.pending()
-        if number is not None:
-            await self._client._send(subscriber_calls.ack(self._feed.subscriber, number))
-            self._feed.mark_acknowledged(number)
+        async with self._flush_lock:
+            number = self._feed.pending()
+            if number is not None:
+                await self._client._send(subscriber_calls.ack(self._feed.subscriber, number))
+                self._feed.mark_acknowledged(number)
 
     async def aclose(self) -> None:
         """End the connection, and tell the broker what has been acknowledged."""
         if self._closed:
             return
         self._closed = True
-        for task in self._flushes:
-            task.cancel()
+        if not self._flush_lock.locked():  # what is on its way is not repeated, but waited for
+            for task in self._flushes:
+                task.cancel()
         await asyncio.gather(*self._flushes, return_exceptions=True)
         await self._disconnect()
         await self.flush()

@@ -46,6 +46,7 @@ class Deliveries(Iterator[Delivery]):
         self._was_connected = False
         self._closed = False
         self._timer: Timer | None = None
+        self._flush_lock = Lock()
         self._timer_lock = Lock()
 
     @property
@@ -122,10 +123,11 @@ class Deliveries(Iterator[Delivery]):
 
     def flush(self) -> None:
         """Tell the broker now what has been acknowledged."""
-        number = self._feed.pending()
-        if number is not None:
-            self._client._send(subscriber_calls.ack(self._feed.subscriber, number))
-            self._feed.mark_acknowledged(number)
+        with self._flush_lock:  # or the end would repeat what is on its way
+            number = self._feed.pending()
+            if number is not None:
+                self._client._send(subscriber_calls.ack(self._feed.subscriber, number))
+                self._feed.mark_acknowledged(number)
 
     def close(self) -> None:
         """End the connection, and tell the broker what has been acknowledged."""
