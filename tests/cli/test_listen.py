@@ -13,6 +13,8 @@ from tests.support.in_process import Run, sapwood
 from tests.support.service.service_command import start, wait_until
 from tests.support.service.stub_server import StubServer
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def stub() -> Iterator[StubServer]:

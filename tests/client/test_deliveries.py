@@ -12,6 +12,8 @@ from sapwood.errors import ArgumentError, SapwoodError
 from tests.support.service.face import AsyncStream, Face, SyncFace, SyncStream
 from tests.support.service.stub_server import StubServer
 
+pytestmark = pytest.mark.slow
+
 
 def fill(stub: StubServer, count: int) -> None:
     start = len(stub.state.inboxes["desk"].deliveries)

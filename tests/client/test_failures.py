@@ -33,6 +33,8 @@ from sapwood.errors import ArgumentError, MessageError, QueryError, SapwoodError
 from tests.support.service.face import AsyncFace, Face, SyncFace
 from tests.support.service.stub_server import StubServer
 
+pytestmark = pytest.mark.slow
+
 FACES: list[type[Any]] = [SyncFace, AsyncFace]
 
 

@@ -15,6 +15,8 @@ from sapwood.errors import ArgumentError
 from tests.support.service.face import AsyncFace, Face
 from tests.support.service.stub_server import StubServer
 
+pytestmark = pytest.mark.slow
+
 
 def test_a_message_has_a_receipt(face: Face, stub: StubServer) -> None:
     face.call("subscribe", "all", "//a", subscriber="desk")
