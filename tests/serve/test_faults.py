@@ -20,26 +20,10 @@ import pytest
 from tests.serve.test_equality import check_equality
 from tests.support import postgres
 from tests.support.requirements import FULL, missing
+from tests.support.service import calls
 from tests.support.service.running_server import RunningServer
 
 pytestmark = pytest.mark.slow
-
-
-def _publish(client: httpx.Client, body: str, id: str, stream: str = "s", time: float = 0) -> httpx.Response:
-    headers = {"Sapwood-Message-Id": id, "Sapwood-Time": str(1_800_000_000 + time)}
-    answer = client.post(f"/v1/streams/{stream}/messages", content=body, headers=headers)
-    assert answer.status_code in (200, 201), answer.text
-    return answer
-
-
-def _subscribe(client: httpx.Client, id: str, query: str, subscriber: str) -> None:
-    answer = client.put(f"/v1/subscriptions/{id}", json={"query": query, "subscriber": subscriber})
-    assert answer.status_code in (200, 201), answer.text
-
-
-def _pull(client: httpx.Client, subscriber: str) -> list[str]:
-    page = client.get(f"/v1/subscribers/{subscriber}/deliveries", params={"after": 0, "limit": 1_000}).json()
-    return [delivery["body"] for delivery in page["deliveries"]]
 
 
 def test_a_new_subscriber_gets_nothing_of_a_deleted_one(tmp_path: Path) -> None:
@@ -47,33 +31,33 @@ def test_a_new_subscriber_gets_nothing_of_a_deleted_one(tmp_path: Path) -> None:
     with RunningServer(tmp_path) as server:
         with server.client() as client:
             for number in range(70):  # more than the tables of inboxes have at first
-                _subscribe(client, f"s{number}", "/a", f"subscriber-{number}")
-            _publish(client, "<a>secret</a>", "m1")
+                calls.subscribe(client, f"s{number}", "/a", f"subscriber-{number}")
+            calls.publish(client, "<a>secret</a>", "m1")
             for number in range(60, 70):
                 assert client.delete(f"/v1/subscriptions/s{number}").status_code == 200
                 assert client.delete(f"/v1/subscribers/subscriber-{number}").status_code == 204
         server.kill()
         server.start()
         with server.client() as client:
-            _subscribe(client, "new", "/a", "new")
+            calls.subscribe(client, "new", "/a", "new")
             assert client.get("/v1/subscribers/new").json()["last"] == 0
-            _publish(client, "<a>public</a>", "m2")
-            assert _pull(client, "new") == ["<a>public</a>"]
-            assert _pull(client, "subscriber-0") == ["<a>secret</a>", "<a>public</a>"]
+            calls.publish(client, "<a>public</a>", "m2")
+            assert calls.pull(client, "new") == ["<a>public</a>"]
+            assert calls.pull(client, "subscriber-0") == ["<a>secret</a>", "<a>public</a>"]
 
 
 def test_what_a_suspended_subscriber_misses_is_counted_over_a_restart(tmp_path: Path) -> None:
     with RunningServer(tmp_path) as server:
         with server.client() as client:
-            _subscribe(client, "a", "/a", "desk")
+            calls.subscribe(client, "a", "/a", "desk")
             client.put("/v1/subscribers/desk", json={"limit": 2, "policy": "suspend"}).raise_for_status()
             for number in range(5):
-                _publish(client, f"<a>{number}</a>", f"m{number}")
+                calls.publish(client, f"<a>{number}</a>", f"m{number}")
         server.kill()
         server.start()
         with server.client() as client:
             for number in range(5, 9):
-                _publish(client, f"<a>{number}</a>", f"m{number}")
+                calls.publish(client, f"<a>{number}</a>", f"m{number}")
             [gap] = client.get("/v1/subscribers/desk/gaps").json()["gaps"]
             assert (gap["after"], gap["count"], gap["reason"]) == (2, 7, "suspended")
 
@@ -82,17 +66,17 @@ def test_what_a_suspended_subscriber_misses_is_counted_over_a_restart(tmp_path: 
 def test_messages_that_a_subscriber_has_not_read_are_kept(tmp_path: Path) -> None:
     """Longer than those that all have acknowledged, also while they are in the tail of the log."""
     with RunningServer(tmp_path, '[log]\nkeep_acknowledged = "0 s"\n') as server, server.client() as client:
-        _subscribe(client, "a", "/a", "reader")
-        _subscribe(client, "b", "/b", "other")
-        _publish(client, "<b/>", "m1")
+        calls.subscribe(client, "a", "/a", "reader")
+        calls.subscribe(client, "b", "/b", "other")
+        calls.publish(client, "<b/>", "m1")
         client.post("/v1/subscribers/other/ack", json={"upto": 1}).raise_for_status()
-        _publish(client, "<a>1</a>", "m2")
-        _publish(client, "<a>2</a>", "m3")
+        calls.publish(client, "<a>1</a>", "m2")
+        calls.publish(client, "<a>2</a>", "m3")
         deadline = time.monotonic() + 40
         while client.get("/v1/messages").json()["messages"][-1]["seq"] == 1:  # until the first is deleted
             assert time.monotonic() < deadline
             time.sleep(0.5)
-        assert _pull(client, "reader") == ["<a>1</a>", "<a>2</a>"]
+        assert calls.pull(client, "reader") == ["<a>1</a>", "<a>2</a>"]
 
 
 # -- a log that cannot be written --------------------------------------------------------------------------
@@ -205,7 +189,7 @@ def _locked(server: RunningServer, how: str) -> Iterator[None]:
 @pytest.mark.skipif(sys.platform != "linux", reason="limits another process")
 def test_a_full_disk_refuses_messages_and_loses_none(tmp_path: Path) -> None:
     with RunningServer(tmp_path, _SHORT_WAIT) as server, server.client() as client:
-        _subscribe(client, "a", "/a", "desk")
+        calls.subscribe(client, "a", "/a", "desk")
         with _Burst(server) as burst:
             _wait_until(lambda: len(burst.accepted) > 50)
             engine = server.engine_id
@@ -226,7 +210,7 @@ def test_a_full_disk_refuses_messages_and_loses_none(tmp_path: Path) -> None:
 @pytest.mark.parametrize("how", ["IMMEDIATE", "EXCLUSIVE"])
 def test_a_database_that_another_locks_refuses_messages_and_loses_none(tmp_path: Path, how: str) -> None:
     with RunningServer(tmp_path, _SHORT_WAIT) as server, server.client() as client:
-        _subscribe(client, "a", "/a", "desk")
+        calls.subscribe(client, "a", "/a", "desk")
         with _Burst(server) as burst:
             _wait_until(lambda: len(burst.accepted) > 50)
             with _locked(server, how):
@@ -243,8 +227,8 @@ def test_a_server_stops_although_the_log_cannot_be_written(tmp_path: Path) -> No
     """What was not committed is in no snapshot: joins know the messages of the log, and no others."""
     with RunningServer(tmp_path) as server:
         with server.client() as client:
-            _subscribe(client, "j", "s/a->x JOIN{x = y, 1 hour} s/b->y", "desk")
-            _publish(client, "<a>1</a>", "m1")
+            calls.subscribe(client, "j", "s/a->x JOIN{x = y, 1 hour} s/b->y", "desk")
+            calls.publish(client, "<a>1</a>", "m1")
             with _locked(server, "IMMEDIATE"):
                 with pytest.raises(httpx.ReadTimeout):
                     headers = {"Sapwood-Message-Id": "m2", "Sapwood-Time": "1800000000"}
@@ -253,9 +237,9 @@ def test_a_server_stops_although_the_log_cannot_be_written(tmp_path: Path) -> No
                 server.stop(40)
         server.start()
         with server.client() as client:
-            _publish(client, "<b>1</b>", "m3", time=1)
-            _publish(client, "<b>2</b>", "m4", time=2)
-            assert _pull(client, "desk") == ["<joined><a>1</a><b>1</b></joined>"]
+            calls.publish(client, "<b>1</b>", "m3", time=1)
+            calls.publish(client, "<b>2</b>", "m4", time=2)
+            assert calls.pull(client, "desk") == ["<joined><a>1</a><b>1</b></joined>"]
 
 
 # -- several servers, and engines that die -----------------------------------------------------------------
@@ -269,14 +253,14 @@ def test_a_second_server_of_a_log_refuses_to_start(tmp_path: Path) -> None:
         second = RunningServer(other, f'[log]\nlocation = "{location}"\n')
         with pytest.raises(RuntimeError, match=r"another server uses the log .* stop it, or give this one"):
             second.start()
-        _subscribe(client, "a", "/a", "desk")
-        _publish(client, "<a/>", "m1")
-        assert _pull(client, "desk") == ["<a/>"]
+        calls.subscribe(client, "a", "/a", "desk")
+        calls.publish(client, "<a/>", "m1")
+        assert calls.pull(client, "desk") == ["<a/>"]
 
 
 def test_an_engine_that_dies_again_and_again_is_started_later_each_time(tmp_path: Path) -> None:
     with RunningServer(tmp_path) as server, server.client() as client:
-        _subscribe(client, "a", "/a", "desk")
+        calls.subscribe(client, "a", "/a", "desk")
         with _Burst(server, threads=2) as burst:
             for _ in range(4):
                 _wait_until(lambda: _read_problem(client) is None)
@@ -320,7 +304,7 @@ def test_a_postgresql_server_that_restarts_loses_nothing(tmp_path: Path) -> None
     with postgres.running(found) as database:
         config = f'{_SHORT_WAIT}[log]\nlocation = "{database.fresh()}"\nsnapshot = "snapshot"\n'
         with RunningServer(tmp_path, config) as server, server.client() as client:
-            _subscribe(client, "a", "/a", "desk")
+            calls.subscribe(client, "a", "/a", "desk")
             with _Burst(server) as burst:
                 _wait_until(lambda: len(burst.accepted) > 50)
                 _control(found, database, "-m", "fast", "stop")

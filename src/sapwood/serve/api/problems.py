@@ -29,7 +29,7 @@ from sapwood.serve.engine.subscription_changes import (
     ChangedSubscription,
     QuotaExceeded,
 )
-from sapwood.serve.publishing import NotDurable, RateExceeded
+from sapwood.serve.publish_request import NotDurable, RateExceeded
 from sapwood.serve.query_cost import CostlyQuery
 from sapwood.serve.service import Overloaded
 

@@ -19,7 +19,7 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
-from sapwood.serve.delivery.delivered import DeliveredWaits
+from sapwood.serve.delivery.acknowledgement_waits import DeliveredWaits
 from sapwood.serve.delivery.delivery_content import ContentCache, ContentKey, Delivery, DeliveryContent
 from sapwood.serve.delivery.subscription_names import SubscriptionNames
 from sapwood.serve.engine.frames import Committed, Publish, Started

@@ -15,7 +15,7 @@ from sapwood.serve.api.problems import Problem, document_problems, message_probl
 from sapwood.serve.api.request_body import BodyMessage, is_many, read_body, split_body
 from sapwood.serve.auth.api_keys import ApiKey
 from sapwood.serve.engine.frames import MessageProblem, Receipt
-from sapwood.serve.publishing import (
+from sapwood.serve.publish_request import (
     PublishOutcome,
     check_message_id,
     check_stream,
