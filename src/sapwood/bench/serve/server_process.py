@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -17,15 +19,24 @@ _READY = "Sapwood serves at "
 
 
 class ServerProcess:
-    """A server on a free port of this machine, with its files in a folder."""
+    """A server on a free port of this machine, with its files in a folder; it may be killed and restarted."""
 
-    def __init__(self, folder: Path, config: str = "") -> None:
-        """`config` is TOML, without `[listen]`."""
-        self._folder = folder
-        self._config = config
-        self._process: subprocess.Popen[bytes] | None = None
-        self._output = folder / "server.log"
+    def __init__(
+        self,
+        folder: Path,
+        config: str = "",
+        environment: Mapping[str, str] | None = None,
+        listen: str = "",
+    ) -> None:
+        """`config` is TOML, without `[listen]`, of which `listen` has further lines."""
+        self.folder = folder
+        self.output = folder / "server.log"
         self.port = 0
+        self.url = ""
+        self._config = config
+        self._environment = dict(environment or {})
+        self._listen = listen
+        self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
         return self.start()
@@ -36,40 +47,54 @@ class ServerProcess:
         self.stop()
 
     def start(self) -> Self:
-        """Start the server, and wait until it is ready."""
-        self._folder.mkdir(parents=True, exist_ok=True)
-        path = self._folder / "server.toml"
-        path.write_text(f'{self._config}\n[listen]\nport = {self.port}\ndrain = "1 s"\n')
-        before = self._output.stat().st_size if self._output.exists() else 0
-        with self._output.open("ab") as output:
+        """Start the server, at the port that it had before, and wait until it is ready."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        path = self.folder / "server.toml"
+        listen = f'[listen]\nport = {self.port}\ndrain = "2 s"\n{self._listen}\n'
+        path.write_text(f"{self._config}\n{listen}")
+        before = self.output.stat().st_size if self.output.exists() else 0
+        with self.output.open("ab") as output:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "sapwood.cli", "serve", "--config", str(path)],
                 stdout=output,
                 stderr=output,
+                env=os.environ | self._environment,
             )
         deadline = time.monotonic() + _LONGEST_START
         while not self._find_port(before):
             if self._process.poll() is not None or time.monotonic() > deadline:
                 self.kill()
-                raise BenchError(f"the server does not start:\n{self._output.read_text()[before:][-2_000:]}")
+                raise BenchError(f"the server does not start:\n{self.output.read_text()[before:][-2_000:]}")
             time.sleep(0.01)
         return self
 
     def _find_port(self, before: int) -> bool:
-        for line in self._output.read_text()[before:].splitlines():
+        for line in self.output.read_text()[before:].splitlines():
             if line.startswith(_READY):
-                self.port = int(line.removeprefix(_READY).split()[0].rstrip(",").rpartition(":")[2])
+                self.url = line.removeprefix(_READY).split()[0].rstrip(",")
+                self.port = int(self.url.rpartition(":")[2])
                 return True
         return False
 
+    @property
+    def process_id(self) -> int:
+        """The process id of the server."""
+        assert self._process is not None
+        return self._process.pid
+
     def kill(self) -> None:
-        """End the server at once."""
+        """End the server at once; its engine sees that, and ends, too."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
 
-    def stop(self) -> None:
-        """Ask the server to end, and wait for that."""
-        if self._process is not None and self._process.poll() is None:
+    def stop(self, wait: float = 120) -> int:
+        """Ask the server to end, and return its exit code."""
+        assert self._process is not None
+        if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
-            self._process.wait(120)
+        try:
+            return self._process.wait(wait)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise
