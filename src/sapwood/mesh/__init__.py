@@ -1,0 +1,1 @@
+"""Brokers on many sites that behave as one: messages are routed by content, over NATS."""

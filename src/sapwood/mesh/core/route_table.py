@@ -1,0 +1,334 @@
+"""The routes of a node: what is wanted on each side of it, and what it has told its neighbours.
+
+Each route has a mask with a bit for every neighbour on whose side it is wanted, and bit 0 for local
+subscriptions. A neighbour is told of a route if any other bit than its own is set: somebody wants it who is
+not on its side. So one number for each route is the whole table, for all links:
+
+    route            parent child1 child2 local     told to
+    /nitf//title        .      1      .     .       parent, child2
+    //order[@x=1]       1      1      .     .       parent, child1, child2
+
+Routes are added to what a neighbour has at once, and removed from it later, some at a time: a route too many
+costs a message that nobody wants, a route too few would lose one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from sapwood.mesh.core.frames import NO_EPOCH, Epoch, Route, TableFrame
+
+LOCAL = 1
+PART = 5_000
+"""routes in one frame of a whole table"""
+
+
+@dataclass(slots=True)
+class Told:
+    """What a neighbour was told, and what it has confirmed."""
+
+    bit: int
+    version: int = 0
+    confirmed: int = 0
+    """the version that all brokers on its side have"""
+    added: dict[int, Route] = field(default_factory=dict)
+    """routes it is to be told of"""
+    stale: dict[int, None] = field(default_factory=dict)
+    """keys of routes that it was told of, and need not have any more"""
+    is_open: bool = False
+    """whether it was told that more may be wanted"""
+    digest: int = 0
+    count: int = 0
+
+
+@dataclass(slots=True)
+class Wanted:
+    """What a neighbour has told: its table, as far as it is known."""
+
+    is_complete: bool = False
+    """whether the whole table is there: as long as it is not, everything is wanted"""
+    is_open: bool = False
+    """whether the neighbour lacks tables itself: everything is wanted"""
+    version: int = 0
+    digest: int = 0
+    count: int = 0
+    arriving: set[int] | None = None
+    """keys of a whole table of which not all parts are there"""
+
+
+@dataclass(slots=True)
+class Change:
+    """The difference in what is wanted on a neighbour's side."""
+
+    added: list[Route] = field(default_factory=list)
+    removed: list[int] = field(default_factory=list)
+
+
+class RouteTable:
+    """The routes wanted on all sides of a node."""
+
+    def __init__(self) -> None:
+        self._masks: dict[int, int] = {}
+        self._routes: dict[int, Route] = {}
+        self._uses: Counter[int] = Counter()
+        self.told: dict[str, Told] = {}
+        self.wanted: dict[str, Wanted] = {}
+
+    def __len__(self) -> int:
+        return len(self._masks)
+
+    # -- neighbours ------------------------------------------------------------------------------------
+
+    def add_link(self, link: str) -> None:
+        """Add a neighbour, which wants everything until its table is there, and knows nothing yet."""
+        used = {told.bit for told in self.told.values()}
+        bit = LOCAL << 1
+        while bit in used:
+            bit <<= 1
+        self.told[link] = Told(bit)
+        self.wanted[link] = Wanted()
+
+    def remove_link(self, link: str) -> Change:
+        """Remove a neighbour; return what was wanted on its side."""
+        change = self.forget(link)
+        del self.told[link], self.wanted[link]
+        return change
+
+    def forget(self, link: str) -> Change:
+        """Forget the table of a neighbour, which wants everything from now on; return what it was."""
+        bit = self.told[link].bit
+        keys = [key for key, mask in self._masks.items() if mask & bit]
+        for key in keys:
+            self._set(key, self._masks[key] & ~bit)
+        self.wanted[link] = Wanted()
+        return Change([], keys)
+
+    def is_unknown(self, link: str) -> bool:
+        """Return whether a neighbour wants everything, because what its side wants is not known."""
+        wanted = self.wanted[link]
+        return wanted.is_open or not wanted.is_complete
+
+    def unknown_links(self) -> list[str]:
+        """Return the neighbours that want everything, because what their side wants is not known."""
+        return [link for link in self.wanted if self.is_unknown(link)]
+
+    def restore(self, link: str, routes: Iterable[Route], is_open: bool) -> None:
+        """Set the whole table of a neighbour, as it was stored."""
+        wanted, bit = self.wanted[link], self.told[link].bit
+        for route in routes:
+            self._routes.setdefault(route.key, route)
+            self._set(route.key, self._masks.get(route.key, 0) | bit)
+            self._count(wanted, route.key, 1)
+        wanted.is_complete, wanted.is_open = True, is_open
+
+    def _is_side_open(self, besides: str) -> bool:
+        """Return whether more may be wanted on all sides but one than is known."""
+        return any(link != besides and self.is_unknown(link) for link in self.wanted)
+
+    def routes_of(self, link: str) -> list[Route]:
+        """Return what is wanted on a neighbour's side."""
+        bit = self.told[link].bit
+        return [self._routes[key] for key, mask in self._masks.items() if mask & bit]
+
+    def local_routes(self) -> list[Route]:
+        """Return what local subscriptions want."""
+        return [self._routes[key] for key, mask in self._masks.items() if mask & LOCAL]
+
+    # -- changes ---------------------------------------------------------------------------------------
+
+    def change_local(self, added: Iterable[Route], removed: Iterable[Route]) -> None:
+        """Use routes once more, or once less, for local subscriptions."""
+        for route in added:
+            self._uses[route.key] += 1
+            self._routes.setdefault(route.key, route)
+            self._set(route.key, self._masks.get(route.key, 0) | LOCAL)
+        for route in removed:
+            key = route.key
+            if self._uses[key] > 1:
+                self._uses[key] -= 1
+            elif key in self._uses:
+                del self._uses[key]
+                self._set(key, self._masks[key] & ~LOCAL)
+
+    def receive(self, link: str, frame: TableFrame) -> Change:
+        """Apply what a neighbour tells; return the difference in what is wanted on its side."""
+        wanted, bit = self.wanted[link], self.told[link].bit
+        change = Change()
+        if frame.begins:
+            wanted.arriving = set()
+        for route in frame.added:
+            key = route.key
+            if wanted.arriving is not None:
+                wanted.arriving.add(key)
+            mask = self._masks.get(key, 0)
+            if not mask & bit:
+                self._routes.setdefault(key, route)
+                self._set(key, mask | bit)
+                self._count(wanted, key, 1)
+                change.added.append(route)
+        removed: Iterable[int] = frame.removed
+        if frame.ends and wanted.arriving is not None:
+            kept = wanted.arriving
+            removed = [key for key, mask in self._masks.items() if mask & bit and key not in kept]
+            wanted.arriving = None
+            wanted.is_complete = True
+        for key in removed:
+            mask = self._masks.get(key, 0)
+            if mask & bit:
+                self._set(key, mask & ~bit)
+                self._count(wanted, key, -1)
+                change.removed.append(key)
+        wanted.version = frame.version
+        if frame.ends:
+            wanted.is_open = frame.is_open
+        return change
+
+    @staticmethod
+    def _count(table: Wanted | Told, key: int, step: int) -> None:
+        table.digest ^= key
+        table.count += step
+
+    def _set(self, key: int, mask: int) -> None:
+        """Set the mask of a route, and note which neighbours are to be told."""
+        old = self._masks.get(key, 0)
+        if old == mask:
+            return
+        if mask:
+            self._masks[key] = mask
+        else:
+            del self._masks[key]
+        route = self._routes[key]
+        if not (old & (old - 1) and mask & (mask - 1)):  # with two bits before and after, nothing is new
+            for told in self.told.values():
+                before, after = old & ~told.bit, mask & ~told.bit
+                if after and not before:
+                    if key in told.stale:
+                        del told.stale[key]
+                    else:
+                        told.added[key] = route
+                elif before and not after:
+                    if key in told.added:
+                        del told.added[key]
+                    else:
+                        told.stale[key] = None
+        if not mask:
+            del self._routes[key]
+
+    # -- what neighbours are told ----------------------------------------------------------------------
+
+    def take_additions(self, link: str, always: bool = False) -> TableFrame | None:
+        """Return the next version for a neighbour, if it has to be told of anything, or `always`."""
+        told = self.told[link]
+        is_open = self._is_side_open(link)
+        if not told.added and is_open == told.is_open and not always:
+            return None
+        told.is_open = is_open
+        return self._next(told, tuple(told.added.values()), ())
+
+    def take_removals(self, link: str) -> TableFrame | None:
+        """Return the next version for a neighbour, without the routes that it need not have any more."""
+        told = self.told[link]
+        return self._next(told, (), tuple(told.stale)) if told.stale else None
+
+    def _next(self, told: Told, added: tuple[Route, ...], removed: tuple[int, ...]) -> TableFrame:
+        told.version += 1
+        for route in added:
+            del told.added[route.key]
+            self._count(told, route.key, 1)
+        for key in removed:
+            del told.stale[key]
+            self._count(told, key, -1)
+        return TableFrame(told.version, added, removed, is_open=told.is_open)
+
+    def take_all(self, link: str) -> list[TableFrame]:
+        """Return the whole table for a neighbour, in parts of one new version."""
+        told = self.told[link]
+        told.version += 1
+        told.added.clear()
+        told.stale.clear()
+        told.digest = told.count = 0
+        told.is_open = self._is_side_open(link)
+        routes = [self._routes[key] for key, mask in self._masks.items() if mask & ~told.bit]
+        for route in routes:
+            self._count(told, route.key, 1)
+        starts = range(0, len(routes), PART) if routes else range(1)
+        return [
+            TableFrame(
+                told.version,
+                tuple(routes[start : start + PART]),
+                begins=start == 0,
+                ends=start + PART >= len(routes),
+                is_open=told.is_open,
+            )
+            for start in starts
+        ]
+
+
+@dataclass(slots=True)
+class Wait:
+    """Versions that neighbours have to confirm before somebody is told."""
+
+    needed: dict[str, int]
+    token: object = None
+    """who waits, if that is somebody here"""
+    link: str | None = None
+    """the neighbour that waits, if it is one"""
+    epoch: Epoch = NO_EPOCH
+    version: int = 0
+
+
+class Confirmations:
+    """Who waits until all brokers have a change."""
+
+    def __init__(self, table: RouteTable) -> None:
+        self._table = table
+        self._waits: list[Wait] = []
+
+    def __len__(self) -> int:
+        return len(self._waits)
+
+    def versions(self, besides: str | None = None) -> dict[str, int]:
+        """Return what neighbours have to confirm, all or all but one, until they have what they were told."""
+        return {
+            link: told.version
+            for link, told in self._table.told.items()
+            if link != besides and told.confirmed < told.version
+        }
+
+    def add(self, wait: Wait) -> None:
+        """Let somebody wait."""
+        self._waits.append(wait)
+
+    def confirm(self, link: str, version: int) -> None:
+        """Note that all brokers on a neighbour's side have a version."""
+        told = self._table.told[link]
+        told.confirmed = max(told.confirmed, version)
+
+    def drop(self, link: str) -> None:
+        """Wait for a neighbour no more, which is none any more, or answer it."""
+        for wait in self._waits:
+            wait.needed.pop(link, None)
+        self._waits = [wait for wait in self._waits if wait.link != link]
+
+    def begin_anew(self) -> None:
+        """Let those here wait for all neighbours, because others are behind them than before; what neighbours
+        wait for they ask again."""
+        self._waits = [wait for wait in self._waits if wait.link is None]
+        for wait in self._waits:
+            wait.needed = self.versions()
+
+    def take(self) -> list[Wait]:
+        """Return those whose wait is over, in order."""
+        if not self._waits:
+            return []
+        told = self._table.told
+        over: list[Wait] = []
+        left: list[Wait] = []
+        for wait in self._waits:
+            needed = {name: n for name, n in wait.needed.items() if name in told and told[name].confirmed < n}
+            wait.needed = needed
+            (left if needed else over).append(wait)
+        self._waits = left
+        return over

@@ -1,0 +1,30 @@
+"""What simulated publishers publish and subscribers want: documents and queries, by number.
+
+Answers are computed once, by a `Broker` that holds all queries, and by the routes' conditions: the simulator
+asks for the same ones millions of times.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from sapwood.mesh.core.frames import Route
+
+
+class Workload(Protocol):
+    """Documents and queries with numbers, and which match."""
+
+    documents: int
+    queries: int
+
+    def matches(self, query: int, document: int) -> bool:
+        """Return whether a document matches a query."""
+
+    def routes(self, query: int) -> tuple[Route, ...]:
+        """Return necessary conditions of a query."""
+
+    def holds(self, route: Route, document: int) -> bool:
+        """Return whether a route's condition holds of a document."""
+
+    def is_refused(self, document: int) -> bool:
+        """Return whether a document is not accepted as a message."""
