@@ -1,0 +1,1 @@
+"""The NATS side of a broker of the mesh: links over JetStream, the shared directory, servers for trials."""
