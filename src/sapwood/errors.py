@@ -9,6 +9,7 @@ SapwoodError
 │   └── LineError        an invalid line of such a file
 ├── RecordError      a file whose records cannot be separated
 ├── PackError        bytes that are not a packed matcher, or of another version
+├── RouteError       bytes that are not a route, or of another version
 ├── ConfigError      a file of settings that cannot be used
 ├── SourceError      a source of which Spark would read nothing
 ├── CheckpointError  a checkpoint that is damaged, or of another version
@@ -108,6 +109,10 @@ class LateMessage(MessageError):
 
     def __reduce__(self) -> tuple[type[LateMessage], tuple[Any, ...]]:
         return type(self), (self.reason, self.deliveries)
+
+
+class RouteError(SapwoodError, ValueError):
+    """Raised for bytes that are no encoded condition or route: what is wrong with them."""
 
 
 class KernelError(SapwoodError):

@@ -12,7 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sapwood.broker.callbacks import CallbackDispatcher, Function, check_function
-from sapwood.broker.delivery import Deliveries, Delivery, GroupedDelivery, Published, PublishResult
+from sapwood.broker.delivery import (
+    Deliveries,
+    Delivery,
+    EvaluatedMessage,
+    GroupedDelivery,
+    Published,
+    PublishResult,
+)
 from sapwood.broker.delivery_why import why_joined, why_transformed
 from sapwood.broker.publisher import Publisher
 from sapwood.broker.registry import SubscriptionRegistry, TransformationPlan, count_subscriptions
@@ -269,11 +276,29 @@ class Broker(Closeable):
         of `publish` has returned. It must not wait for another thread that uses the broker.
         """
         seconds = to_seconds(time) if time is not None else None
-        deliveries, late = self._publisher.publish(Message(message), id, stream, seconds)
+        deliveries, _, _, late = self._publisher.publish(Message(message), id, stream, seconds)
         self._callbacks.dispatch(deliveries)
         if late is not None:
             raise LateMessage(late, deliveries)
         return deliveries
+
+    @synchronized
+    def evaluate(
+        self,
+        message: Source,
+        id: Hashable = None,
+        *,
+        stream: str = "",
+        time: Moment | None = None,
+        feedback: bool = True,
+    ) -> EvaluatedMessage:
+        """Publish a message as `publish` does, but return that it is late, and call no callbacks.
+
+        Without `feedback`, messages that queries publish because of it are not evaluated but returned. They
+        have the same deliveries if they are published next, in order.
+        """
+        seconds = to_seconds(time) if time is not None else None
+        return self._publisher.publish(Message(message), id, stream, seconds, feedback)
 
     @synchronized
     def answer(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Sequence
 from typing import NamedTuple
 
+from sapwood.engine.automaton.protocol import MatchedSlots
 from sapwood.engine.failures import Failure, QueryProblem
 from sapwood.engine.matches import Matches
 from sapwood.engine.message.message_reader import Message
@@ -74,3 +75,17 @@ class PublishResult(NamedTuple):
     """the join results, if there are joins"""
     problems: Sequence[tuple[int, QueryProblem]] = ()
     """the transformations that failed, by the subscription's number"""
+    slots: MatchedSlots | None = None
+    """the slots of all owners that the message matches in the index; to be read before the queries change"""
+
+
+class EvaluatedMessage(NamedTuple):
+    """The deliveries of a message, and what else follows from it."""
+
+    deliveries: Deliveries
+    published: list[Published]
+    """messages that queries publish because of it and that are not evaluated, each with an id of its own"""
+    slots: MatchedSlots
+    """see `PublishResult`"""
+    late: str | None
+    """why joins did not receive the message"""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, deque
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import replace
 from operator import itemgetter
 from time import time as clock
@@ -17,6 +17,7 @@ from time import time as clock
 from sapwood.broker.delivery import (
     Deliveries,
     Delivery,
+    EvaluatedMessage,
     GroupedDelivery,
     Published,
     PublishResult,
@@ -49,19 +50,24 @@ class Publisher:
         self._published = 0
 
     def publish(
-        self, message: Message, id: Hashable, stream: str, time: float | None
-    ) -> tuple[Deliveries, str | None]:
-        """Return the deliveries of a message and of all that queries publish because of it, and the reason if
-        the message is late for joins."""
+        self, message: Message, id: Hashable, stream: str, time: float | None, feedback: bool = True
+    ) -> EvaluatedMessage:
+        """Return the deliveries of a message and, with `feedback`, of all that queries publish because of it;
+        without, these messages are returned as they are."""
         result, late = self._evaluate(message, id, stream, time)
         self._published += 1
         name = self._published if id is None else id
         deliveries = self._build_deliveries(result, message, name, stream)
+        published: list[Published] = []
         if result.joined is not None and len(result.joined):
-            self._publish_results(result.joined, deliveries)
+            published += self._name_published(result.joined)
+        if feedback and published:
+            self._publish_results(published, deliveries)
+            published = []
         for failure in deliveries.failures[:_LOGGED]:
             _log.warning("%s", failure)
-        return deliveries, late
+        assert result.slots is not None
+        return EvaluatedMessage(deliveries, published, result.slots, late)
 
     def answer(self, message: Message, id: Hashable, stream: str, time: float | None) -> PublishResult:
         """Evaluate a message without building deliveries; LateMessage if it is late for joins."""
@@ -110,7 +116,8 @@ class Publisher:
         registry = self._registry
         matcher, numbers_of = registry.matcher, registry.numbers_of_plan
         if not registry.outputs:
-            return PublishResult(matcher.matches(found.matched, found.problems), [])
+            matches = matcher.matches(found.matched, found.problems)
+            return PublishResult(matches, [], slots=found.matched)
         made: list[tuple[int, bytes]] = []
         problems: list[tuple[int, QueryProblem]] = []
         if numbers_of:
@@ -124,7 +131,8 @@ class Publisher:
         if len(slots):
             slots = slots[matcher.index.owned_by(Owner.FILTER, slots)]
         matched = matcher.index.listed(slots)
-        return PublishResult(matcher.matches(matched, found.problems), made, joined, problems)
+        matches = matcher.matches(matched, found.problems)
+        return PublishResult(matches, made, joined, problems, found.matched)
 
     # -- deliveries ------------------------------------------------------------------------------------
 
@@ -195,9 +203,9 @@ class Publisher:
 
     # -- feedback --------------------------------------------------------------------------------------
 
-    def _publish_results(self, results: Meetings, deliveries: Deliveries) -> None:
+    def _publish_results(self, published: Iterable[Published], deliveries: Deliveries) -> None:
         """Add the deliveries of the messages that queries publish, and of what follows from these."""
-        queue = deque(self._name_published(results))
+        queue = deque(published)
         while queue:
             stream, name, query, message, time = queue.popleft()
             try:

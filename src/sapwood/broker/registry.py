@@ -206,10 +206,9 @@ class SubscriptionRegistry:
         costs = self.matcher.index.costs
         alone = {slot: spent for slot, spent in costs.items() if slot in self.plan.alone}
         slots = np.fromiter(costs, np.int32, len(costs))
-        of_joins = slots[
-            self.matcher.index.owned_by(Owner.JOIN, slots)
-        ].tolist()  # which no subscription has to itself
-        for slot in (*alone, *of_joins):
+        index = self.matcher.index
+        shared = index.owned_by(Owner.JOIN, slots) | index.owned_by(Owner.LINK, slots)
+        for slot in (*alone, *slots[shared].tolist()):  # the latter no subscription has to itself
             del costs[slot]
         spent = {self._first_subscriber(slot): ns / 1e9 for slot, ns in alone.items() if ns}
         return self.matcher.take_costs() | spent

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +28,7 @@ from sapwood.engine.automaton.protocol import AutomatonMatches, MatchedAhead, Ma
 from sapwood.engine.automaton.query_paths import IndexPlan, Leaf, plan_binding, plan_index
 from sapwood.engine.automaton.query_planner import QueryPlanner
 from sapwood.engine.automaton.ragged_array import grow_array
-from sapwood.engine.automaton.registered_parts import RegisteredParts
+from sapwood.engine.automaton.registered_parts import RegisteredParts, drop_queries
 from sapwood.engine.automaton.relative_paths import ReachedElements
 from sapwood.engine.failures import FailureKind, QueryProblem
 from sapwood.engine.fallback.xpath_fallback import XPathFallback
@@ -144,14 +145,32 @@ class Index:
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state without caches: the automaton as what is registered in it, and queries that their
-        owner can compile again as text."""
+        owner can compile again as text. Those of links are left out: other brokers state them anew."""
         recompiled = np.isin(self._owners, list(self._compilers)).tolist()
         queries = [
             query.text if isinstance(query, Query) and recompiled[slot] else query
             for slot, query in enumerate(self._queries)
         ]
         changed = {"_queries": queries, "_automaton": self._automaton.dump(), "costs": None, "problems": {}}
-        return self.__dict__ | changed | {"_fallback": None}
+        return self._without_links(self.__dict__ | changed | {"_fallback": None})
+
+    def _without_links(self, state: dict[str, Any]) -> dict[str, Any]:
+        """Free the slots of links in a state, as `unregister` would do."""
+        of_links = self._owners == Owner.LINK
+        if not of_links.any():
+            return state
+        slots = np.flatnonzero(of_links).tolist()
+        for slot in slots:
+            state["_queries"][slot] = None
+        registered: RegisteredParts = state["_automaton"]
+        residual = int(np.count_nonzero(self._decided_by[of_links] != BY_LEAVES))
+        return state | {
+            "_automaton": replace(registered, queries=drop_queries(registered.queries, set(slots))),
+            "_owners": np.where(of_links, np.int8(Owner.FILTER), self._owners),
+            "_decided_by": np.where(of_links, np.int8(BY_LEAVES), self._decided_by),
+            "_residual_slots": self._residual_slots - residual,
+            "_free_slots": [*self._free_slots, *slots],
+        }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -341,16 +360,24 @@ class Index:
         return self._automaton.is_current(ahead)
 
     def find(
-        self, message: Message, with_text: bool = False, ahead: MatchedAhead | None = None
+        self,
+        message: Message,
+        with_text: bool = False,
+        ahead: MatchedAhead | None = None,
+        owner: Owner | None = None,
     ) -> IndexMatches:
-        """Match a message against all registered queries.
+        """Match a message against all registered queries, or against those of one owner: others are then
+        neither among the slots nor decided, which saves their residual checks.
 
         `with_text` provides an evaluator that reads string-values even if no query needs them.
         """
         with_text = with_text or bool(self._residual_slots or self._text_required)
         found = IndexMatches(self._automaton.find(message, with_text, self._source_required > 0, ahead))
+        if owner is not None:
+            slots = found.slots
+            found.matched = self.listed(slots[self.owned_by(owner, slots)])
         if not found.joined:
-            self._decide_twigs(found)
+            self._decide_twigs(found, owner)
         if self._residual_slots:
             self._check_residual(message, found)
         return found
@@ -364,9 +391,10 @@ class Index:
         """Return slots, ascending and each once, in the form in which matches hold them."""
         return ListedSlots(self._automaton, slots)
 
-    def _decide_twigs(self, found: IndexMatches) -> None:
+    def _decide_twigs(self, found: IndexMatches, owner: Owner | None) -> None:
         """Add the slots of the twigs that match, evaluated one by one where the join does not apply."""
-        candidates = set(found.twig_candidates.tolist())
+        twigs = found.twig_candidates
+        candidates = set((twigs if owner is None else twigs[self.owned_by(owner, twigs)]).tolist())
         matched = [slot for slot in candidates if found.evaluator.holds(self.query(slot).condition)]
         if matched:
             found.matched = self.listed(np.union1d(found.slots, np.array(matched, np.int32)))

@@ -245,7 +245,9 @@ class Matcher(Closeable):
         without the kernel, and where one of them is refused or takes more than the automaton.
         """
         found = self._index.match_at_once([Message(message) for message in messages])
-        return self._subscriptions.numbers_of_many(found, ordered) if found is not None else None
+        if found is None:
+            return None
+        return self._subscriptions.numbers_of_many(found, ordered)._replace(matched=found)
 
     def match_batch(self, messages: Sequence[Source]) -> list[Matches | SapwoodError]:
         """Return the matches of each message, or why it was refused, each as of one moment."""

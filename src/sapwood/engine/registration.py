@@ -12,6 +12,8 @@ class Owner(IntEnum):
     FILTER = 0
     TRANSFORMATION = 1
     JOIN = 2
+    LINK = 3
+    """a link to another broker, which wants the messages that meet a condition; see `Index.__getstate__`"""
 
 
 class Needs(Flag):

@@ -33,6 +33,8 @@ class ListedNumbers(NamedTuple):
     numbers: NDArray[np.int64]
     ends: NDArray[np.int64]
     """where those of each message end"""
+    matched: Sequence[MatchedSlots] = ()
+    """the slots of each message, those of other owners than filters included"""
 
 
 class Subscriptions(Protocol):
@@ -133,6 +135,8 @@ class DictSubscriptions:
 
     def numbers(self, slots: MatchedSlots | Ints) -> NDArray[np.int64]:
         listed = slots if isinstance(slots, np.ndarray) else slots.read()
+        if len(listed):
+            self._numbers_of.reserve(int(listed.max()) + 1)  # slots of other owners are among them
         numbers = self._numbers_of.numbers(listed).astype(np.int64)
         numbers.sort()
         return numbers

@@ -68,7 +68,7 @@ class IndexPlan(NamedTuple):
 
 def plan_index(condition: Condition) -> IndexPlan:
     """Plan how to find the messages that may meet a condition on their document node."""
-    return _Planner().plan(condition)
+    return _plan_directly(condition) or _Planner().plan(condition)
 
 
 def plan_binding(path: Path) -> IndexPlan | None:
@@ -86,6 +86,57 @@ def plan_binding(path: Path) -> IndexPlan | None:
         symbols = _symbols([(step.axis, step.test) for step in path.steps])
         return IndexPlan((Twig(symbols, (Leaf(symbols),)),), True)
     return _Planner().plan_anchored(path)
+
+
+def _plan_directly(condition: Condition) -> IndexPlan | None:
+    """Plan a path of elements with at most one branch, the frequent case, without decomposing it: the same
+    plan in a fraction of the time. None for other conditions."""
+    if not isinstance(condition, Has) or condition.test is not None:
+        return None
+    symbols: list[str] = []
+    anchor: tuple[str, ...] = ()
+    branching: Condition | None = None
+    for step in condition.path.steps:
+        if step.axis is Axis.ATTRIBUTE or step.test == TEXT:
+            return None
+        if step.axis is Axis.DESCENDANT:
+            symbols.append(DESCENDANT)
+        symbols.append(step.test)
+        if step.conditions:
+            if branching is not None or len(step.conditions) > 1:
+                return None
+            branching, anchor = step.conditions[0], tuple(symbols)
+    trunk = Leaf(tuple(symbols))
+    if branching is None:
+        return IndexPlan((trunk,), True) if symbols else None
+    branch = _branch_directly(branching, anchor)
+    if branch is None:
+        return None
+    if len(anchor) == len(symbols) or branch == trunk:
+        return IndexPlan((branch,), True)
+    return IndexPlan((Twig(anchor, sort_parts({branch, trunk})),), True)
+
+
+def _branch_directly(condition: Condition, anchor: tuple[str, ...]) -> Leaf | None:
+    """Return the leaf of a condition on the element at the end of a path, if it has no branches itself."""
+    if not isinstance(condition, Has) or condition.first:
+        return None
+    target = ELEMENT if condition.test is None else VALUE
+    symbols: list[str] = [*anchor]
+    for step in condition.path.steps:
+        if target[:1] == "@" or target == TEXT or step.conditions:  # nothing lies below attributes and text
+            return None
+        if step.axis is Axis.ATTRIBUTE:
+            target = f"@{step.test}"
+        elif step.test != TEXT:
+            if step.axis is Axis.DESCENDANT:
+                symbols.append(DESCENDANT)
+            symbols.append(step.test)
+        elif step.axis is Axis.CHILD:
+            target = TEXT
+        else:  # text at the element or below it: two alternatives
+            return None
+    return Leaf(tuple(symbols), target, condition.test)
 
 
 class _Branch(NamedTuple):

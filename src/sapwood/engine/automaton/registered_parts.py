@@ -13,7 +13,7 @@ of an attribute. An operator is one of `_OPERATORS`; with `_IS_NUMBER`, the cons
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -115,6 +115,26 @@ def read_queries(flat: FlatQueries) -> Iterator[RegisteredQuery]:
         slot, flags, weight, count = code[reader.at : reader.at + 4]
         reader.at += 4
         yield RegisteredQuery(slot, flags, weight, tuple([reader.read_part() for _ in range(count)]))
+
+
+def drop_queries(flat: FlatQueries, slots: Collection[int]) -> FlatQueries:
+    """Return the queries but those of some slots; their strings and numbers stay."""
+    code = flat.code.tolist()
+    kept = np.ones(len(code), np.bool_)
+    at = 0
+    while at < len(code):
+        start, parts = at, code[at + 3]
+        at += 4
+        while parts:
+            if code[at] < 0:  # a twig, whose parts follow
+                parts += code[at + 1] - 1
+                at += 2
+                continue
+            at += code[at] + 3 if not code[at + code[at] + 2] else code[at] + 4
+            parts -= 1
+        if code[start] in slots:
+            kept[start:at] = False
+    return flat._replace(code=flat.code[kept])
 
 
 class _QueryReader:

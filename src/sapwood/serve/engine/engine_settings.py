@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from sapwood.engine.limits import Limits
 from sapwood.serve.log.retention import Retention
+from sapwood.serve.mesh.mesh_settings import MeshSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,8 @@ class EngineSettings:
     time_paths: Mapping[str, str] = field(default_factory=dict)
     """by stream, the path of the event time in messages"""
     lateness: float = 0.0
+    separate_results: bool = False
+    """whether what join queries publish is returned, to be published as messages: see `TenantEngine`"""
     retention: Retention = field(default_factory=Retention)
     inbox_limit: int = 1_000_000
     inbox_policy: str = "drop-oldest"
@@ -37,6 +40,8 @@ class EngineSettings:
     tenant_quotas: Mapping[str, TenantQuota] = field(default_factory=dict)
     log_level: str = "INFO"
     log_format: str = "text"
+    mesh: MeshSettings | None = None
+    """if the server is a broker of a mesh"""
     lock_wait: float = 15.0
     """seconds to wait for the engine of a server that has just ended"""
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sapwood.engine.failures import Failure
+from sapwood.mesh.core.actions import StoredMessage
 
 
 @dataclass(slots=True)
@@ -51,3 +52,12 @@ class Evaluation:
     failures: list[Failure] = field(default_factory=list)
     late: str | None = None
     """why joins did not receive it"""
+    links: int = 0
+    """the links to other brokers that want the message, as bits"""
+    published: list[Publication] = field(default_factory=list)
+    """messages that queries publish because of it, in order, which are still to be published: see
+    `TenantEngine`"""
+    mesh: StoredMessage | None = None
+    """its place in the mesh, if there is one"""
+    is_local: bool = True
+    """whether subscriptions were evaluated: a message may only pass on its way to others"""

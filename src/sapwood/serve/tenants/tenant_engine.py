@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sapwood.broker import Broker
-from sapwood.broker.delivery import Delivery
+from sapwood.engine.automaton.protocol import MatchedSlots
 from sapwood.engine.limits import Limits
-from sapwood.errors import LateMessage, MessageError, SapwoodError
+from sapwood.engine.message.message_reader import Message
+from sapwood.engine.registration import Owner
+from sapwood.errors import MessageError, SapwoodError
+from sapwood.mesh.routing.route_index import RouteIndex
 from sapwood.serve.log.entries import MESSAGE
 from sapwood.serve.log.inbox_table import NOBODY
 from sapwood.serve.tenants.delivery_order import order_deliveries
 from sapwood.serve.tenants.evaluation import Evaluation, Output, Publication
+
+if TYPE_CHECKING:
+    from sapwood.mesh.routing.route import Route
 
 _log = logging.getLogger(__name__)
 _AT_ONCE = 32
@@ -29,12 +35,23 @@ class TenantEngine:
 
     The subscriptions of the broker are named by their places in the store. By their numbers in the broker,
     arrays have the place and the inbox of each, so that thousands of matches cost no work in Python.
+
+    In a mesh, routes say which messages links to other brokers want: see `set_routes`. With
+    `separate_results`, what join queries publish is not evaluated with the message that completed them, but
+    returned in `Evaluation.published`, for the caller to publish in order, so that it is routed, too; then
+    messages are replayed without it, because it is in the log by itself.
     """
 
     def __init__(
-        self, limits: Limits, time_paths: Mapping[str, str] | None = None, lateness: float = 0.0
+        self,
+        limits: Limits,
+        time_paths: Mapping[str, str] | None = None,
+        lateness: float = 0.0,
+        separate_results: bool = False,
     ) -> None:
         self.broker = Broker(None, limits, lateness=lateness)
+        self._routes = RouteIndex(self.broker.filters)
+        self._separate_results = separate_results
         self._namespaces: dict[str, str] = {}
         self._places: NDArray[np.int64] = np.zeros(64, np.int64)
         self._inboxes: NDArray[np.int64] = np.zeros(64, np.int64)
@@ -48,6 +65,11 @@ class TenantEngine:
             self.broker.time_from(stream, path)
 
     # -- subscriptions ---------------------------------------------------------------------------------
+
+    @property
+    def namespaces(self) -> Mapping[str, str]:
+        """The declared prefixes."""
+        return self._namespaces
 
     def declare(self, namespaces: Mapping[str, str]) -> None:
         """Declare prefixes, of which some may be known."""
@@ -92,6 +114,33 @@ class TenantEngine:
         """Return whether any subscription has its deliveries in an inbox."""
         return bool((self._inboxes == inbox).any())
 
+    # -- routes ----------------------------------------------------------------------------------------
+
+    def set_routes(self, link: int, added: Iterable[Route], removed: Iterable[Route] = ()) -> None:
+        """Change which messages a link wants; routes that it has already, or has not, make no difference.
+
+        A link is a number below 62, the bit that stands for it in `Evaluation.links`. A route that is both
+        added and removed is there afterwards. ArgumentError, with nothing changed, for another number, or for
+        routes of several tenants.
+        """
+        self._routes.set(link, added, removed)
+
+    def clear_routes(self, link: int) -> None:
+        """Forget which messages a link wants."""
+        self._routes.clear(link)
+
+    def find_links(self, message: Publication) -> int:
+        """Return the links that want a message that was evaluated before, as bits; MessageError if it cannot
+        be read. Joins do not receive it."""
+        matcher = self.broker.filters
+        with matcher.lock:
+            found = matcher.index.find(Message(message.body), owner=Owner.LINK)
+            return self._routes.find_links(found.slots, message.stream)
+
+    def _set_links(self, evaluation: Evaluation, matched: MatchedSlots | None, stream: str) -> None:
+        if len(self._routes) and matched is not None:
+            evaluation.links = self._routes.find_links(matched.read(), stream)
+
     # -- messages --------------------------------------------------------------------------------------
 
     def evaluate(self, messages: Sequence[Publication]) -> Iterator[Evaluation | MessageError]:
@@ -104,7 +153,13 @@ class TenantEngine:
         """Give joins a message that was evaluated before."""
         if self.broker.joins:
             try:
-                self.broker.publish(message.body, message.id, stream=message.stream, time=message.time)
+                self.broker.evaluate(
+                    message.body,
+                    message.id,
+                    stream=message.stream,
+                    time=message.time,
+                    feedback=not self._separate_results,
+                )
             except MessageError as error:
                 _log.debug("message %s is refused again: %s", message.id, error)
 
@@ -114,9 +169,11 @@ class TenantEngine:
         if found is None:
             return None
         start, evaluations = 0, []
-        for message, end in zip(messages, found.ends.tolist(), strict=True):
+        ends = found.ends.tolist()
+        for message, end, matched in zip(messages, ends, found.matched, strict=True):
             evaluation = Evaluation(message.time)
             self._enter(evaluation, found.numbers[start:end], None, message.stream)
+            self._set_links(evaluation, matched, message.stream)
             evaluations.append(evaluation)
             start = end
         return evaluations
@@ -136,6 +193,7 @@ class TenantEngine:
         """Evaluate filters and transformations."""
         answer = self.broker.answer(message.body, message.id, stream=message.stream, time=message.time)
         evaluation.failures += self.broker.failures(answer, message.id)
+        self._set_links(evaluation, answer.slots, message.stream)
         numbers, outputs = answer.matches.numbers, None
         if answer.made:
             index: dict[bytes, int] = {}
@@ -149,21 +207,27 @@ class TenantEngine:
         self._enter(evaluation, numbers, outputs, message.stream)
 
     def _publish(self, message: Publication, evaluation: Evaluation) -> None:
-        """Evaluate all subscriptions, joins included, and all that queries publish because of the message."""
+        """Evaluate all subscriptions, joins included, and all that queries publish because of the message,
+        unless results are separate messages."""
         if evaluation.time is None and message.stream not in self._timed:
             joins = self.broker.network_of_joins
             if joins.reads(message.stream):  # the time that a replay needs
                 evaluation.time = max(time.time(), joins.latest)
-        deliveries: Sequence[Delivery]
-        try:
-            deliveries = found = self.broker.publish(
-                message.body, message.id, stream=message.stream, time=evaluation.time
-            )
-            evaluation.failures += found.failures
-        except LateMessage as late:
-            evaluation.late = late.reason
-            deliveries = late.deliveries
-            evaluation.failures += late.failures
+        found = self.broker.evaluate(
+            message.body,
+            message.id,
+            stream=message.stream,
+            time=evaluation.time,
+            feedback=not self._separate_results,
+        )
+        deliveries = found.deliveries
+        evaluation.failures += deliveries.failures
+        evaluation.late = found.late
+        evaluation.published += [
+            Publication(message.tenant, made.stream, made.id, made.message.data, made.time)
+            for made in found.published
+        ]
+        self._set_links(evaluation, found.slots, message.stream)
         index: dict[tuple[Any, bytes], int] = {(message.id, message.body): MESSAGE}
         numbers = np.empty(len(deliveries), np.int64)
         outputs = np.empty(len(deliveries), np.int64)
@@ -208,10 +272,17 @@ class TenantEngine:
         }
 
     @classmethod
-    def unpack(cls, packed: Mapping[str, Any], time_paths: Mapping[str, str]) -> TenantEngine:
-        """Return an engine that was packed; raise PackError if another version of Sapwood did it."""
+    def unpack(
+        cls, packed: Mapping[str, Any], time_paths: Mapping[str, str], separate_results: bool = False
+    ) -> TenantEngine:
+        """Return an engine that was packed; raise PackError if another version of Sapwood did it.
+
+        It has no routes: other brokers state them anew.
+        """
         engine = cls.__new__(cls)
         engine.broker = Broker.unpack(packed["broker"])
+        engine._routes = RouteIndex(engine.broker.filters)
+        engine._separate_results = separate_results
         engine._namespaces = packed["namespaces"]
         engine._places = packed["places"]
         engine._inboxes = packed["inboxes"]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator, Mapping
 from pathlib import Path
+from typing import Protocol
 
 from sqlalchemy import Connection, func, select
 
@@ -20,6 +21,7 @@ from sapwood.serve.tenants.tenant_engine import TenantEngine
 from sapwood.store import history, store_schema
 from sapwood.store.database import Database
 from sapwood.store.tenant_changes import (
+    TenantChange,
     find_join_versions,
     iter_tenant_changes,
     read_all_namespaces,
@@ -27,6 +29,13 @@ from sapwood.store.tenant_changes import (
 
 _log = logging.getLogger(__name__)
 FindInbox = Callable[[str, str], int]
+
+
+class ChangeObserver(Protocol):
+    """Gets the changes of subscriptions."""
+
+    def apply(self, change: TenantChange, namespaces: Mapping[str, str]) -> None:
+        """A subscription begins with a new state, or ends."""
 
 
 class TenantEngines:
@@ -42,6 +51,14 @@ class TenantEngines:
         self._engines: dict[str, TenantEngine] = {}
         self.version = -1
         self.seq = 0
+        self._observer: ChangeObserver | None = None
+
+    def observe(self, observer: ChangeObserver) -> None:
+        """Tell an observer of all active subscriptions, and from now on of all changes before they apply."""
+        self._observer = observer
+        with self._store.reading() as connection:
+            for change in iter_tenant_changes(connection, -1, self.version):
+                observer.apply(change, self.of(change.tenant).namespaces)
 
     def __iter__(self) -> Iterator[tuple[str, TenantEngine]]:
         return iter(self._engines.items())
@@ -51,7 +68,9 @@ class TenantEngines:
         found = self._engines.get(tenant)
         if found is None:
             settings = self._settings
-            found = TenantEngine(settings.limits, settings.time_paths, settings.lateness)
+            found = TenantEngine(
+                settings.limits, settings.time_paths, settings.lateness, settings.separate_results
+            )
             self._engines[tenant] = found
         return found
 
@@ -90,6 +109,8 @@ class TenantEngines:
     def _apply_changes(self, connection: Connection, version: int) -> None:
         for change in iter_tenant_changes(connection, self.version, version):
             new = change.subscription
+            if self._observer is not None:
+                self._observer.apply(change, self.of(change.tenant).namespaces)
             if new is None:
                 self.of(change.tenant).remove(change.place)
             else:
@@ -139,7 +160,9 @@ class TenantEngines:
             return False
         try:
             self._engines = {
-                tenant: TenantEngine.unpack(packed, self._settings.time_paths)
+                tenant: TenantEngine.unpack(
+                    packed, self._settings.time_paths, self._settings.separate_results
+                )
                 for tenant, packed in snapshot.tenants.items()
             }
         except PackError as error:
@@ -148,11 +171,11 @@ class TenantEngines:
         self.version, self.seq = snapshot.version, snapshot.seq
         return True
 
-    def recover(self, log: Database) -> int:
+    def recover(self, log: Database, passed: Callable[[int], Container[int]] = lambda seq: ()) -> int:
         """Bring the engines to the state of the log and the store: joins see what came after the snapshot.
 
         Each message is given to joins with the subscriptions that it was evaluated with. Returns how many
-        there were.
+        there were. `passed` returns the messages after a sequence number that no subscription has seen.
         """
         replayed = 0
         messages = log_schema.messages.c
@@ -170,6 +193,7 @@ class TenantEngines:
                 messages.body,
             )
             query = query.where(messages.seq > self.seq).order_by(messages.seq)
+            unseen = passed(self.seq)
             with (
                 log.reading() as connection,
                 connection.execute(query, execution_options={"stream_results": True}) as rows,
@@ -177,6 +201,8 @@ class TenantEngines:
                 for seq, tenant, stream, id, moment, has_time, version, body in rows:
                     if version > self.version:
                         self.follow_store(version)
+                    if seq in unseen:
+                        continue
                     self.of(tenant).replay(
                         Publication(tenant, stream, id, body, moment if has_time else None)
                     )

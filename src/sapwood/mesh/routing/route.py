@@ -1,0 +1,222 @@
+"""Routes: what a broker tells its neighbours of a subscription, so that they forward what it may match.
+
+    XPath               its necessary condition            one route, or one for each stream
+    for-where-return    the condition of its bindings      likewise
+    XSCL                the pattern of each block          one route for each block, of the block's stream
+
+This is ONYX's Map. A route is weaker than its query or equal to it, never stronger: a message that the query
+matches, or that takes part in its joins, meets the condition. The compilers see to that for XPath (where only
+lxml can decide, the condition says what patterns can say); here, blocks become patterns, and a condition that
+is too large for the wire becomes the one that every message meets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from hashlib import blake2b
+from threading import Lock
+from weakref import WeakValueDictionary
+
+from sapwood.errors import ArgumentError, RouteError
+from sapwood.lang.fwr.model import Transformation
+from sapwood.lang.languages import compile_text
+from sapwood.lang.pattern import TRUE, Condition, Has, Path, add_condition, all_of
+from sapwood.lang.query import Query
+from sapwood.lang.xscl.model import MESSAGE, Join
+from sapwood.mesh.routing.condition_codec import from_form, pack_form, to_form, unpack_form
+
+_REMEMBERED = 50_000
+"""queries of which the routes are kept: real subscriptions repeat a query a dozen times over"""
+_LONGEST_REMEMBERED = 1_000
+"""characters of such a query"""
+
+
+class Route:
+    """A condition on the messages of one tenant, of one stream or of all.
+
+    Routes are immutable and equal by key; construction returns the one object that has the key. The table
+    holds them weakly: what no table or query uses any more is freed.
+    """
+
+    __slots__ = ("__weakref__", "condition", "exact", "key", "stream", "tenant")
+
+    key: int
+    """128 bits, the same for equal routes in every process"""
+    tenant: str
+    stream: str | None
+    """None: messages of any stream; empty: those that are published without one"""
+    condition: Condition
+    """on the document node"""
+    exact: bool
+    """for information, and no part of the key: whether the query that the route was first made for matches
+    every message that meets the condition"""
+
+    def __new__(cls, tenant: str, stream: str | None, condition: Condition, exact: bool = True) -> Route:
+        """Return the route; RouteError if the condition is too large for an encoding."""
+        key = _key_of(_encode_identity(tenant, stream, condition))
+        return _ROUTES.get(key) or _intern(key, tenant, stream, condition, exact)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError("a Route is immutable")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError("a Route is immutable")
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Route) and self.key == other.key)
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def __reduce__(self) -> tuple[type[Route], tuple[str, str | None, Condition, bool]]:
+        return type(self), (self.tenant, self.stream, self.condition, self.exact)
+
+    def __copy__(self) -> Route:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Route:
+        return self
+
+    def __repr__(self) -> str:
+        of = "any stream" if self.stream is None else f"stream {self.stream!r}"
+        return f"<Route {self.key:032x} of {self.tenant!r}, {of}: {self.condition}>"
+
+
+_ROUTES: WeakValueDictionary[int, Route] = WeakValueDictionary()
+_INTERNING = Lock()
+
+
+def _intern(key: int, tenant: str, stream: str | None, condition: Condition, exact: bool) -> Route:
+    made = object.__new__(Route)
+    put = object.__setattr__
+    put(made, "key", key)
+    put(made, "tenant", tenant)
+    put(made, "stream", stream)
+    put(made, "condition", condition)
+    put(made, "exact", exact)
+    with _INTERNING:  # another thread may have made it meanwhile
+        return _ROUTES.setdefault(key, made)
+
+
+# -- encoding --------------------------------------------------------------------------------------------
+
+
+def encode_route(route: Route) -> bytes:
+    """Return a route as bytes: what its key is made of, which is the same for equal routes, and `exact`."""
+    return _encode_identity(route.tenant, route.stream, route.condition) + bytes((route.exact,))
+
+
+def decode_route(data: bytes) -> Route:
+    """Return the route that was encoded; RouteError, with the reason, if the bytes are none."""
+    identity, flag = data[:-1], data[-1:]
+    if flag not in (b"\0", b"\1"):
+        raise RouteError("a route that does not end with whether it is exact")
+    key = _key_of(identity)
+    known = _ROUTES.get(key)
+    if known is not None:  # with the same bytes, since no others have this key
+        return known
+    match unpack_form(identity):
+        case [str(tenant), None | str() as stream, form]:
+            condition = from_form(form)
+            if _encode_identity(tenant, stream, condition) != identity:
+                raise RouteError("a route that is not in canonical form")
+            return _intern(key, tenant, stream, condition, flag == b"\1")
+    raise RouteError("a route that is not a tenant, a stream or nil, and a condition")
+
+
+def _encode_identity(tenant: str, stream: str | None, condition: Condition) -> bytes:
+    return pack_form([tenant, stream, to_form(condition)])
+
+
+def _key_of(identity: bytes) -> int:
+    return int.from_bytes(blake2b(identity, digest_size=16).digest(), "big")
+
+
+# -- the routes of queries -------------------------------------------------------------------------------
+
+
+def routes_of(
+    query: str,
+    namespaces: Mapping[str, str],
+    tenant: str,
+    streams: Sequence[str] = (),
+    language: str | None = None,
+) -> tuple[Route, ...]:
+    """Return the routes of a subscription, each once: a message that it matches meets one of them.
+
+    Without `streams`, it gets messages of all. Raises QueryError if the text is no query, and ArgumentError
+    for a join that is restricted to streams, or an unknown language.
+    """
+    if isinstance(streams, str):
+        raise ArgumentError(f"streams are several names, such as [{streams!r}], not one string")
+    make = _remembered_routes if len(query) <= _LONGEST_REMEMBERED else _make_routes
+    return make(query, tuple(sorted(namespaces.items())), tenant, tuple(streams), language)
+
+
+def _make_routes(
+    query: str,
+    namespaces: tuple[tuple[str, str], ...],
+    tenant: str,
+    streams: tuple[str, ...],
+    language: str | None,
+) -> tuple[Route, ...]:
+    compiled = compile_text(query, dict(namespaces), language)
+    if isinstance(compiled, Join):
+        if streams:
+            raise ArgumentError("a join is not restricted to streams: it names those that it reads itself")
+        blocks = [
+            _fitting_route(tenant, block.stream, block_condition(compiled, number), _is_exact(compiled))
+            for number, block in enumerate(compiled.blocks)
+        ]
+        return tuple(dict.fromkeys(blocks))
+    exact = _is_exact(compiled)
+    return tuple(
+        [
+            _fitting_route(tenant, stream, compiled.condition, exact)
+            for stream in dict.fromkeys(streams or (None,))
+        ]
+    )
+
+
+_remembered_routes = lru_cache(maxsize=_REMEMBERED)(_make_routes)
+
+
+def _is_exact(compiled: Query | Transformation | Join) -> bool:
+    """Return whether a query matches all messages that meet its condition."""
+    if isinstance(compiled, Join):
+        return not compiled.links
+    return compiled.exact and not (isinstance(compiled, Transformation) and compiled.joints)
+
+
+def _fitting_route(tenant: str, stream: str | None, condition: Condition, exact: bool) -> Route:
+    """Return the route of a condition, or that of all messages if the condition is too large to be sent."""
+    try:
+        return Route(tenant, stream, condition, exact)
+    except RouteError:
+        return Route(tenant, stream, TRUE, exact=False)
+
+
+def block_condition(join: Join, block: int) -> Condition:
+    """Return the condition on messages with a way to bind all variables of a block.
+
+    A variable that several others start from is a step with a condition for each of these; one that only one
+    starts from is a step on the way to it. Whether a node is a number is left open.
+    """
+    below: dict[int, list[int]] = {}
+    for number, variable in enumerate(join.variables):
+        if variable.block == block and not variable.numeric:
+            below.setdefault(variable.origin, []).append(number)
+
+    def reach(number: int) -> Condition:
+        """The condition on the node that a variable starts from."""
+        path = join.variables[number].path
+        while len(after := below.get(number, [])) == 1:
+            number = after[0]
+            path = Path((*path.steps, *join.variables[number].path.steps))
+        inner = all_of([reach(each) for each in after])
+        if not path.steps:
+            return inner
+        return Has(add_condition(path, inner))
+
+    return all_of([reach(number) for number in below.get(MESSAGE, [])])

@@ -1,0 +1,1 @@
+"""What brokers of a mesh send each other as bytes."""
