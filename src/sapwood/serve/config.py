@@ -14,6 +14,7 @@ from sapwood.engine.limits import Limits
 from sapwood.lang.literals.durations import parse_duration
 from sapwood.serve.engine.engine_settings import EngineSettings, TenantQuota
 from sapwood.serve.log.retention import Retention
+from sapwood.serve.mesh.mesh_config import MeshConfig
 
 DEFAULT_LOG = "sapwood.db"
 
@@ -165,6 +166,8 @@ class ServerConfig(ConfigTable):
     overload: OverloadConfig = OverloadConfig()
     webhooks: WebhookConfig = WebhookConfig()
     monitoring: MonitoringConfig = MonitoringConfig()
+    mesh: MeshConfig | None = None
+    """of a server that is a broker of a mesh"""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -214,6 +217,8 @@ class ServerConfig(ConfigTable):
             tenant_quotas={name: _engine_quota(quota) for name, quota in self.tenants.items()},
             log_level=self.monitoring.log_level,
             log_format=self.monitoring.log_format,
+            separate_results=self.mesh is not None,
+            mesh=self.mesh.engine_settings() if self.mesh is not None else None,
         )
 
 
@@ -258,4 +263,9 @@ def _resolve_paths(given: ServerConfig, folder: Path) -> ServerConfig:
         update={"tls_certificate": at(given.listen.tls_certificate), "tls_key": at(given.listen.tls_key)}
     )
     store = given.store.model_copy(update={"location": at(given.store.location)})
-    return given.model_copy(update={"log": log, "listen": listen, "store": store})
+    changed = {"log": log, "listen": listen, "store": store}
+    if given.mesh is not None:
+        files = ("credentials", "tls_ca", "tls_certificate", "tls_key")
+        paths = {name: at(getattr(given.mesh, name)) for name in files}
+        return given.model_copy(update=changed | {"mesh": given.mesh.model_copy(update=paths)})
+    return given.model_copy(update=changed)

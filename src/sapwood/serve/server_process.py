@@ -1,4 +1,4 @@
-"""A server of the broker in a process of its own, to be measured."""
+"""A server in a process of its own, for demos, experiments and tests."""
 
 from __future__ import annotations
 
@@ -12,10 +12,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from sapwood.bench.harness import BenchError
+from sapwood.errors import SapwoodError
 
 _LONGEST_START = 600.0
 _READY = "Sapwood serves at "
+
+
+class ServerStartError(SapwoodError):
+    """Raised for a server that does not start."""
 
 
 class ServerProcess:
@@ -64,7 +68,8 @@ class ServerProcess:
         while not self._find_port(before):
             if self._process.poll() is not None or time.monotonic() > deadline:
                 self.kill()
-                raise BenchError(f"the server does not start:\n{self.output.read_text()[before:][-2_000:]}")
+                said = self.output.read_text()[before:][-2_000:]
+                raise ServerStartError(f"the server does not start:\n{said}")
             time.sleep(0.01)
         return self
 
@@ -75,6 +80,11 @@ class ServerProcess:
                 self.port = int(self.url.rpartition(":")[2])
                 return True
         return False
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the process was started, and has not ended."""
+        return self._process is not None and self._process.poll() is None
 
     @property
     def process_id(self) -> int:

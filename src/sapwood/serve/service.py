@@ -6,9 +6,10 @@ import asyncio
 import json
 import logging
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
+from sqlalchemy import select
 
 from sapwood.errors import SapwoodError
 from sapwood.lang.literals.durations import parse_duration
@@ -21,8 +22,10 @@ from sapwood.serve.delivery.subscription_names import SubscriptionNames
 from sapwood.serve.engine.engine_client import EngineClient
 from sapwood.serve.engine.engine_spawn import SpawnedEngine
 from sapwood.serve.engine.frames import Acknowledge, Committed, ConfigureInbox, EngineStatus, Publish, Started
+from sapwood.serve.log import log_schema
 from sapwood.serve.log.log_database import open_log
 from sapwood.serve.log.log_reader import LogReader
+from sapwood.serve.mesh.mesh_frames import MeshOutput, MeshStatus
 from sapwood.serve.metrics import Metrics, StatusCollector
 from sapwood.serve.webhooks.inbox_webhook import InboxWebhook
 from sapwood.serve.webhooks.target_address import TargetPolicy
@@ -30,6 +33,10 @@ from sapwood.serve.webhooks.webhook_manager import WebhookManager
 from sapwood.serve.webhooks.webhook_settings import WebhookSettings
 from sapwood.store import SubscriptionStore
 from sapwood.store.database import Database
+
+if TYPE_CHECKING:
+    from sapwood.serve.mesh.mesh_config import MeshConfig
+    from sapwood.serve.mesh.mesh_service import MeshService
 
 _log = logging.getLogger(__name__)
 
@@ -61,6 +68,9 @@ class Service:
         policy = TargetPolicy(allow_private=config.webhooks.allow_private, allowed=config.webhooks.allowed)
         self.webhooks = WebhookManager(policy)
         self.engine = EngineClient(config.engine_settings(), self, spawned)
+        self.mesh: MeshService | None = None
+        if config.mesh is not None:
+            self.mesh = self._open_mesh(config.mesh)
         self.status = StatusCollector(self.feed, self.webhooks.counters)
         self.metrics.registry.register(self.status)
         self.feed.on_inboxes = self._update_webhooks
@@ -69,12 +79,22 @@ class Service:
         self.stopping = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
 
+    def _open_mesh(self, config: MeshConfig) -> MeshService:
+        config.transport_settings()  # which tells what is not installed
+        from sapwood.serve.mesh.mesh_service import MeshService
+
+        with self.log.reading() as connection:
+            identity = connection.execute(select(log_schema.state.c.identity)).scalar_one()
+        return MeshService(config, self.engine, identity)
+
     # -- start and end ---------------------------------------------------------------------------------
 
     async def start(self) -> None:
         """Start the engine; raises the error for which it cannot."""
         await asyncio.to_thread(self.key_ring.refresh)
         await self.engine.start()
+        if self.mesh is not None:
+            await self.mesh.start()
 
     def begin_stop(self) -> None:
         """Take no more messages, and let listeners end."""
@@ -86,6 +106,8 @@ class Service:
         """End webhooks, and let the engine finish."""
         self.begin_stop()
         await self.webhooks.close()
+        if self.mesh is not None:
+            await self.mesh.stop()
         await self.engine.stop()
         for store in self._stores.values():
             store.close()
@@ -139,9 +161,28 @@ class Service:
         """Take over a transaction of the log."""
         self.feed.add(event, publications)
 
+    def on_ready(self) -> None:
+        """Give the engine what it has to know of the mesh."""
+        if self.mesh is not None:
+            self.mesh.on_started()
+
     def on_status(self, event: EngineStatus) -> None:
         """Keep what the engine reports."""
         self.status.status = event
+
+    def on_mesh(self, event: MeshOutput | MeshStatus) -> None:
+        """Take what the node of the mesh sends, or reports."""
+        if self.mesh is None:
+            return
+        if isinstance(event, MeshOutput):
+            self.mesh.on_output(event)
+        else:
+            self.mesh.on_status(event)
+
+    async def wait_confirmed(self, version: int) -> bool | None:
+        """Wait until all brokers of the mesh have the subscriptions of a version; return whether they have
+        in time, None without a mesh."""
+        return await self.mesh.wait_confirmed(version) if self.mesh is not None else None
 
     # -- inboxes ---------------------------------------------------------------------------------------
 

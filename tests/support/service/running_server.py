@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 
-from sapwood.bench.serve.server_process import ServerProcess
+from sapwood.serve.server_process import ServerProcess
 
 
 class RunningServer(ServerProcess):

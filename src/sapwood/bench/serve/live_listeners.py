@@ -14,7 +14,7 @@ import numpy as np
 from sapwood.bench.harness import Bench, BenchError, at_least, experiment, run_isolated, scale
 from sapwood.bench.serve.http_load import HttpConnections
 from sapwood.bench.serve.serve_workload import LOG, STREAM
-from sapwood.bench.serve.server_process import ServerProcess
+from sapwood.serve.server_process import ServerProcess
 from sapwood.store import NewSubscription, SubscriptionStore
 
 _SHARE = 10

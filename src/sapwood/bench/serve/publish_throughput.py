@@ -22,7 +22,7 @@ from sapwood.bench.serve.serve_workload import (
     to_lines,
     write_store,
 )
-from sapwood.bench.serve.server_process import ServerProcess
+from sapwood.serve.server_process import ServerProcess
 
 _BATCH = 250
 """messages in a request, at full load"""

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from sapwood.bench.harness import Bench, at_most, experiment, run_isolated, scale
 from sapwood.bench.serve.http_load import HttpConnection, HttpConnections
 from sapwood.bench.serve.serve_workload import LOG, STREAM, to_lines, write_store
-from sapwood.bench.serve.server_process import ServerProcess
+from sapwood.serve.server_process import ServerProcess
 
 _BATCH = 500
 

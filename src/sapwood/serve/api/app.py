@@ -13,6 +13,7 @@ from sapwood.serve.api.routes import (
     admin_routes,
     delivery_routes,
     docs_routes,
+    mesh_routes,
     operation_routes,
     publish_routes,
     query_routes,
@@ -56,6 +57,7 @@ def create_app(service: Service) -> FastAPI:
             {"name": "subscribers", "description": "Inboxes, webhooks, gaps and dead letters."},
             {"name": "queries", "description": "How a query is evaluated, and what it makes of a message."},
             {"name": "administration", "description": "Keys, refused messages, failures, statistics."},
+            {"name": "mesh", "description": "Brokers on other sites."},
             {"name": "operations", "description": "Health and metrics."},
         ],
     )
@@ -69,6 +71,7 @@ def create_app(service: Service) -> FastAPI:
         admin_routes,
         operation_routes,
         docs_routes,
+        mesh_routes,
     ):
         app.include_router(routes.router)
     install_handlers(app)

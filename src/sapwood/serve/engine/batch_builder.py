@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Iterable, Iterator
 from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -29,6 +29,9 @@ from sapwood.serve.log.log_batch import Gap, LogBatch, Row
 from sapwood.serve.tenants.evaluation import Evaluation, Publication
 from sapwood.serve.tenants.tenant_engines import TenantEngines
 
+if TYPE_CHECKING:
+    from sapwood.serve.mesh.mesh_runtime import MeshRuntime
+
 _log = logging.getLogger(__name__)
 KEPT_BODY = 65_536
 """bytes of a refused message that are kept"""
@@ -39,8 +42,18 @@ Result = Receipt | MessageProblem
 class BatchBuilder:
     """Evaluates commands, and collects the rows that they make."""
 
-    def __init__(self, engines: TenantEngines, inboxes: InboxTable, ids: MessageIds, seq: int) -> None:
+    def __init__(
+        self,
+        engines: TenantEngines,
+        inboxes: InboxTable,
+        ids: MessageIds,
+        seq: int,
+        mesh: MeshRuntime | None = None,
+    ) -> None:
         self._engines = engines
+        self._mesh = mesh
+        if mesh is not None:
+            mesh.use(self)
         self._inboxes = inboxes
         self._ids = ids
         self._first = seq + 1
@@ -63,7 +76,8 @@ class BatchBuilder:
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to store and nothing to answer."""
-        return not (self._answers or self._touched or self._batch.deleted_inboxes)
+        changed = self._touched or self._batch.deleted_inboxes or self._batch.messages or self._batch.rejects
+        return not (self._answers or changed or self._batch.mesh)
 
     # -- messages --------------------------------------------------------------------------------------
 
@@ -99,7 +113,9 @@ class BatchBuilder:
                 again.append((i, message, mark, key))
             else:
                 chosen[key] = i, message, mark
-        evaluations = self._engines.of(tenant).evaluate([message for _, message, _ in chosen.values()])
+        new = [message for _, message, _ in chosen.values()]
+        evaluate = self._engines.of(tenant).evaluate if self._mesh is None else self._mesh.evaluate
+        evaluations = evaluate(new)
         for (key, (i, message, mark)), evaluation in zip(chosen.items(), evaluations, strict=True):
             if isinstance(evaluation, MessageError):
                 results[i] = self._reject(message, evaluation)
@@ -164,6 +180,8 @@ class BatchBuilder:
             )
             self._outputs[seq, number] = output
         self._sources.append((seq, request, i, received, moment, has_time))
+        if self._mesh is not None:
+            self._mesh.place(seq, evaluation)
         self._evaluations.append(evaluation)
         receipt = Receipt(message.id, seq, version, 0, moment, False, evaluation.late)
         receipt.failures = len(evaluation.failures)
@@ -206,6 +224,23 @@ class BatchBuilder:
             }
         )
         return MessageProblem(message.id, error.reason, error.line, error.column)
+
+    # -- messages of the mesh --------------------------------------------------------------------------
+
+    def store_received(self, message: Publication, mark: bytes, evaluation: Evaluation) -> None:
+        """Store a message that came from another broker, or that a query has published."""
+        receipt = self._store(message, mark, evaluation, 0, 0)
+        self._new[message.tenant, message.stream, message.id] = mark, receipt
+
+    def reject_received(self, message: Publication, error: MessageError) -> None:
+        """Record a message that another broker has accepted, and this one refuses."""
+        self._reject(message, error)
+
+    def finish_mesh(self) -> None:
+        """Complete what is to be stored for the mesh."""
+        if self._mesh is not None:
+            self._mesh.flush(self)
+            self._batch.mesh = self._mesh.take_changes()
 
     # -- inboxes ---------------------------------------------------------------------------------------
 
@@ -294,6 +329,7 @@ class BatchBuilder:
             batch.deleted_inboxes,
             batch.gaps,
             self._answers,
+            batch.mesh.store if batch.mesh is not None else 0,
         )
         return batch, committed
 

@@ -30,6 +30,7 @@ from sapwood.serve.engine.frames import (
     Stop,
     encode_frame,
 )
+from sapwood.serve.mesh.mesh_frames import MeshOutput, MeshStatus
 
 _log = logging.getLogger(__name__)
 _FIRST_DELAY, _LONGEST_DELAY = 0.1, 5.0
@@ -47,11 +48,17 @@ class EngineListener(Protocol):
     def on_started(self, event: Started) -> None:
         """The engine is ready, for the first time or again."""
 
+    def on_ready(self) -> None:
+        """The engine takes commands."""
+
     def on_committed(self, event: Committed, publications: Callable[[int], Publish | None]) -> None:
         """A transaction is in the log; called before its answers are given."""
 
     def on_status(self, event: EngineStatus) -> None:
         """The engine reports."""
+
+    def on_mesh(self, event: MeshOutput | MeshStatus) -> None:
+        """The node of a mesh wants something to be sent, or reports."""
 
 
 @dataclass(slots=True)
@@ -173,10 +180,13 @@ class EngineClient:
             self.log_problem = event.problem
         elif isinstance(event, EngineStatus):
             self._listener.on_status(event)
+        elif isinstance(event, MeshOutput | MeshStatus):
+            self._listener.on_mesh(event)
         elif isinstance(event, Started):
             self._listener.on_started(event)
             self._repeat()
             self.is_ready = True
+            self._listener.on_ready()
             if self._first_start is not None and not self._first_start.done():
                 self._first_start.set_result(None)
 
@@ -201,6 +211,10 @@ class EngineClient:
         if isinstance(result, Exception):
             raise result
         return result
+
+    def tell(self, command: Command) -> None:
+        """Send a command that has no answer; it is lost if the engine ends."""
+        self._send(command)
 
     def _send(self, command: Command) -> None:
         if self._writer is not None and not self._writer.is_closing():

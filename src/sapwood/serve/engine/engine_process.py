@@ -16,6 +16,7 @@ from sapwood.serve.engine.engine_spawn import REFUSED
 from sapwood.serve.engine.frames import Command, Event, Publish, Stop, encode_frame, receive_frame
 from sapwood.serve.engine.message_engine import MessageEngine
 from sapwood.serve.log.log_database import lock_log, open_log
+from sapwood.serve.mesh.mesh_frames import MeshInput
 from sapwood.serve.server_log import configure_logging
 
 _log = logging.getLogger(__name__)
@@ -34,7 +35,7 @@ class EngineProcess:
         self._connection = connection
         self._commands: SimpleQueue[Command | None] = SimpleQueue()
         self._sending = Lock()
-        self._engine = MessageEngine(settings, self._send)
+        self._engine = MessageEngine(settings, self._send, self._commands.put)
         self._idled = 0.0
 
     def run(self) -> None:
@@ -65,6 +66,8 @@ class EngineProcess:
                 if isinstance(command, Publish):
                     messages += len(command.messages)
                     size += sum(len(message.body) for message in command.messages)
+                elif isinstance(command, MeshInput):
+                    size += command.size
                 if messages >= _MOST_MESSAGES or size >= _MOST_BYTES:
                     break
                 command = self._commands.get_nowait()

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sapwood.serve.log.log_batch import Gap, InboxRow
+from sapwood.serve.mesh.mesh_frames import MeshInput, MeshOutput, MeshRequest, MeshStatus, MeshStored
 from sapwood.serve.tenants.evaluation import Publication
 
 LENGTH = struct.Struct("!Q")
@@ -113,6 +114,9 @@ Command = (
     | DeleteInbox
     | ChangeStore
     | Inspect
+    | MeshInput
+    | MeshRequest
+    | MeshStored
     | Stop
 )
 
@@ -177,6 +181,8 @@ class Committed:
     gaps: list[Gap]
     answers: list[tuple[int, Any]]
     """by request, the result"""
+    mesh_store: int = 0
+    """up to which `Store` of the node everything is durable, if it is more than before"""
 
 
 @dataclass(slots=True)
@@ -213,7 +219,7 @@ class EngineStatus:
     counters: dict[str, float] = field(default_factory=dict)
 
 
-Event = Started | Committed | Answer | LogState | EngineStatus
+Event = Started | Committed | Answer | LogState | EngineStatus | MeshOutput | MeshStatus
 
 
 def encode_frame(value: object) -> bytes:

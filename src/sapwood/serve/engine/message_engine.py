@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sqlalchemy import select
@@ -22,6 +22,7 @@ from sapwood.serve.engine.frames import (
     Answer,
     ChangeStore,
     Command,
+    Committed,
     ConfigureInbox,
     DeleteDeadLetters,
     DeleteInbox,
@@ -40,9 +41,13 @@ from sapwood.serve.log.inbox_table import FullPolicy, InboxTable
 from sapwood.serve.log.log_database import open_log
 from sapwood.serve.log.log_reader import read_inboxes, read_suspension_gaps
 from sapwood.serve.log.log_writer import LogWriter
+from sapwood.serve.mesh.mesh_frames import MeshInput, MeshRequest, MeshStored
 from sapwood.serve.tenants.tenant_engines import TenantEngines
 from sapwood.store import SubscriptionStore
 from sapwood.store.database import Database
+
+if TYPE_CHECKING:
+    from sapwood.serve.mesh.mesh_runtime import MeshRuntime
 
 _log = logging.getLogger(__name__)
 _POLL = 0.05
@@ -58,6 +63,10 @@ _STOP = 10.0
 KEPT_FAILURES = 1_000
 
 
+class NotInMesh(SapwoodError):
+    """Raised where a server is asked for what only a broker of a mesh can do."""
+
+
 class InboxInUse(SapwoodError):
     """Raised for an inbox that cannot be deleted."""
 
@@ -71,19 +80,27 @@ class MessageEngine:
     A change of a subscription waits until all before it is committed, and applies to all messages after it.
     """
 
-    def __init__(self, settings: EngineSettings, send: Callable[[Event], None]) -> None:
+    def __init__(
+        self,
+        settings: EngineSettings,
+        send: Callable[[Event], None],
+        post: Callable[[Command], None] = lambda command: None,
+    ) -> None:
+        """`send` tells the server of an event; `post` lets another thread give the engine a command."""
         self._settings = settings
+        self._post = post
         self._send = send
         self._log = open_log(settings.log, checkpoints=False)
         self._checkpoints = CheckpointThread(self._log.file)
         SubscriptionStore(settings.store).close()  # which creates its tables
         self._store = Database(settings.store, create=False)
         self._writer = LogWriter(self._log)
-        self._commits = CommitThread(self._writer, send)
+        self._commits = CommitThread(self._writer, self._announce)
         self._inboxes = InboxTable(settings.inbox_limit, FullPolicy(settings.inbox_policy))
         self._engines = TenantEngines(settings, self._store, self._find_inbox)
         self._ids = MessageIds(self._log)
         self._changes = SubscriptionChanges(settings)
+        self._mesh: MeshRuntime | None = None
         self._failures: deque[dict[str, Any]] = deque(maxlen=KEPT_FAILURES)
         self._inspection = Inspection(self._engines, self._failures)
         self._snapshot = Path(settings.snapshot)
@@ -115,7 +132,15 @@ class MessageEngine:
         self._inboxes.load_gaps(gaps)
         loaded = self._engines.load(self._snapshot, self._identity, self._seq)
         self._saved_seq = self._engines.seq
-        replayed = self._engines.recover(self._log)
+        if self._settings.mesh is not None:
+            from sapwood.serve.mesh.mesh_runtime import MeshRuntime  # which takes libraries of the mesh
+
+            self._mesh = MeshRuntime(
+                self._settings.mesh, self._settings.log, self._engines, self._ids, self._send
+            )
+            replayed = self._engines.recover(self._log, self._mesh.store.list_passed)
+        else:
+            replayed = self._engines.recover(self._log)
         self._changed = not loaded or bool(replayed)
         self._commits.start()
         self._checkpoints.start()
@@ -128,6 +153,9 @@ class MessageEngine:
             self._engines.version,
             replayed,
         )
+        if self._mesh is not None:
+            self._mesh.start()
+            self._finish(self._begin())
         rows = [self._inboxes.row(number) for number in self._inboxes.names]
         self._send(Started(self._seq, self._engines.version, rows, seconds))
         self._report()
@@ -143,6 +171,8 @@ class MessageEngine:
         elif save and self._changed:
             self._save()
         self._checkpoints.stop()
+        if self._mesh is not None:
+            self._mesh.close()
         self._engines.close()
         self._changes.close()
         self._store.close()
@@ -158,6 +188,8 @@ class MessageEngine:
         for command in commands:
             if isinstance(command, Inspect):  # which waits for no commit
                 self._send(Answer(command.request, self._inspect(command)))
+            elif isinstance(command, MeshRequest):
+                self._request_mesh(command)
             elif isinstance(command, ChangeStore | DeleteInbox):
                 self._finish(builder)
                 self._commits.drain()
@@ -169,7 +201,7 @@ class MessageEngine:
         self._busy += time.perf_counter() - started
 
     def _begin(self) -> BatchBuilder:
-        return BatchBuilder(self._engines, self._inboxes, self._ids, self._seq)
+        return BatchBuilder(self._engines, self._inboxes, self._ids, self._seq, self._mesh)
 
     def _add(self, builder: BatchBuilder, command: Command) -> None:
         if isinstance(command, Publish):
@@ -182,12 +214,17 @@ class MessageEngine:
             builder.delete_dead_letters(command)
         elif isinstance(command, ConfigureInbox):
             builder.configure(command)
+        elif isinstance(command, MeshInput) and self._mesh is not None:
+            self._mesh.handle(command)
+        elif isinstance(command, MeshStored) and self._mesh is not None:
+            self._mesh.stored(command.number)
 
     def _finish(self, builder: BatchBuilder) -> None:
         """Hand a batch to the thread that commits it, if there is anything in it."""
         for number in self._created:
             builder.touch(number)
         self._created.clear()
+        builder.finish_mesh()
         if builder.is_empty:
             return
         self._batch += 1
@@ -230,6 +267,25 @@ class MessageEngine:
         self._commits.drain()
         return True
 
+    # -- the mesh --------------------------------------------------------------------------------------
+
+    def _announce(self, event: Event) -> None:
+        """Tell the server, and the node, that something is durable; called by the thread that commits."""
+        self._send(event)
+        if isinstance(event, Committed) and event.mesh_store:
+            self._post(MeshStored(event.mesh_store))
+
+    def _request_mesh(self, command: MeshRequest) -> None:
+        """Do what the server wants of the node."""
+        if self._mesh is None:
+            self._send(Answer(command.request, NotInMesh("this server is no broker of a mesh")))
+            return
+        try:
+            result = self._mesh.operations.run(command)
+        except (SapwoodError, KeyError) as error:
+            result = error
+        self._send(Answer(command.request, result))
+
     # -- the store -------------------------------------------------------------------------------------
 
     def _poll(self) -> None:
@@ -245,6 +301,8 @@ class MessageEngine:
     def _follow_store(self) -> None:
         if self._engines.follow_store():
             self._changed = True
+            if self._mesh is not None:
+                self._mesh.follow_store()
             self._store_inboxes()
 
     def _find_inbox(self, tenant: str, subscriber: str) -> int:
@@ -256,7 +314,7 @@ class MessageEngine:
         return found
 
     def _store_inboxes(self) -> None:
-        if self._created:
+        if self._created or self._mesh is not None:
             self._finish(self._begin())
 
     # -- work of its own -------------------------------------------------------------------------------
@@ -264,6 +322,8 @@ class MessageEngine:
     def idle(self) -> None:
         """Do what is due: follow the store, delete old messages, write a snapshot, report."""
         self._poll()
+        if self._mesh is not None and self._mesh.tick():
+            self._finish(self._begin())
         now = time.monotonic()
         if now - self._reported >= _STATUS:
             self._report()
@@ -310,10 +370,14 @@ class MessageEngine:
             bound = max(aged, needed)
             if self._engines.have_joins:  # which see what came after the snapshot again, after a crash
                 bound = min(bound, self._saved_seq + 1)
+            if self._mesh is not None:  # whose neighbours may need what is not settled
+                unsettled = self._mesh.find_needed()
+                bound = min(bound, max(unsettled, aged)) if unsettled is not None else bound
             step = retention.next_step(connection, bound)
         if not step and builder.is_empty:
             return
         self._batch += 1
+        builder.finish_mesh()
         batch, committed = builder.build(self._batch)
         batch.expired, batch.ids_before = step, time.time() - kept.ids
         self._commits.put(batch, committed)

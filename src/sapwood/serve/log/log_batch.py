@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from sapwood.serve.log.entries import NO_ENTRIES, Entries
+
+if TYPE_CHECKING:
+    from sapwood.serve.mesh.mesh_store import MeshChanges
 
 Row = dict[str, object]
 
@@ -60,3 +63,5 @@ class LogBatch:
     """messages up to this one are deleted, and what only they need"""
     ids_before: float = 0.0
     """ids of messages received before this time are deleted with them"""
+    mesh: MeshChanges | None = None
+    """what changes in the mesh, if the server is a broker of one"""

@@ -1,0 +1,1 @@
+"""The service as a broker of a mesh."""

@@ -1,0 +1,269 @@
+"""What a broker of a mesh keeps in the database of its log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import Connection, bindparam, delete, func, select, update
+
+from sapwood.errors import SapwoodError
+from sapwood.mesh.core.actions import Store, StoredMessage, TableChange
+from sapwood.mesh.core.frames import Epoch, MessageKey
+from sapwood.mesh.core.node_state import NodeState, StoredTable
+from sapwood.mesh.core.topology import Topology
+from sapwood.mesh.routing.route import Route, decode_route, encode_route
+from sapwood.mesh.wire.message_content import MessageContent
+from sapwood.mesh.wire.topology_codec import decode_topology, encode_topology
+from sapwood.serve.log import log_schema
+from sapwood.serve.log.log_batch import Row
+from sapwood.serve.log.log_database import LOCK_TIMEOUT, insert_all, upsert
+from sapwood.serve.mesh import mesh_schema
+from sapwood.store.database import Database, Schema
+
+_KEY_BYTES = 16
+_AT_ONCE = 500
+
+
+class MeshIdentityError(SapwoodError):
+    """Raised for a log that belongs to another broker."""
+
+
+@dataclass(slots=True)
+class MeshChanges:
+    """The changes of a transaction of the log that concern the mesh."""
+
+    store: int = 0
+    """the number of the last `Store` that is part of it"""
+    messages: list[Row] = field(default_factory=list)
+    moved: list[StoredMessage] = field(default_factory=list)
+    """messages that were stored before, and are for others than before"""
+    cursors: dict[str, tuple[Epoch, int]] = field(default_factory=dict)
+    floors: dict[str, int] = field(default_factory=dict)
+    tables: list[TableChange] = field(default_factory=list)
+    reset: int | None = None
+    topology: Topology | None = None
+    last: int = 0
+    """the number of the last message that was published here"""
+
+    def add(self, store: Store) -> None:
+        """Add all but the message of a `Store`."""
+        self.store = store.number
+        self.cursors |= store.cursors
+        self.floors |= store.floors
+        self.tables += store.tables
+        if store.reset is not None:
+            self.reset = store.reset
+
+    def __bool__(self) -> bool:
+        return bool(self.store or self.topology is not None)
+
+
+def open_mesh_store(location: str) -> Database:
+    """Open the tables of the mesh in the database of a log, or create them."""
+    schema = Schema(
+        "mesh state",
+        mesh_schema.metadata,
+        mesh_schema.state,
+        mesh_schema.LAYOUT,
+        {
+            "broker": "",
+            "mesh": "",
+            "incarnation": 0,
+            "reset": 0,
+            "last": 0,
+            "topology": encode_topology(Topology()).decode(),
+        },
+        "'sapwood serve' with a [mesh] table makes one",
+        "serve it with that version until all is delivered, and begin with a new file here",
+    )
+    return Database(location, True, schema, LOCK_TIMEOUT, checkpoints=False)
+
+
+def write_changes(connection: Connection, changes: MeshChanges) -> None:
+    """Write changes, as part of a transaction of the log."""
+    insert_all(connection, mesh_schema.messages, changes.messages)
+    if changes.moved:
+        columns = mesh_schema.messages.c
+        mine = (columns.source == bindparam("s")) & (columns.number == bindparam("n"))
+        changed: dict[str, Any] = {
+            "came_by": bindparam("c"),
+            "links": bindparam("l"),
+            "reset": bindparam("r"),
+        }
+        rows: list[dict[str, Any]] = [
+            {
+                "s": message.key.source,
+                "n": message.key.number,
+                "c": message.came_by,
+                "l": encode_links(message.links),
+                "r": message.reset,
+            }
+            for message in changes.moved
+        ]
+        connection.execute(update(mesh_schema.messages).where(mine).values(changed), rows)
+    upsert(
+        connection,
+        mesh_schema.links,
+        [
+            {"link": link, **epoch._asdict(), "handled": handled}
+            for link, (epoch, handled) in changes.cursors.items()
+        ],
+    )
+    floors: list[Row] = [{"source": source, "floor": floor} for source, floor in changes.floors.items()]
+    upsert(connection, mesh_schema.sources, floors)
+    for change in changes.tables:
+        _write_table(connection, change)
+    values: dict[str, Any] = {"last": changes.last} if changes.last else {}
+    if changes.reset is not None:
+        values["reset"] = changes.reset
+    if changes.topology is not None:
+        values["topology"] = encode_topology(changes.topology).decode()
+    if values:
+        connection.execute(update(mesh_schema.state).values(values))
+
+
+def _write_table(connection: Connection, change: TableChange) -> None:
+    routes = mesh_schema.routes
+    if change.is_dropped:
+        connection.execute(delete(routes).where(routes.c.link == change.link))
+        connection.execute(delete(mesh_schema.tables).where(mesh_schema.tables.c.link == change.link))
+        return
+    for some in _chunks([key.to_bytes(_KEY_BYTES, "big") for key in change.removed]):
+        connection.execute(delete(routes).where(routes.c.link == change.link, routes.c.key.in_(some)))
+    upsert(
+        connection,
+        routes,
+        [
+            {"link": change.link, "key": route.key.to_bytes(_KEY_BYTES, "big"), "route": encode_route(route)}
+            for route in change.added
+            if isinstance(route, Route)
+        ],
+    )
+    row: Row = {
+        "link": change.link,
+        "version": change.version,
+        "is_complete": change.is_complete,
+        "is_open": change.is_open,
+    }
+    upsert(connection, mesh_schema.tables, [row])
+
+
+def _chunks(items: list[bytes]) -> Iterable[list[bytes]]:
+    return (items[start : start + _AT_ONCE] for start in range(0, len(items), _AT_ONCE))
+
+
+def encode_links(links: frozenset[str] | None) -> str | None:
+    """Return neighbours as a text."""
+    return None if links is None else " ".join(sorted(links))
+
+
+def decode_links(text: str | None) -> frozenset[str] | None:
+    """Return the neighbours in a text."""
+    return None if text is None else frozenset(text.split())
+
+
+class MeshStore:
+    """Reads what a broker of a mesh has stored."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def begin(self, mesh: str, broker: str) -> tuple[int, Topology]:
+        """Begin another run of a broker; returns its number, and the last topology that was seen.
+
+        Raises MeshIdentityError if the log is that of another broker.
+        """
+        state = mesh_schema.state
+        with self._database.writing() as connection:
+            row = connection.execute(select(state)).one()
+            if row.broker and (row.broker, row.mesh) != (broker, mesh):
+                raise MeshIdentityError(
+                    f"the log {self._database.name!r} is that of the broker {row.broker!r} in the mesh "
+                    f"{row.mesh!r}: set broker.name and mesh.name to these, or begin with a new log"
+                )
+            incarnation = row.incarnation + 1
+            connection.execute(update(state).values(incarnation=incarnation, broker=broker, mesh=mesh))
+        return incarnation, decode_topology(row.topology)
+
+    def read_state(self, broker: str) -> NodeState:
+        """Return the state of the node."""
+        columns = mesh_schema.messages.c
+        with self._database.reading() as connection:
+            state = NodeState(broker, connection.scalar(select(mesh_schema.state.c.reset)) or 0)
+            for row in connection.execute(select(mesh_schema.links)):
+                state.cursors[row.link] = Epoch(row.edge, row.incarnation, row.attempt), row.handled
+            state.floors = {row.source: row.floor for row in connection.execute(select(mesh_schema.sources))}
+            for row in connection.execute(select(mesh_schema.tables)):
+                state.tables[row.link] = StoredTable(row.version, row.is_complete, row.is_open)
+            for row in connection.execute(select(mesh_schema.routes)):
+                route = decode_route(row.route)
+                state.tables.setdefault(row.link, StoredTable()).routes[route.key] = route
+            names = connection.scalars(select(columns.source).distinct()).all()
+            for source in names:
+                query = select(mesh_schema.messages).where(
+                    columns.source == source, columns.number > state.floors.get(source, 0)
+                )
+                for row in connection.execute(query.order_by(columns.number)):
+                    key = MessageKey(row.source, row.number)
+                    links = decode_links(row.links)
+                    state.messages[key] = StoredMessage(key, row.came_by, links, row.reset)
+            last = connection.scalar(select(mesh_schema.state.c.last)) or 0
+            if not any(key.source == broker for key in state.messages):  # none is given a number twice
+                state.floors[broker] = max(last, state.floors.get(broker, 0))
+        return state
+
+    def read_contents(self, keys: Iterable[MessageKey]) -> Mapping[MessageKey, MessageContent]:
+        """Return messages by their identity; what the log does not keep any more is missing."""
+        columns, log = mesh_schema.messages.c, log_schema.messages.c
+        query = select(log.tenant, log.stream, log.id, log.time, log.has_time, log.body).join_from(
+            mesh_schema.messages, log_schema.messages, columns.seq == log.seq
+        )
+        found: dict[MessageKey, MessageContent] = {}
+        with self._database.reading() as connection:
+            for key in keys:
+                row = connection.execute(
+                    query.where(columns.source == key.source, columns.number == key.number)
+                ).one_or_none()
+                if row is not None:
+                    time = row.time if row.has_time else None
+                    found[key] = MessageContent(row.tenant, row.stream, row.id, time, bytes(row.body))
+        return found
+
+    def find_needed(self, floors: Mapping[str, int]) -> int | None:
+        """Return the first message of the log that is not settled everywhere; None if all are."""
+        columns = mesh_schema.messages.c
+        with self._database.reading() as connection:
+            found = [
+                connection.scalar(
+                    select(func.min(columns.seq)).where(columns.source == source, columns.number > floor)
+                )
+                for source, floor in floors.items()
+            ]
+        return min((seq for seq in found if seq is not None), default=None)
+
+    def list_passed(self, after: int) -> set[int]:
+        """Return the messages after a sequence number that local subscriptions did not see."""
+        columns = mesh_schema.messages.c
+        with self._database.reading() as connection:
+            query = select(columns.seq).where(columns.seq > after, columns.is_local.is_(False))
+            return set(connection.scalars(query))
+
+    def trace(self, tenant: str, id: str) -> list[dict[str, Any]]:
+        """Return where the messages with an id came from, and whom they are for."""
+        columns, log = mesh_schema.messages.c, log_schema.messages.c
+        query = select(mesh_schema.messages, log.stream, log.received, log.version, log.deliveries)
+        query = query.join_from(mesh_schema.messages, log_schema.messages, columns.seq == log.seq)
+        with self._database.reading() as connection:
+            rows = connection.execute(query.where(log.tenant == tenant, log.id == id)).mappings().all()
+        return [dict(row) for row in rows]
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._database.close()
+
+
+def delete_messages(connection: Connection, upto: int) -> None:
+    """Delete what is stored of messages that the log does not keep any longer."""
+    connection.execute(delete(mesh_schema.messages).where(mesh_schema.messages.c.seq <= upto))
