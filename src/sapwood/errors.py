@@ -10,6 +10,12 @@ SapwoodError
 ├── RecordError      a file whose records cannot be separated
 ├── PackError        bytes that are not a packed matcher, or of another version
 ├── RouteError       bytes that are not a route, or of another version
+├── WireError        bytes that no broker of a mesh sends, or of another version
+├── TopologyError    a change after which the brokers of a mesh are no tree
+├── TopologyFormatError  a text that describes no tree of brokers
+├── MeshUnavailable  a NATS server, or the directory of a mesh, that cannot be reached
+├── RevisionConflict an entry of that directory that has changed meanwhile
+├── NatsServerError  a NATS server for trials that does not start
 ├── ConfigError      a file of settings that cannot be used
 ├── SourceError      a source of which Spark would read nothing
 ├── CheckpointError  a checkpoint that is damaged, or of another version

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-import msgpack
+import msgpack  # type: ignore[import-untyped, unused-ignore]
 
 from sapwood.errors import RouteError, SapwoodError
 from sapwood.mesh.core.frames import (

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
+
+from sqlalchemy import Connection
 
 from sapwood.serve.log.entries import NO_ENTRIES, Entries
-
-if TYPE_CHECKING:
-    from sapwood.serve.mesh.mesh_store import MeshChanges
 
 Row = dict[str, object]
 
@@ -24,6 +23,17 @@ class Gap:
     reason: str
     since: float
     until: float
+
+
+class MoreChanges(Protocol):
+    """Changes of tables that are not those of the log."""
+
+    @property
+    def store(self) -> int:
+        """The number of the last `Store` of a node that is among them."""
+
+    def write(self, connection: Connection) -> None:
+        """Write them, as part of the transaction."""
 
 
 class InboxRow(NamedTuple):
@@ -63,5 +73,5 @@ class LogBatch:
     """messages up to this one are deleted, and what only they need"""
     ids_before: float = 0.0
     """ids of messages received before this time are deleted with them"""
-    mesh: MeshChanges | None = None
+    mesh: MoreChanges | None = None
     """what changes in the mesh, if the server is a broker of one"""

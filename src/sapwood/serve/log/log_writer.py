@@ -106,15 +106,9 @@ class LogWriter:
         for number in batch.deleted_inboxes:
             _delete_inbox(connection, number)
         if batch.mesh is not None:
-            from sapwood.serve.mesh.mesh_store import write_changes  # which takes libraries of the mesh
-
-            write_changes(connection, batch.mesh)
+            batch.mesh.write(connection)
         if batch.expired:
             delete_messages(connection, batch.expired, batch.ids_before)
-            if batch.mesh is not None:
-                from sapwood.serve.mesh.mesh_store import delete_messages as delete_mesh_messages
-
-                delete_mesh_messages(connection, batch.expired)
         if batch.rejects:
             insert_all(connection, log_schema.rejects, batch.rejects)
             _limit_rejects(connection, {str(row["tenant"]) for row in batch.rejects})

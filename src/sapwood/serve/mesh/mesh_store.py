@@ -46,6 +46,8 @@ class MeshChanges:
     topology: Topology | None = None
     last: int = 0
     """the number of the last message that was published here"""
+    expired: int = 0
+    """messages up to this one are deleted from the log"""
 
     def add(self, store: Store) -> None:
         """Add all but the message of a `Store`."""
@@ -58,6 +60,51 @@ class MeshChanges:
 
     def __bool__(self) -> bool:
         return bool(self.store or self.topology is not None)
+
+    def write(self, connection: Connection) -> None:
+        """Write them, as part of a transaction of the log."""
+        insert_all(connection, mesh_schema.messages, self.messages)
+        if self.moved:
+            columns = mesh_schema.messages.c
+            mine = (columns.source == bindparam("s")) & (columns.number == bindparam("n"))
+            changed: dict[str, Any] = {
+                "came_by": bindparam("c"),
+                "links": bindparam("l"),
+                "reset": bindparam("r"),
+            }
+            rows: list[dict[str, Any]] = [
+                {
+                    "s": message.key.source,
+                    "n": message.key.number,
+                    "c": message.came_by,
+                    "l": encode_links(message.links),
+                    "r": message.reset,
+                }
+                for message in self.moved
+            ]
+            connection.execute(update(mesh_schema.messages).where(mine).values(changed), rows)
+        upsert(
+            connection,
+            mesh_schema.links,
+            [
+                {"link": link, **epoch._asdict(), "handled": handled}
+                for link, (epoch, handled) in self.cursors.items()
+            ],
+        )
+        floors: list[Row] = [{"source": source, "floor": floor} for source, floor in self.floors.items()]
+        upsert(connection, mesh_schema.sources, floors)
+        for change in self.tables:
+            _write_table(connection, change)
+        values: dict[str, Any] = {"last": self.last} if self.last else {}
+        if self.reset is not None:
+            values["reset"] = self.reset
+        if self.topology is not None:
+            values["topology"] = encode_topology(self.topology).decode()
+        if values:
+            connection.execute(update(mesh_schema.state).values(values))
+        if self.expired:
+            columns = mesh_schema.messages.c
+            connection.execute(delete(mesh_schema.messages).where(columns.seq <= self.expired))
 
 
 def open_mesh_store(location: str) -> Database:
@@ -79,49 +126,6 @@ def open_mesh_store(location: str) -> Database:
         "serve it with that version until all is delivered, and begin with a new file here",
     )
     return Database(location, True, schema, LOCK_TIMEOUT, checkpoints=False)
-
-
-def write_changes(connection: Connection, changes: MeshChanges) -> None:
-    """Write changes, as part of a transaction of the log."""
-    insert_all(connection, mesh_schema.messages, changes.messages)
-    if changes.moved:
-        columns = mesh_schema.messages.c
-        mine = (columns.source == bindparam("s")) & (columns.number == bindparam("n"))
-        changed: dict[str, Any] = {
-            "came_by": bindparam("c"),
-            "links": bindparam("l"),
-            "reset": bindparam("r"),
-        }
-        rows: list[dict[str, Any]] = [
-            {
-                "s": message.key.source,
-                "n": message.key.number,
-                "c": message.came_by,
-                "l": encode_links(message.links),
-                "r": message.reset,
-            }
-            for message in changes.moved
-        ]
-        connection.execute(update(mesh_schema.messages).where(mine).values(changed), rows)
-    upsert(
-        connection,
-        mesh_schema.links,
-        [
-            {"link": link, **epoch._asdict(), "handled": handled}
-            for link, (epoch, handled) in changes.cursors.items()
-        ],
-    )
-    floors: list[Row] = [{"source": source, "floor": floor} for source, floor in changes.floors.items()]
-    upsert(connection, mesh_schema.sources, floors)
-    for change in changes.tables:
-        _write_table(connection, change)
-    values: dict[str, Any] = {"last": changes.last} if changes.last else {}
-    if changes.reset is not None:
-        values["reset"] = changes.reset
-    if changes.topology is not None:
-        values["topology"] = encode_topology(changes.topology).decode()
-    if values:
-        connection.execute(update(mesh_schema.state).values(values))
 
 
 def _write_table(connection: Connection, change: TableChange) -> None:
@@ -262,8 +266,3 @@ class MeshStore:
     def close(self) -> None:
         """Close the connections."""
         self._database.close()
-
-
-def delete_messages(connection: Connection, upto: int) -> None:
-    """Delete what is stored of messages that the log does not keep any longer."""
-    connection.execute(delete(mesh_schema.messages).where(mesh_schema.messages.c.seq <= upto))
