@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from sapwood.bench.harness.runner import Options, Suite, run_suite
 
-__all__ = ["FILTER", "JOIN", "RELATIONAL", "SERVE", "SPARK", "TRANSFORM", "Options", "Suite", "run_suite"]
+__all__ = [
+    "FILTER",
+    "JOIN",
+    "MESH",
+    "RELATIONAL",
+    "SERVE",
+    "SPARK",
+    "TRANSFORM",
+    "Options",
+    "Suite",
+    "run_suite",
+]
 
 _FILTER_BARS = (
     "matching_cost",
@@ -46,5 +57,10 @@ SPARK = Suite(
 SERVE = Suite(
     "serve",
     ("publish_throughput", "live_listeners", "server_start"),
+    published=True,
+)
+MESH = Suite(
+    "mesh",
+    ("chain_throughput", "broker_parts", "confirmation", "recovery", "link_traffic"),
     published=True,
 )

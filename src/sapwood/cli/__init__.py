@@ -26,6 +26,7 @@ _COMMANDS = {
     "run": "run",
     "report": "report",
     "serve": "serve",
+    "mesh": "mesh",
     "keys": "keys",
     "publish": "publish",
     "listen": "listen",

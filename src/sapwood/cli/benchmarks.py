@@ -145,6 +145,26 @@ def bench_serve(
         _run(SERVE, nitf, quick, only, out, as_json)
 
 
+@bench.command("mesh")
+def bench_mesh(
+    nitf: NitfOption = None,
+    quick: Annotated[bool, _quick("Some minutes instead of a quarter of an hour.")] = False,
+    only: Annotated[
+        Only, _only("chain, transport, parts, confirm, import, repair, hub, routing or links.")
+    ] = None,
+    out: OutOption = OUT,
+    as_json: JsonOption = False,
+) -> None:
+    """Brokers of a mesh on this machine: throughput, CPU of a hop, confirmation, repair, link traffic.
+
+    It takes nats-server. Ctrl-C ends it and keeps what is measured.
+    """
+    from sapwood.bench.suites import MESH
+
+    with require_extra("mesh", "sapwood bench mesh"):
+        _run(MESH, nitf, quick, only, out, as_json)
+
+
 def _run(suite: Suite, nitf: Path | None, quick: bool, only: Only, out: Path, as_json: bool) -> None:
     """Run a suite and print its figures as tables or JSON."""
     from rich.console import Console

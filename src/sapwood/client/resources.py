@@ -27,6 +27,8 @@ class Subscription:
     """the streams that it is restricted to; none means all"""
     version: int
     """the version of the store in which it became what it is"""
+    confirmed: bool | None = None
+    """after a change in a mesh, whether all brokers have it: no message published anywhere is missed then"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,8 @@ class ImportReport:
     refused: int = 0
     version: int = 0
     errors: tuple[ImportFailure, ...] = ()
+    confirmed: bool | None = None
+    """in a mesh, whether all brokers have the changes"""
 
     def __add__(self, later: ImportReport) -> ImportReport:
         return ImportReport(
@@ -75,6 +79,7 @@ class ImportReport:
             self.refused + later.refused,
             max(self.version, later.version),
             self.errors + later.errors,
+            later.confirmed,  # which holds for all versions before
         )
 
 
@@ -176,6 +181,7 @@ def subscription_from_json(data: dict[str, Any]) -> Subscription:
         data["active"],
         tuple(data.get("streams") or ()),
         data["version"],
+        data.get("confirmed"),
     )
 
 

@@ -99,7 +99,8 @@ def import_batch(batch: list[NewSubscription], replace: bool, before: int) -> Ca
             error = error_from_problem(found["error"], query=query)
             failures.append(ImportFailure(before + line, found.get("id"), error))
         names = ("added", "replaced", "unchanged", "refused", "version")
-        return ImportReport(**{name: data[name] for name in names}, errors=tuple(failures))
+        counts = {name: data[name] for name in names}
+        return ImportReport(**counts, errors=tuple(failures), confirmed=data.get("confirmed"))
 
     return Call(
         "POST",

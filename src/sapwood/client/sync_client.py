@@ -9,7 +9,7 @@ from weakref import WeakSet
 
 import httpx
 
-from sapwood.client import calls, subscriber_calls, subscription_calls
+from sapwood.client import calls, mesh_calls, subscriber_calls, subscription_calls
 from sapwood.client.calls import Call, Page, make_message
 from sapwood.client.client_errors import TooLarge
 from sapwood.client.connection import TIMEOUT, ConnectionSettings
@@ -417,3 +417,14 @@ class Client:
     def stats(self) -> dict[str, Any]:
         """Return the figures of the broker."""
         return self._send(calls.read_stats())
+
+    # -- the mesh ------------------------------------------------------------------------------------------
+
+    def read_mesh(self, *names: str, **filters: object) -> dict[str, Any]:
+        """Return what a broker knows of its mesh: itself, `brokers`, `topology`, `tables`, `check`, `explain`
+        and an id of a subscription, or `trace` and an id of a message."""
+        return self._send(mesh_calls.read_mesh(*names, **filters))
+
+    def change_mesh(self, *names: str, body: dict[str, Any], patience: float = 60.0) -> dict[str, Any]:
+        """Change a mesh: `drain`, `topology` `move` or `subscriptions` `move`, in `patience` seconds."""
+        return self._send(mesh_calls.change_mesh(*names, body=body, patience=patience))

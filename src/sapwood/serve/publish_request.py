@@ -52,6 +52,8 @@ async def publish(service: Service, messages: list[Publication], wait: float | N
     if later:
         service.metrics.refusals.labels("rate").inc()
         raise RateExceeded("the publish rate of the quota is reached", later)
+    if service.mesh is not None:
+        check_mesh_load(service)
     number = 0
 
     def build(request: int) -> Publish:
@@ -78,6 +80,16 @@ async def publish(service: Service, messages: list[Publication], wait: float | N
     except TimeoutError:
         return PublishOutcome(results, False)
     return PublishOutcome(results, True)
+
+
+def check_mesh_load(service: Service) -> None:
+    """Raise MeshOverloaded if messages wait for a link that is far behind."""
+    assert service.mesh is not None
+    try:
+        service.mesh.check_load()
+    except SapwoodError:
+        service.metrics.refusals.labels("mesh").inc()
+        raise
 
 
 def _ignore(task: asyncio.Future[object]) -> None:

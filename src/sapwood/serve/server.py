@@ -53,6 +53,8 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start to listen."""
         await super().startup(sockets)
+        if self.started and self._service.mesh is not None:
+            self._service.mesh.url = self.url
         if self.started and self._on_ready is not None:
             self._on_ready(self.url)
         if self.started and self._companion is not None:

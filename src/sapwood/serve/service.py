@@ -81,11 +81,21 @@ class Service:
 
     def _open_mesh(self, config: MeshConfig) -> MeshService:
         config.transport_settings()  # which tells what is not installed
+        from sapwood.serve.mesh.broker_answers import BrokerAnswers
+        from sapwood.serve.mesh.broker_drain import BrokerDrain
+        from sapwood.serve.mesh.mesh_metrics import MeshCollector
         from sapwood.serve.mesh.mesh_service import MeshService
+        from sapwood.serve.mesh.subscription_host import SubscriptionHost
 
         with self.log.reading() as connection:
             identity = connection.execute(select(log_schema.state.c.identity)).scalar_one()
-        return MeshService(config, self.engine, identity)
+        mesh = MeshService(config, self.engine, identity)
+        answers = BrokerAnswers(self, mesh)
+        answers.register()
+        SubscriptionHost(self, mesh).register()
+        BrokerDrain(mesh, answers).register()
+        self.metrics.registry.register(MeshCollector(mesh.read_metrics))
+        return mesh
 
     # -- start and end ---------------------------------------------------------------------------------
 
@@ -121,6 +131,8 @@ class Service:
             return "the server is stopping"
         if not self.engine.is_ready:
             return "the engine is starting"
+        if self.mesh is not None and self.mesh.is_draining:
+            return "this broker is drained, to leave the mesh: publish at another one"
         return self.engine.log_problem
 
     def store(self, tenant: str) -> SubscriptionStore:

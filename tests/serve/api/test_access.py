@@ -124,6 +124,16 @@ NEEDED: dict[Endpoint, str] = {
     ("GET", "/v1/messages/{seq}"): "admin",
     ("GET", "/v1/stats"): "admin",
     ("POST", "/v1/backup"): FIRST_TENANT,
+    ("GET", "/v1/mesh"): FIRST_TENANT,
+    ("GET", "/v1/mesh/brokers"): FIRST_TENANT,
+    ("GET", "/v1/mesh/topology"): FIRST_TENANT,
+    ("GET", "/v1/mesh/tables"): FIRST_TENANT,
+    ("GET", "/v1/mesh/check"): FIRST_TENANT,
+    ("GET", "/v1/mesh/explain/{id}"): FIRST_TENANT,
+    ("GET", "/v1/mesh/trace/{id}"): FIRST_TENANT,
+    ("POST", "/v1/mesh/topology/move"): FIRST_TENANT,
+    ("POST", "/v1/mesh/drain"): FIRST_TENANT,
+    ("POST", "/v1/mesh/subscriptions/move"): FIRST_TENANT,
     ("GET", "/metrics"): FIRST_TENANT,
     ("GET", "/healthz"): PUBLIC,
     ("GET", "/readyz"): PUBLIC,
@@ -144,6 +154,9 @@ CONTENT: dict[Endpoint, dict[str, Any]] = {
     ("POST", "/v1/try"): {"json": {"query": "/a", "message": "<a/>"}},
     ("POST", "/v1/keys"): {"json": {"scopes": []}},
     ("POST", "/v1/backup"): {"json": {"name": "copy.db"}},
+    ("POST", "/v1/mesh/topology/move"): {"json": {"broker": "a", "parent": "b"}},
+    ("POST", "/v1/mesh/drain"): {"json": {"broker": "a"}},
+    ("POST", "/v1/mesh/subscriptions/move"): {"json": {"ids": ["absent"], "to": "b"}},
 }
 
 

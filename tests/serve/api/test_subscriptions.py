@@ -33,7 +33,7 @@ def test_create_and_read(client: httpx.Client) -> None:
     assert made.status_code == 201
     found = made.json()
     version = found.pop("version")
-    assert found == given | {"language": "xpath", "active": True}
+    assert found == given | {"language": "xpath", "active": True, "confirmed": None}
     assert made.headers["etag"] == f'"{version}"'
     assert int(made.headers["sapwood-version"]) >= version
     assert made.headers["location"] == f"/v1/subscriptions/{id}"

@@ -25,6 +25,7 @@ _LIBRARIES = {
             "zstandard",
         }
     ),
+    "mesh": frozenset({"httpx", "msgpack", "nats", "sqlalchemy", "zstandard"}),
     "store": frozenset({"sqlalchemy"}),
     "relational": frozenset({"duckdb", "pyarrow"}),
     "spark": frozenset(

@@ -123,7 +123,7 @@ class Report:
     """Something that an operator has to know."""
 
     kind: str
-    """lost, late, healed, refused, reset"""
+    """lost, gap, late, healed, refused, reset"""
     link: str | None = None
     detail: str = ""
     count: int = 1

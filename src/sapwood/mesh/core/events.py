@@ -89,7 +89,11 @@ class Drained:
 
 @dataclass(frozen=True, slots=True)
 class RoutesChanged:
-    """The routes of local subscriptions have changed; each is in use once more, or once less."""
+    """The routes of local subscriptions have changed; each is in use once more, or once less.
+
+    The first such event after a start has the routes of all subscriptions that stand, none if there are none:
+    until then, neighbours send everything.
+    """
 
     token: Token | None
     """names who waits until the change is confirmed, if anybody does"""

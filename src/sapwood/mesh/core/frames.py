@@ -60,7 +60,7 @@ class Content(Enum):
 
 @dataclass(frozen=True, slots=True)
 class MessageFrame:
-    """A message. Without content, the receiver is known to have it, and only its place in the order counts."""
+    """A message; without content if the receiver has it, so that only its place in the order counts."""
 
     key: MessageKey
     content: object

@@ -8,6 +8,7 @@ version that it changes, so of several at a time the directory takes one.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sapwood.mesh.core.topology import Topology, repair
@@ -40,10 +41,15 @@ class Membership:
         self._now = 0.0
         self._visible_at = 0.0
         self._proposed_at = -DEAD
+        self._next_check = 0.0
 
     def renewed(self, name: str) -> None:
         """Note that a lease was renewed, now."""
         self._seen[name] = self._now
+
+    def renew(self, names: Iterable[str]) -> None:
+        """Note that leases were renewed, now."""
+        self._seen.update(dict.fromkeys(names, self._now))
 
     def change_topology(self, topology: Topology) -> None:
         """Note that the tree is another one."""
@@ -65,15 +71,19 @@ class Membership:
             self._visible_at = now  # what was not renewed meanwhile may only not have been seen
             self._seen = {}
         self._now = now
-        topology = self.topology
-        if self.name not in topology or now - self._visible_at < DEAD:
+        if self.name not in self.topology or now - self._visible_at < DEAD or now < self._next_check:
             return None
+        self._next_check = now + HEARTBEAT / 4
+        return self._propose(now)
+
+    def _propose(self, now: float) -> Proposal | None:
+        topology = self.topology
         dead = [name for name in topology.parents if not self.is_alive(name)]
         if not any(len(topology.neighbours(name)) > 1 for name in dead):
             return None
         living = sorted(name for name in topology.parents if name not in dead)
         died = min(now - self._seen.get(name, self._visible_at) for name in dead)
-        if died < DEAD + _PATIENCE * living.index(self.name) or now - self._proposed_at < 1.0:
+        if died < DEAD + _PATIENCE * living.index(self.name) or now - self._proposed_at < HEARTBEAT:
             return None
         changed = repair(topology, dead)
         if changed is None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from sapwood.mesh.core.actions import Store, StoredMessage, TableChange
 from sapwood.mesh.core.frames import Epoch, MessageKey, Route
+from sapwood.mesh.core.number_sets import SortedNumbers
 
 
 @dataclass(slots=True)
@@ -32,6 +33,18 @@ class NodeState:
     messages: dict[MessageKey, StoredMessage] = field(default_factory=dict)
     """in the order in which they were handled"""
     tables: dict[str, StoredTable] = field(default_factory=dict)
+    _numbers: dict[str, SortedNumbers] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """by source, those of the messages"""
+
+    def __post_init__(self) -> None:
+        for source, number in sorted(self.messages):
+            self._add_number(source, number)
+
+    def _add_number(self, source: str, number: int) -> None:
+        numbers = self._numbers.get(source)
+        if numbers is None:
+            numbers = self._numbers[source] = SortedNumbers()
+        numbers.add(number)
 
     def apply(self, store: Store) -> None:
         """Add what a node wants to be stored."""
@@ -39,14 +52,15 @@ class NodeState:
             self.reset = store.reset
         if store.message is not None:
             self.messages[store.message.key] = store.message
+            self._add_number(*store.message.key)
         self.cursors |= store.cursors
         for change in store.tables:
             self._change_table(change)
         for source, floor in store.floors.items():
             self.floors[source] = max(floor, self.floors.get(source, 0))
-            settled = [k for k in self.messages if k.source == source and k.number <= floor]
-            for key in settled:
-                del self.messages[key]
+            numbers = self._numbers.get(source)
+            for number in numbers.remove_upto(floor) if numbers is not None else ():
+                self.messages.pop(MessageKey(source, number), None)
 
     def _change_table(self, change: TableChange) -> None:
         if change.is_dropped:

@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from sapwood.mesh.core.frames import NO_EPOCH, Epoch, Route, TableFrame
+from sapwood.mesh.core.frames import UNNUMBERED, Route, TableFrame
 
 LOCAL = 1
 PART = 5_000
@@ -73,8 +73,12 @@ class RouteTable:
         self._masks: dict[int, int] = {}
         self._routes: dict[int, Route] = {}
         self._uses: Counter[int] = Counter()
+        self._is_local_known = False
+        """whether it is known what local subscriptions want, since the start"""
         self.told: dict[str, Told] = {}
         self.wanted: dict[str, Wanted] = {}
+        self._unknown: dict[str, None] = {}
+        """neighbours that want everything"""
 
     def __len__(self) -> int:
         return len(self._masks)
@@ -89,11 +93,12 @@ class RouteTable:
             bit <<= 1
         self.told[link] = Told(bit)
         self.wanted[link] = Wanted()
+        self._unknown[link] = None
 
     def remove_link(self, link: str) -> Change:
         """Remove a neighbour; return what was wanted on its side."""
         change = self.forget(link)
-        del self.told[link], self.wanted[link]
+        del self.told[link], self.wanted[link], self._unknown[link]
         return change
 
     def forget(self, link: str) -> Change:
@@ -103,34 +108,58 @@ class RouteTable:
         for key in keys:
             self._set(key, self._masks[key] & ~bit)
         self.wanted[link] = Wanted()
+        self._unknown[link] = None
         return Change([], keys)
+
+    def renumber(self, link: str, is_leaf: bool = False) -> Wanted:
+        """Keep the table of a neighbour, which numbers its versions anew, and return it; that of a leaf lacks
+        nothing, because nobody is behind it."""
+        wanted = self.wanted[link]
+        wanted.version, wanted.arriving = UNNUMBERED, None
+        if is_leaf:
+            wanted.is_open = False
+            self._check_known(link)
+        return wanted
 
     def is_unknown(self, link: str) -> bool:
         """Return whether a neighbour wants everything, because what its side wants is not known."""
-        wanted = self.wanted[link]
-        return wanted.is_open or not wanted.is_complete
+        return link in self._unknown
 
     def unknown_links(self) -> list[str]:
         """Return the neighbours that want everything, because what their side wants is not known."""
-        return [link for link in self.wanted if self.is_unknown(link)]
+        return list(self._unknown)
 
-    def restore(self, link: str, routes: Iterable[Route], is_open: bool) -> None:
+    def _check_known(self, link: str) -> None:
+        wanted = self.wanted[link]
+        if wanted.is_open or not wanted.is_complete:
+            self._unknown[link] = None
+        else:
+            self._unknown.pop(link, None)
+
+    def restore(self, link: str, routes: Iterable[Route], version: int, is_open: bool) -> None:
         """Set the whole table of a neighbour, as it was stored."""
         wanted, bit = self.wanted[link], self.told[link].bit
         for route in routes:
             self._routes.setdefault(route.key, route)
             self._set(route.key, self._masks.get(route.key, 0) | bit)
             self._count(wanted, route.key, 1)
-        wanted.is_complete, wanted.is_open = True, is_open
+        wanted.is_complete, wanted.is_open, wanted.version = True, is_open, version
+        self._check_known(link)
 
     def _is_side_open(self, besides: str) -> bool:
         """Return whether more may be wanted on all sides but one than is known."""
-        return any(link != besides and self.is_unknown(link) for link in self.wanted)
+        return not self._is_local_known or len(self._unknown) > (besides in self._unknown)
 
     def routes_of(self, link: str) -> list[Route]:
         """Return what is wanted on a neighbour's side."""
         bit = self.told[link].bit
         return [self._routes[key] for key, mask in self._masks.items() if mask & bit]
+
+    def sides_of(self, key: int) -> list[str]:
+        """Return the neighbours on whose side a route is wanted, and `local` if it is wanted here."""
+        mask = self._masks.get(key, 0)
+        here = ["local"] if mask & LOCAL else []
+        return here + [link for link, told in self.told.items() if mask & told.bit]
 
     def local_routes(self) -> list[Route]:
         """Return what local subscriptions want."""
@@ -139,7 +168,8 @@ class RouteTable:
     # -- changes ---------------------------------------------------------------------------------------
 
     def change_local(self, added: Iterable[Route], removed: Iterable[Route]) -> None:
-        """Use routes once more, or once less, for local subscriptions."""
+        """Use routes once more, or once less, for local subscriptions; the first time, for all that stand."""
+        self._is_local_known = True
         for route in added:
             self._uses[route.key] += 1
             self._routes.setdefault(route.key, route)
@@ -183,6 +213,7 @@ class RouteTable:
         wanted.version = frame.version
         if frame.ends:
             wanted.is_open = frame.is_open
+            self._check_known(link)
         return change
 
     @staticmethod
@@ -264,71 +295,3 @@ class RouteTable:
             )
             for start in starts
         ]
-
-
-@dataclass(slots=True)
-class Wait:
-    """Versions that neighbours have to confirm before somebody is told."""
-
-    needed: dict[str, int]
-    token: object = None
-    """who waits, if that is somebody here"""
-    link: str | None = None
-    """the neighbour that waits, if it is one"""
-    epoch: Epoch = NO_EPOCH
-    version: int = 0
-
-
-class Confirmations:
-    """Who waits until all brokers have a change."""
-
-    def __init__(self, table: RouteTable) -> None:
-        self._table = table
-        self._waits: list[Wait] = []
-
-    def __len__(self) -> int:
-        return len(self._waits)
-
-    def versions(self, besides: str | None = None) -> dict[str, int]:
-        """Return what neighbours have to confirm, all or all but one, until they have what they were told."""
-        return {
-            link: told.version
-            for link, told in self._table.told.items()
-            if link != besides and told.confirmed < told.version
-        }
-
-    def add(self, wait: Wait) -> None:
-        """Let somebody wait."""
-        self._waits.append(wait)
-
-    def confirm(self, link: str, version: int) -> None:
-        """Note that all brokers on a neighbour's side have a version."""
-        told = self._table.told[link]
-        told.confirmed = max(told.confirmed, version)
-
-    def drop(self, link: str) -> None:
-        """Wait for a neighbour no more, which is none any more, or answer it."""
-        for wait in self._waits:
-            wait.needed.pop(link, None)
-        self._waits = [wait for wait in self._waits if wait.link != link]
-
-    def begin_anew(self) -> None:
-        """Let those here wait for all neighbours, because others are behind them than before; what neighbours
-        wait for they ask again."""
-        self._waits = [wait for wait in self._waits if wait.link is None]
-        for wait in self._waits:
-            wait.needed = self.versions()
-
-    def take(self) -> list[Wait]:
-        """Return those whose wait is over, in order."""
-        if not self._waits:
-            return []
-        told = self._table.told
-        over: list[Wait] = []
-        left: list[Wait] = []
-        for wait in self._waits:
-            needed = {name: n for name, n in wait.needed.items() if name in told and told[name].confirmed < n}
-            wait.needed = needed
-            (left if needed else over).append(wait)
-        self._waits = left
-        return over

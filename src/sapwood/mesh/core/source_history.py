@@ -1,25 +1,30 @@
 """What a node knows of the messages of one source.
 
     floor        numbers up to it are settled: stored wherever they are wanted, and never sent again
-    entries      the messages above it that were handled here, ascending: whence they came, and for whom
+    entries      the messages above it that were handled here: whence they came, and for whom they are
     last         the greatest number that was handled
-    arrived      the greatest number that came since the links began anew: those before it came, or were not wanted
+    arrived      the greatest number that came since the links began anew: those before it came, or were not
+                 wanted on this side
+
+        1 2 3 4 5 │ 6   8 9     12 │ 14            the numbers between were not wanted here
+            floor ┘     arrived ┘     └ last, handled before the links began anew
 
 A message is a duplicate if it is in the entries, or not above the floor: for ever, whatever the time between.
+An unsettled message takes some 100 bytes here: its number, and an entry that it shares with others.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from sapwood.mesh.core.frames import Intervals
+from sapwood.mesh.core.number_sets import SortedNumbers, to_intervals
 
 
 class Entry(NamedTuple):
-    """A message that is not known to be settled everywhere."""
+    """The place of a message that is not known to be settled everywhere."""
 
     came_by: str | None
     links: frozenset[str] | None
@@ -29,20 +34,32 @@ class Entry(NamedTuple):
 class SourceHistory:
     """The messages of a source that were handled, and those of them that are not settled."""
 
-    __slots__ = ("_pending", "_unresolved", "_unstored", "arrived", "entries", "floor", "last", "name")
+    __slots__ = (
+        "_numbers",
+        "_pending",
+        "_unresolved",
+        "_unstored",
+        "_unstored_numbers",
+        "arrived",
+        "entries",
+        "floor",
+        "last",
+        "name",
+    )
 
-    def __init__(self, name: str, floor: int = 0) -> None:
+    def __init__(self, name: str) -> None:
         self.name = name
-        self.floor = floor
-        self.last = floor
-        self.arrived = floor
+        self.floor = self.last = self.arrived = 0
         self.entries: dict[int, Entry] = {}
-        self._unresolved: deque[int] = deque()
-        """numbers whose links may not be known, ascending"""
+        self._numbers = SortedNumbers()
+        """those of the entries"""
+        self._unresolved = SortedNumbers()
+        """those whose links may not be known"""
         self._unstored: deque[tuple[int, int]] = deque()
-        """numbers with those of the `Store` that makes them durable"""
-        self._pending: dict[str, deque[int]] = {}
-        """by neighbour, the numbers it has not reported as settled, ascending"""
+        """`Store` actions, with the number that each makes durable"""
+        self._unstored_numbers = SortedNumbers()
+        self._pending: dict[str, SortedNumbers] = {}
+        """by neighbour, the numbers it has not reported as settled"""
 
     def __contains__(self, number: int) -> bool:
         return number <= self.floor or number in self.entries
@@ -51,81 +68,92 @@ class SourceHistory:
         """Note that a message came, known or not."""
         self.arrived = max(self.arrived, number)
 
+    def skip_unresolved(self) -> None:
+        """Note that no more messages up to `arrived` will come: those of which it is not known whom they are
+        for are not wanted on this side any more."""
+        for number in self._unresolved.remove_upto(self.arrived):
+            entry = self.entries.get(number)
+            if entry is not None and entry.links is None:
+                self.entries[number] = Entry(entry.came_by, frozenset())
+
     def add(self, number: int, entry: Entry, store: int = 0) -> None:
-        """Add a message that was handled; it counts as stored with a `Store`."""
-        self.entries[number] = entry
+        """Add a message that was handled; it is durable with a `Store`, or already."""
+        self._numbers.add(number)
         self.last = max(self.last, number)
         if store:
-            self._unstored.append((number, store))
-        self._enter(number, entry)
+            self._unstored.append((store, number))
+            self._unstored_numbers.add(number)
+        self.resolve(number, entry)
 
     def resolve(self, number: int, entry: Entry) -> None:
         """Set whom a message is for, of which that was not known."""
         self.entries[number] = entry
-        self._enter(number, entry)
-
-    def _enter(self, number: int, entry: Entry) -> None:
         if entry.links is None:
-            self._unresolved.append(number)
+            self._unresolved.add(number)
         else:
             for link in entry.links:
-                waiting = self._pending.setdefault(link, deque())
-                if not waiting or waiting[-1] < number:
-                    waiting.append(number)
-                elif number not in waiting:
-                    self._pending[link] = deque(sorted((*waiting, number)))
+                waiting = self._pending.get(link)
+                if waiting is None:
+                    waiting = self._pending[link] = SortedNumbers()
+                waiting.add(number)
 
     def forget_links(self) -> None:
         """Forget whom the messages are for, because the links begin anew."""
         self._pending.clear()
         self.arrived = self.floor
-        self.entries = {number: entry._replace(links=None) for number, entry in sorted(self.entries.items())}
-        self._unresolved = deque(self.entries)
+        shared: dict[str | None, Entry] = {}
+        for number, entry in self.entries.items():
+            self.entries[number] = shared.setdefault(entry.came_by, Entry(entry.came_by, None))
+        self._unresolved = SortedNumbers(self.entries)
 
     def drop_link(self, link: str) -> None:
         """Forget a neighbour that is none any more."""
         self._pending.pop(link, None)
 
+    def drop_links_but(self, links: Iterable[str]) -> None:
+        """Forget all neighbours that are none any more."""
+        kept = set(links)
+        self._pending = {link: waiting for link, waiting in self._pending.items() if link in kept}
+
     def unresolved(self) -> list[int]:
         """Return the messages of which it is not known whom they are for, ascending."""
         entries = self.entries
-        self._unresolved = deque(n for n in self._unresolved if n in entries and entries[n].links is None)
-        return list(self._unresolved)
+        found = [n for n in self._unresolved if n in entries and entries[n].links is None]
+        self._unresolved = SortedNumbers(found)
+        return found
 
-    def pending(self, link: str) -> Iterable[int]:
-        """Return the messages that a neighbour has not reported as settled, ascending."""
-        return self._pending.get(link, ())
+    def pending(self, link: str) -> SortedNumbers:
+        """Return the messages that a neighbour has not reported as settled, to be read only."""
+        return self._pending.get(link, _NONE)
 
     # -- settlement ------------------------------------------------------------------------------------
 
     def stored(self, store: int) -> None:
         """Note that everything up to a `Store` is durable."""
-        while self._unstored and self._unstored[0][1] <= store:
-            self._unstored.popleft()
+        while self._unstored and self._unstored[0][0] <= store:
+            self._unstored_numbers.discard(self._unstored.popleft()[1])
 
     def settle(self, link: str, upto: int) -> bool:
         """Note what a neighbour reports; return whether anything was pending that is no more."""
         waiting = self._pending.get(link)
-        changed = False
-        while waiting and waiting[0] <= upto:
-            waiting.popleft()
-            changed = True
-        return changed
+        return waiting is not None and bool(waiting.remove_upto(upto))
+
+    def settle_one(self, link: str, number: int) -> None:
+        """Note that one message needs no report of a neighbour any more."""
+        waiting = self._pending.get(link)
+        if waiting is not None:
+            waiting.discard(number)
 
     def settled(self) -> int:
         """Return the number up to which all messages that came are stored here and wherever they are wanted
         beyond."""
         bound = self.arrived
         entries, unresolved = self.entries, self._unresolved
-        while unresolved and (unresolved[0] not in entries or entries[unresolved[0]].links is not None):
-            unresolved.popleft()
-        if unresolved:
-            bound = min(bound, unresolved[0] - 1)
-        if self._unstored:
-            bound = min(bound, min(number for number, _ in self._unstored) - 1)
-        for waiting in self._pending.values():
-            if waiting:
-                bound = min(bound, waiting[0] - 1)
+        while unresolved and (unresolved.first not in entries or entries[unresolved.first].links is not None):
+            unresolved.discard(unresolved.first)
+        for waiting in (unresolved, self._unstored_numbers, *self._pending.values()):
+            if waiting and waiting.first <= bound:
+                bound = waiting.first - 1
         return max(bound, self.floor)
 
     def raise_floor(self, floor: int) -> bool:
@@ -135,41 +163,15 @@ class SourceHistory:
         self.floor = floor
         self.last = max(self.last, floor)
         self.arrived = max(self.arrived, floor)
-        if len(self.entries) and next(iter(self.entries)) <= floor:
-            self.entries = {number: entry for number, entry in self.entries.items() if number > floor}
-        for link in self._pending:
-            self.settle(link, floor)
+        for number in self._numbers.remove_upto(floor):
+            del self.entries[number]
+        for waiting in (self._unstored_numbers, *self._pending.values()):
+            waiting.remove_upto(floor)
         return True
 
     def have(self) -> Intervals:
         """Return the numbers above the floor that were handled, as ranges."""
-        return to_intervals(sorted(self.entries))
+        return to_intervals(self._numbers)
 
 
-def to_intervals(numbers: Iterable[int]) -> Intervals:
-    """Return ascending numbers as ranges."""
-    ranges: list[tuple[int, int]] = []
-    for number in numbers:
-        if ranges and ranges[-1][1] + 1 == number:
-            ranges[-1] = ranges[-1][0], number
-        else:
-            ranges.append((number, number))
-    return tuple(ranges)
-
-
-class NumberRanges:
-    """Numbers as ranges, to look up whether one is among them."""
-
-    __slots__ = ("_firsts", "_lasts")
-
-    def __init__(self, ranges: Intervals = ()) -> None:
-        self._firsts = [first for first, _ in ranges]
-        self._lasts = [last for _, last in ranges]
-
-    def __contains__(self, number: int) -> bool:
-        at = bisect_right(self._firsts, number) - 1
-        return at >= 0 and number <= self._lasts[at]
-
-    def __iter__(self) -> Iterator[int]:
-        for first, last in zip(self._firsts, self._lasts, strict=True):
-            yield from range(first, last + 1)
+_NONE = SortedNumbers()

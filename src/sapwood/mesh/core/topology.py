@@ -27,7 +27,7 @@ class Topology:
     reset: int = 0
     """the version since which no broker has another way to a source"""
     joined: Mapping[str, int] = field(default_factory=dict)
-    """by broker, the version at which it joined as a leaf, if that is after the reset"""
+    """by broker, the version at which it joined as a leaf, if that is not the first one"""
 
     def __post_init__(self) -> None:
         roots = [name for name, parent in self.parents.items() if parent is None]
@@ -35,16 +35,22 @@ class Topology:
             raise TopologyError(
                 f"a tree has one root, not {len(roots)}: {', '.join(sorted(roots)) or 'none'}"
             )
+        rooted: set[str | None] = {None}
+        """brokers from which a way leads to the root"""
         for name in self.parents:
-            passed = {name}
-            at = self.parents[name]
-            while at is not None:
+            way: dict[str, None] = {}
+            at: str | None = name
+            while at not in rooted:
+                assert at is not None
                 if at not in self.parents:
-                    raise TopologyError(f"the parent of {name!r} is {at!r}, which is no broker of the mesh")
-                if at in passed:
-                    raise TopologyError(f"{name!r} is its own ancestor")
-                passed.add(at)
+                    raise TopologyError(
+                        f"the parent of {[*way][-1]!r} is {at!r}, which is no broker of the mesh"
+                    )
+                if at in way:
+                    raise TopologyError(f"{at!r} is its own ancestor")
+                way[at] = None
                 at = self.parents[at]
+            rooted.update(way)
 
     def __contains__(self, name: str) -> bool:
         return name in self.parents
@@ -108,14 +114,14 @@ class Topology:
             raise TopologyError(f"there is no broker {name!r} in the mesh")
         if len(self.parents) == 1:
             return Topology(self.version + 1, {}, self.version + 1)
+        joined = {other: since for other, since in self.joined.items() if other != name}
         if not self.children(name) or (name == self.root and len(self.children(name)) == 1):
             parents = {other: parent for other, parent in self.parents.items() if other != name}
             parents.update(dict.fromkeys(self.children(name)))
-            joined = {other: since for other, since in self.joined.items() if other != name}
             return Topology(self.version + 1, parents, self.reset, joined)
         changed = dict(self.bypass(name).parents)
         del changed[name]
-        return Topology(self.version + 1, changed, self.version + 1)
+        return Topology(self.version + 1, changed, self.version + 1, joined)
 
     def bypass(self, name: str) -> Topology:
         """Return the tree in which a broker is a leaf: its children get its parent or, if it is the root, one
@@ -140,7 +146,7 @@ class Topology:
 
     def _rebuilt(self, moved: Mapping[str, str | None]) -> Topology:
         version = self.version + 1
-        return Topology(version, {**self.parents, **moved}, version)
+        return Topology(version, {**self.parents, **moved}, version, self.joined)
 
 
 def build_tree(parents: Mapping[str, str | None]) -> Topology:
@@ -149,7 +155,7 @@ def build_tree(parents: Mapping[str, str | None]) -> Topology:
 
 
 def repair(topology: Topology, dead: Iterable[str]) -> Topology | None:
-    """Return the tree in which dead brokers are leaves, so that no message has to pass them; None if it is so.
+    """Return the tree in which dead brokers are leaves, so that no message passes them; None if it is so.
 
     What was below a dead broker gets the nearest ancestor that lives; if there is none, one of them is the
     new root.
@@ -169,4 +175,4 @@ def repair(topology: Topology, dead: Iterable[str]) -> Topology | None:
     root = topology.root if topology.root not in gone else next(n for n in living if ancestors[n] is None)
     parents = {name: None if name == root else ancestors[name] or root for name in topology.parents}
     version = topology.version + 1
-    return Topology(version, parents, version)
+    return Topology(version, parents, version, topology.joined)

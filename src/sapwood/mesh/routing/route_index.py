@@ -178,6 +178,16 @@ class RouteIndex:
 
     # -- messages --------------------------------------------------------------------------------------
 
+    def find_routes(self, slots: Ints, name: str) -> list[tuple[Route, int]]:
+        """Return the routes that a message of a stream meets, with the links that want each, as bits, given
+        the slots that it matches; looks at all routes."""
+        matched = set(slots.tolist())
+        return [
+            (route, self._links_of(route))
+            for route in self._place_of
+            if route.stream in (None, name) and self._slot_of[route.condition].slot in matched
+        ]
+
     def find_links(self, slots: Ints, name: str) -> int:
         """Return the links that want a message of a stream, as bits, given the slots that it matches,
         ascending."""

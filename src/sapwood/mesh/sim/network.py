@@ -1,46 +1,19 @@
-"""The simulated network and directory: delays, loss, repetition, reordering and partitions."""
+"""The simulated network: delays, loss, repetition, reordering and partitions."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from random import Random
 from typing import TYPE_CHECKING
 
 from sapwood.mesh.core import events
 from sapwood.mesh.core.frames import Control
-from sapwood.mesh.core.membership import HEARTBEAT, Proposal
-from sapwood.mesh.core.topology import Topology
 
 if TYPE_CHECKING:
     from sapwood.mesh.sim.sim_broker import SimBroker, StreamedFrame
     from sapwood.mesh.sim.world import World
 
 SEND_TIMEOUT = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class Faults:
-    """How often what goes wrong, as probabilities, and how long what takes, in seconds."""
-
-    loss: float = 0.0
-    repetition: float = 0.0
-    reordering: float = 0.0
-    crash: float = 0.0
-    """before an action"""
-    latency: float = 0.02
-    delay: float = 0.0
-    """added to the latency, at most"""
-    tick: float = 0.2
-    store: float = 0.01
-    match: float = 0.002
-
-    def store_delay(self, random: Random) -> float:
-        """Return the seconds that storing takes."""
-        return self.store * (0.5 + random.random())
-
-    def match_delay(self, random: Random) -> float:
-        """Return the seconds that matching takes."""
-        return self.match * (0.5 + random.random())
+_LONG_DELAY = 0.05
+"""seconds beyond the latency from which on a delay is counted"""
 
 
 class Network:
@@ -57,8 +30,11 @@ class Network:
         return (one in self.cut) != (other in self.cut)
 
     def _delay(self) -> float:
-        faults, random = self._world.faults, self._world.random
-        return faults.latency * (0.5 + random.random()) + faults.delay * random.random() ** 4
+        world = self._world
+        delay = world.faults.network_delay(world.random)
+        if delay > 1.5 * world.faults.latency + _LONG_DELAY:
+            world.count("delay")
+        return delay
 
     def send(self, sender: SimBroker, receiver: str, item: StreamedFrame) -> None:
         """Carry a frame into a stream, and tell the sender that it is there, or that it failed."""
@@ -83,11 +59,13 @@ class Network:
 
     def _arrive(self, sender: SimBroker, life: int, receiver: str, item: StreamedFrame) -> None:
         world = self._world
-        if self.is_cut(sender.name, receiver):
+        there = world.brokers.get(receiver)
+        if there is None or self.is_cut(sender.name, receiver):
             world.after(SEND_TIMEOUT, self._failed, sender, life, receiver, item)
             return
-        world.brokers[receiver].put_in_stream(sender.name, item)
+        there.put_in_stream(sender.name, item)
         if world.random.random() < world.faults.loss:  # of the acknowledgement
+            world.count("loss")
             world.after(SEND_TIMEOUT, self._failed, sender, life, receiver, item)
         else:
             world.after(self._delay(), self._accepted, sender, life, receiver, item)
@@ -112,56 +90,6 @@ class Network:
                 world.after(self._delay(), self._control, sender, receiver, control)
 
     def _control(self, sender: str, receiver: str, control: Control) -> None:
-        broker = self._world.brokers[receiver]
-        if broker.is_up and not self.is_cut(sender, receiver):
+        broker = self._world.brokers.get(receiver)
+        if broker is not None and broker.is_up and not self.is_cut(sender, receiver):
             broker.handle(events.Controlled(sender, control))
-
-
-class Directory:
-    """The directory of the mesh: one register for the tree, with compare-and-set, and the leases."""
-
-    def __init__(self, world: World, topology: Topology) -> None:
-        self._world = world
-        self.topology = topology
-        self.changes = 0
-        world.after(HEARTBEAT, self._renew)
-
-    def is_visible(self, name: str) -> bool:
-        """Return whether a broker can reach the directory."""
-        return name not in self._world.network.cut
-
-    def _renew(self) -> None:
-        world = self._world
-        alive = [b for b in world.brokers.values() if b.is_up and self.is_visible(b.name)]
-        for broker in alive:
-            for other in alive:
-                other.membership.renewed(broker.name)
-        world.after(HEARTBEAT, self._renew)
-        self.announce()
-
-    def announce(self) -> None:
-        """Tell all brokers that can see it of the tree, each after a while."""
-        world = self._world
-        for broker in world.brokers.values():
-            if broker.is_up and broker.storage.topology.version < self.topology.version:
-                world.after(world.random.random() * 0.5, self._tell, broker.name, self.topology)
-
-    def _tell(self, name: str, topology: Topology) -> None:
-        broker = self._world.brokers[name]
-        if broker.is_up and self.is_visible(name):
-            broker.adopt(topology)
-
-    def propose(self, name: str, proposal: Proposal) -> None:
-        """Put a tree in place of the one before, unless that was changed or is out of reach."""
-        if self.is_visible(name):
-            self.put(proposal.before, proposal.topology)
-            self._world.count("repair")
-
-    def put(self, before: int, topology: Topology) -> None:
-        """Put a tree in place of the version before it."""
-        if before == self.topology.version:
-            self.topology = topology
-            self.changes += 1
-            self._world.count("tree change")
-            self._world.trace("directory", f"topology {topology.version}")
-            self.announce()

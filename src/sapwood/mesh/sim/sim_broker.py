@@ -66,13 +66,20 @@ class SimBroker:
         self.life = 0
         """raised by every start and crash: what was begun before is void"""
         self._evaluated: dict[int, tuple[int, list[int]]] = {}
-        self._unstored: list[actions.Store] = []
-        self._routes: dict[str, dict[int, Route]] = {}
+        """by match, the document and the subscriptions that it is delivered to"""
+        self._unstored: deque[actions.Store] = deque()
+        self._bits: dict[str, int] = {}
+        self._wanted: dict[int, int] = {}
+        """by the key of a route, the links that want it, as bits"""
+        self._by_query: dict[int, dict[int, None]] = {}
+        """by query, the subscriptions that have it"""
         self._delivered: dict[str, int] = {}
         """by neighbour, how many frames of its stream the node was given"""
+        self._drained: set[str] = set()
+        """neighbours of which the node was told that their stream has no more"""
         self._events: deque[events.Event] = deque()
         self._is_running = False
-        self.late = 0
+        self._late = 0
 
     # -- life ------------------------------------------------------------------------------------------
 
@@ -81,34 +88,46 @@ class SimBroker:
         """Whether the process runs."""
         return self.node is not None
 
+    @property
+    def late(self) -> int:
+        """The number of messages that were routed by a table that was too old, in all lives."""
+        return self._late + (self.node.late if self.node is not None else 0)
+
     def start(self) -> None:
         """Start the process, from what is stored."""
         if self.node is not None:
             return
         self.life += 1
         self.storage.incarnation += 1
-        state = self.storage.state
-        self._evaluated, self._unstored, self._routes, self._delivered = {}, [], {}, {}
-        self._events.clear()
+        directory = self.world.directory
+        if (
+            directory.is_visible(self.name) and self.world.random.random() < 0.5
+        ):  # it is read before the start
+            self._take_over(directory.topology)
+        self._evaluated, self._bits, self._wanted, self._delivered = {}, {}, {}, {}
+        self._unstored.clear()
+        self._drained.clear()
         self.membership = Membership(self.name, self.storage.topology)
-        self.node = self._make_node(state, self.storage.topology, self.storage.incarnation)
+        self.node = self._make_node(self.storage.state, self.storage.topology, self.storage.incarnation)
         self.handle(events.Tick(self.world.now))
-        routes = [
-            r for query in self.storage.subscriptions.values() for r in self.world.workload.routes(query)
-        ]
+        workload = self.world.workload
+        routes = [r for query in self.storage.subscriptions.values() for r in workload.routes(query)]
         standing = tuple(self.storage.subscriptions.items())
         self.handle(events.RoutesChanged(("restart", standing), tuple(routes)))
         self._tick(self.life)
 
-    def crash(self) -> None:
+    def stop(self) -> None:
         """End the process at once."""
         if self.node is not None:
-            self.late += self.node.late
+            self._late = self.late
             self.node = None
             self.life += 1
             self._events.clear()
-            self.world.count("crash")
-            self.world.trace(self.name, "crash")
+
+    def crash(self) -> None:
+        """End the process at once, as a fault."""
+        if self.node is not None:
+            self.stop()
             self.world.on_crash(self.name)
 
     def _tick(self, life: int) -> None:
@@ -116,9 +135,10 @@ class SimBroker:
             return
         world = self.world
         self.handle(events.Tick(world.now))
-        for name in list(self.storage.streams):
+        for name, stream in list(self.storage.streams.items()):
             self._feed(name)
-            if self._delivered.get(name, 0) >= len(self.storage.streams[name]):
+            if name not in self._drained and self._delivered.get(name, 0) >= len(stream):
+                self._drained.add(name)
                 self.handle(events.Drained(name))
         proposal = self.membership.tick(world.now, world.directory.is_visible(self.name))
         if proposal is not None:
@@ -161,44 +181,48 @@ class SimBroker:
         elif isinstance(action, actions.Release):
             self._release(action)
         elif isinstance(action, actions.SetRoutes):
-            table = self._routes.setdefault(action.link, {})
-            for route in action.added:
-                table[route.key] = route
-            for key in action.removed:
-                table.pop(key, None)
+            self._set_routes(action)
         elif isinstance(action, actions.Reply):
             world.on_reply(self.name, action)
         else:
             world.count(f"report {action.kind}")
 
+    def _set_routes(self, action: actions.SetRoutes) -> None:
+        bit = self._bits.setdefault(action.link, 1 << len(self._bits))
+        wanted = self._wanted
+        for route in action.added:
+            wanted[route.key] = wanted.get(route.key, 0) | bit
+        for key in action.removed:
+            wanted[key] &= ~bit
+            if not wanted[key]:
+                del wanted[key]
+
     def _match(self, action: actions.Match) -> None:
         """Match at once, with the routes of this moment; the result comes later."""
         workload = self.world.workload
-        if action.content is None:
-            assert action.key is not None
-            document = self.storage.contents.get(action.key)
-            if document is None:
-                document = next(d for s in self._unstored if (d := self._document(s, action.key)) is not None)
-        else:
-            assert isinstance(action.content, int)
-            document = action.content
+        document = self._find_document(action)
         if action.is_new:
-            standing = self.storage.subscriptions.items() if action.is_local else ()
-            found = [s for s, query in standing if workload.matches(query, document)]
+            queries = workload.matching(document) if action.is_local else ()
+            found = [number for query in queries for number in self._by_query.get(query, ())]
             self._evaluated[action.token] = document, found
-        links = frozenset(
-            link
-            for link, table in self._routes.items()
-            if any(workload.holds(route, document) for route in table.values())
-        )
+        mask = 0
+        for key in workload.holding(document):
+            mask |= self._wanted.get(key, 0)
+        links = frozenset(link for link, bit in self._bits.items() if mask & bit)
         problem = "not well-formed" if workload.is_refused(document) else None
         delay = self.world.faults.match_delay(self.world.random)
         self.world.after(delay, self._matched, self.life, events.Matched(action.token, links, problem))
 
-    def _document(self, store: actions.Store, key: MessageKey) -> int | None:
-        if store.message is not None and store.message.key == key and store.match is not None:
-            return self._evaluated[store.match][0]
-        return None
+    def _find_document(self, action: actions.Match) -> int:
+        if action.content is not None:
+            assert isinstance(action.content, int)
+            return action.content
+        assert action.key is not None
+        if action.key in self.storage.contents:
+            return self.storage.contents[action.key]
+        match = next(s.match for s in self._unstored if s.message is not None and s.message.key == action.key)
+        assert match is not None
+        return self._evaluated[match][0]
 
     def _matched(self, life: int, event: events.Matched) -> None:
         if life == self.life:
@@ -209,10 +233,10 @@ class SimBroker:
         if life != self.life:
             return
         while self._unstored and self._unstored[0].number <= number:
-            self.store(self._unstored.pop(0))
+            self._store(self._unstored.popleft())
         self.handle(events.Stored(number))
 
-    def store(self, store: actions.Store) -> None:
+    def _store(self, store: actions.Store) -> None:
         """Make one `Store` durable, with the deliveries that belong to it."""
         storage = self.storage
         storage.state.apply(store)
@@ -222,20 +246,22 @@ class SimBroker:
             storage.contents[key] = document
             storage.deliveries += [SimDelivery(s, key, document) for s in found]
             self.world.on_stored(self.name, key, document)
+        if self.name in store.floors:
+            self.world.on_settled(self.name, store.floors[self.name])
 
     # -- streams ---------------------------------------------------------------------------------------
 
     def put_in_stream(self, sender: str, frame: StreamedFrame) -> None:
         """Add a frame to the stream of an inbound link."""
         self.storage.streams.setdefault(sender, deque()).append(frame)
-        self.world.after(0.0, self._feed, sender)
+        self._feed(sender)
 
     def _feed(self, sender: str) -> None:
         """Give the node what it has not seen of a stream."""
-        stream = self.storage.streams.get(sender, deque())
-        while self.node is not None and self._delivered.get(sender, 0) < len(stream):
-            at = self._delivered.get(sender, 0)
+        stream = self.storage.streams[sender]
+        while self.node is not None and (at := self._delivered.get(sender, 0)) < len(stream):
             self._delivered[sender] = at + 1
+            self._drained.discard(sender)
             item = stream[at]
             self.handle(events.Received(sender, item.epoch, item.number, item.frame))
 
@@ -250,14 +276,22 @@ class SimBroker:
 
     def lose_stream(self, sender: str, count: int) -> None:
         """Lose the last frames of a stream, as if the server had lost its power."""
-        stream = self.storage.streams.get(sender)
-        for _ in range(min(count, len(stream) if stream else 0)):
-            assert stream is not None
+        stream = self.storage.streams[sender]
+        for _ in range(min(count, len(stream))):
             stream.pop()
-        if stream is not None:
-            self._delivered[sender] = min(self._delivered.get(sender, 0), len(stream))
+        self._delivered[sender] = min(self._delivered.get(sender, 0), len(stream))
 
-    # -- subscriptions ---------------------------------------------------------------------------------
+    # -- subscriptions and the tree --------------------------------------------------------------------
+
+    def set_query(self, number: int, query: int | None) -> int | None:
+        """Give a subscription a query, or end it; return the query that it had."""
+        before = self.storage.subscriptions.pop(number, None)
+        if before is not None:
+            del self._by_query[before][number]
+        if query is not None:
+            self.storage.subscriptions[number] = query
+            self._by_query.setdefault(query, {})[number] = None
+        return before
 
     def change_routes(self, token: object, added: tuple[Route, ...], removed: tuple[Route, ...]) -> None:
         """Tell the node of routes."""
@@ -265,7 +299,16 @@ class SimBroker:
 
     def adopt(self, topology: Topology) -> None:
         """Learn of a tree from the directory."""
-        if topology.version > self.storage.topology.version and self.node is not None:
-            self.storage.topology = topology
+        if topology.version <= self.storage.topology.version or self.node is None:
+            return
+        if self.name in topology:
+            self._take_over(topology)
             self.membership.change_topology(topology)
             self.handle(events.TopologyChanged(topology))
+        else:
+            self.world.retire(self.name)
+
+    def _take_over(self, topology: Topology) -> None:
+        """Store a tree that the broker is in."""
+        if self.name in topology:
+            self.storage.topology = topology

@@ -6,6 +6,7 @@ asks for the same ones millions of times.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Protocol
 
 from sapwood.mesh.core.frames import Route
@@ -17,14 +18,14 @@ class Workload(Protocol):
     documents: int
     queries: int
 
-    def matches(self, query: int, document: int) -> bool:
-        """Return whether a document matches a query."""
+    def matching(self, document: int) -> Collection[int]:
+        """Return the queries that a document matches."""
 
     def routes(self, query: int) -> tuple[Route, ...]:
         """Return necessary conditions of a query."""
 
-    def holds(self, route: Route, document: int) -> bool:
-        """Return whether a route's condition holds of a document."""
+    def holding(self, document: int) -> Collection[int]:
+        """Return the keys of the routes whose condition holds of a document."""
 
     def is_refused(self, document: int) -> bool:
         """Return whether a document is not accepted as a message."""

@@ -11,10 +11,13 @@ from random import Random
 from typing import Any
 
 from sapwood.mesh.core.actions import Reply
+from sapwood.mesh.core.events import Published
 from sapwood.mesh.core.frames import Frame, MessageFrame, MessageKey, Route
 from sapwood.mesh.core.node import Node
 from sapwood.mesh.core.topology import Topology
-from sapwood.mesh.sim.network import Directory, Faults, Network
+from sapwood.mesh.sim.directory import Directory
+from sapwood.mesh.sim.faults import Faults
+from sapwood.mesh.sim.network import Network
 from sapwood.mesh.sim.sim_broker import NodeFactory, SimBroker
 from sapwood.mesh.sim.workload import Workload
 
@@ -47,8 +50,10 @@ class SimPublication:
 
     key: MessageKey
     document: int
-    published_at: float
-    is_answered: bool = False
+    published_at: float | None = None
+    """None: the publisher got no answer"""
+    settled_at: float | None = None
+    """when its source knew that it is stored wherever it is wanted"""
 
 
 class World:
@@ -61,7 +66,9 @@ class World:
         workload: Workload,
         faults: Faults | None = None,
         make_node: NodeFactory = Node,
+        starts: bool = True,
     ) -> None:
+        """Make the brokers of a tree, and start them unless somebody else does."""
         self.random = Random(seed)
         self.now = 0.0
         self.workload = workload
@@ -74,6 +81,7 @@ class World:
         self.network = Network(self)
         self.directory = Directory(self, topology)
         self.publications: dict[MessageKey, SimPublication] = {}
+        self._unsettled: dict[str, list[SimPublication]] = {}
         self._published_at: dict[object, float] = {}
         self.refused = 0
         self.subscriptions: dict[int, SimSubscription] = {}
@@ -82,11 +90,16 @@ class World:
         self.frames: Counter[tuple[str, str, MessageKey]] = Counter()
         """message frames with content by sender and receiver"""
         self.brokers: dict[str, SimBroker] = {}
+        self.former: list[SimBroker] = []
+        """those that have left"""
+        self.removed: set[str] = set()
+        """names of brokers that were removed with unsettled messages"""
         self._make_node = make_node
         for name in sorted(topology.parents):
             self.brokers[name] = SimBroker(self, name, topology, make_node)
-        for broker in self.brokers.values():
-            broker.start()
+        if starts:
+            for broker in self.brokers.values():
+                broker.start()
 
     # -- time ------------------------------------------------------------------------------------------
 
@@ -131,16 +144,72 @@ class World:
         self.after(0.1 + 3 * self.random.random() ** 2, self.restart, name)
         return True
 
+    def crash(self, name: str) -> None:
+        """End the process of a broker at once."""
+        self.brokers[name].crash()
+
     def restart(self, name: str) -> None:
-        """Start a broker that has crashed."""
-        if not self.brokers[name].is_up:
+        """Start a broker that has crashed, unless it has left."""
+        broker = self.brokers.get(name)
+        if broker is not None and not broker.is_up:
             self.count("restart")
-            self.brokers[name].start()
+            broker.start()
 
     def on_crash(self, name: str) -> None:
         """Note that those who waited for a broker have no answer."""
+        self.count("crash")
+        self.trace(name, "crash")
         for token in [t for t in self._waiting if isinstance(t, tuple) and t[0] == name]:
             del self._waiting[token]
+
+    # -- the tree --------------------------------------------------------------------------------------
+
+    def join(self, name: str, parent: str) -> bool:
+        """Add a broker as a leaf, with nothing stored."""
+        tree = self.directory.topology
+        if not self.directory.put(tree.version, tree.join(name, parent)):
+            return False
+        self.brokers[name] = SimBroker(self, name, self.directory.topology, self._make_node)
+        self.brokers[name].start()
+        return True
+
+    def drain(self, name: str) -> None:
+        """End all subscriptions of a broker, at which nobody publishes any more, and let it leave when what
+        it has published is settled everywhere."""
+        for subscription in self.subscriptions.values():
+            if subscription.host == name:
+                self.unsubscribe(subscription)
+        broker = self.brokers.get(name)
+        if broker is None:
+            return
+        tree, node = self.directory.topology, broker.node
+        is_drained = (
+            node is not None
+            and not broker.storage.subscriptions
+            and not node.waiting
+            and node.floors[name] == node.positions.get(name, 0)
+        )
+        if is_drained and self.directory.is_visible(name):
+            self.directory.put(tree.version, tree.leave(name))
+            self.count("leave")
+        else:
+            self.after(0.5, self.drain, name)
+
+    def remove(self, name: str) -> None:
+        """Remove a broker that does not run and never will: what only it has is given up."""
+        self.removed.add(name)
+        for subscription in self.subscriptions.values():
+            if subscription.host == name and subscription.removed_at is None:
+                subscription.removed_at = subscription.periods[-1].until = self.now
+        tree = self.directory.topology
+        self.directory.put(tree.version, tree.leave(name))
+        self.retire(name)
+
+    def retire(self, name: str) -> None:
+        """End a broker that is not in the tree any more."""
+        broker = self.brokers.pop(name)
+        broker.stop()
+        self.former.append(broker)
 
     # -- publishers ------------------------------------------------------------------------------------
 
@@ -149,8 +218,6 @@ class World:
         broker = self.brokers[name]
         if not broker.is_up:
             return False
-        from sapwood.mesh.core.events import Published
-
         self._next += 1
         token = "publish", self._next
         self._published_at[token] = self.now
@@ -160,7 +227,16 @@ class World:
     def on_stored(self, name: str, key: MessageKey, document: int) -> None:
         """Note a message that is in the log of its root broker."""
         if key.source == name and key not in self.publications:
-            self.publications[key] = SimPublication(key, document, -1.0)
+            made = self.publications[key] = SimPublication(key, document)
+            self._unsettled.setdefault(name, []).append(made)
+
+    def on_settled(self, name: str, floor: int) -> None:
+        """Note that the messages of a source up to a number are settled."""
+        waiting = self._unsettled.get(name, [])
+        for publication in waiting:
+            if publication.key.number <= floor:
+                publication.settled_at = self.now
+        self._unsettled[name] = [each for each in waiting if each.settled_at is None]
 
     def on_reply(self, name: str, reply: Reply) -> None:
         """Note an answer, or wake the one who waits for it."""
@@ -172,8 +248,7 @@ class World:
                 return
             publication = self.publications.get(reply.key)
             assert publication is not None, f"{name} has answered for {reply.key}, which is not stored"
-            publication.published_at = self._published_at[asked]
-            publication.is_answered = True
+            publication.published_at = self._published_at.pop(asked)
         elif isinstance(token, tuple) and token[0] == "restart":
             for number, query in token[1]:
                 self._confirm(self.subscriptions[number], query)
@@ -192,7 +267,7 @@ class World:
         self._next += 1
         number = self._next
         subscription = self.subscriptions[number] = SimSubscription(number, name, [Period(query, self.now)])
-        broker.storage.subscriptions[number] = query
+        broker.set_query(number, query)
         self._ask(broker, self.workload.routes(query), (), lambda: self._confirm(subscription, query))
         return subscription
 
@@ -218,8 +293,8 @@ class World:
 
     def replace(self, subscription: SimSubscription, query: int) -> None:
         """Give a subscription another query: it changes when all brokers have that."""
-        broker = self.brokers[subscription.host]
-        if broker.is_up and subscription.removed_at is None:
+        broker = self.brokers.get(subscription.host)
+        if broker is not None and broker.is_up and subscription.removed_at is None:
             routes = self.workload.routes(query)
             self._ask(broker, routes, (), lambda: self._switch(broker, subscription, query))
 
@@ -230,16 +305,17 @@ class World:
         old = subscription.periods[-1]
         old.until = self.now
         subscription.periods.append(Period(query, self.now, self.now))
-        broker.storage.subscriptions[subscription.number] = query
+        broker.set_query(subscription.number, query)
         self.count("replaced")
         self._ask(broker, (), self.workload.routes(old.query))
 
     def unsubscribe(self, subscription: SimSubscription) -> None:
         """End a subscription."""
-        broker = self.brokers[subscription.host]
-        if broker.is_up and subscription.removed_at is None:
+        broker = self.brokers.get(subscription.host)
+        if broker is not None and broker.is_up and subscription.removed_at is None:
             subscription.removed_at = subscription.periods[-1].until = self.now
-            query = broker.storage.subscriptions.pop(subscription.number)
+            query = broker.set_query(subscription.number, None)
+            assert query is not None
             self._ask(broker, (), self.workload.routes(query))
 
     # -- what crosses links ----------------------------------------------------------------------------

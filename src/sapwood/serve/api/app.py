@@ -13,6 +13,7 @@ from sapwood.serve.api.routes import (
     admin_routes,
     delivery_routes,
     docs_routes,
+    import_routes,
     mesh_routes,
     operation_routes,
     publish_routes,
@@ -65,6 +66,7 @@ def create_app(service: Service) -> FastAPI:
     for routes in (
         publish_routes,
         subscription_routes,
+        import_routes,
         delivery_routes,
         subscriber_routes,
         query_routes,

@@ -103,6 +103,11 @@ class SubscriptionAnswer(BaseModel):
     active: bool
     streams: list[str]
     version: int = Field(description="the version in which it got this state; its ETag")
+    confirmed: bool | None = Field(
+        None,
+        description="after a change in a mesh: whether all brokers have it, so that no message which is "
+        "published anywhere is missed; null otherwise",
+    )
 
 
 class SubscriptionPage(BaseModel):
@@ -136,6 +141,7 @@ class ImportAnswer(BaseModel):
     refused: int
     version: int
     errors: list[RefusedLine]
+    confirmed: bool | None = Field(None, description="in a mesh, whether all brokers have the changes")
 
 
 class Namespaces(_Request):
@@ -148,7 +154,7 @@ class Namespaces(_Request):
     namespaces: dict[str, str]
 
 
-def to_answer(subscription: Subscription) -> SubscriptionAnswer:
+def to_answer(subscription: Subscription, confirmed: bool | None = None) -> SubscriptionAnswer:
     """Return a subscription as it is answered with."""
     return SubscriptionAnswer(
         id=subscription.id,
@@ -158,6 +164,7 @@ def to_answer(subscription: Subscription) -> SubscriptionAnswer:
         active=subscription.active,
         streams=list(subscription.streams),
         version=subscription.since,
+        confirmed=confirmed,
     )
 
 

@@ -29,6 +29,7 @@ from sapwood.serve.engine.subscription_changes import (
     ChangedSubscription,
     QuotaExceeded,
 )
+from sapwood.serve.mesh.mesh_errors import MeshOverloaded
 from sapwood.serve.publish_request import NotDurable, RateExceeded
 from sapwood.serve.query_cost import CostlyQuery
 from sapwood.serve.service import Overloaded
@@ -182,6 +183,8 @@ def to_problem(error: Exception) -> Problem | None:
         return Problem(503, "unavailable", f"{error}; try again", retry_after=1)
     if isinstance(error, Overloaded):
         return Problem(429, "overloaded", str(error), retry_after=1)
+    if isinstance(error, MeshOverloaded):
+        return Problem(429, "overloaded", str(error), retry_after=error.seconds)
     if isinstance(error, RateExceeded):
         return Problem(429, "rate", str(error), retry_after=error.seconds)
     if isinstance(error, NotDurable):

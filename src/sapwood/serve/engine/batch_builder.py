@@ -69,6 +69,8 @@ class BatchBuilder:
         """digests and receipts of the messages of this batch, which another request may repeat"""
         self._repeated: list[tuple[Receipt, Receipt]] = []
         """receipts of repetitions, with those of the messages"""
+        self._stored: list[Entries] = []
+        """of messages that the log had before"""
         self._touched: set[int] = set()
         self._gaps: dict[int, Gap] = {}
         self.failures: list[dict[str, Any]] = []
@@ -77,7 +79,7 @@ class BatchBuilder:
     def is_empty(self) -> bool:
         """Whether there is nothing to store and nothing to answer."""
         changed = self._touched or self._batch.deleted_inboxes or self._batch.messages or self._batch.rejects
-        return not (self._answers or changed or self._batch.mesh)
+        return not (self._answers or changed or self._batch.mesh or self._stored)
 
     # -- messages --------------------------------------------------------------------------------------
 
@@ -236,6 +238,23 @@ class BatchBuilder:
         """Record a message that another broker has accepted, and this one refuses."""
         self._reject(message, error)
 
+    def deliver_stored(self, seq: int, evaluation: Evaluation, first_output: int) -> None:
+        """Deliver a message that is in the log, to a subscription that did not see it when it came.
+
+        Its outputs are numbered from `first_output` on.
+        """
+        entries = np.empty(len(evaluation.places), ENTRY)
+        entries["seq"], entries["inbox"], entries["place"] = seq, evaluation.inboxes, evaluation.places
+        (outputs,) = _list_outputs([evaluation])
+        entries["output"] = np.where(outputs == MESSAGE, MESSAGE, outputs + first_output)
+        for number, output in enumerate(evaluation.made, first_output):
+            self._batch.outputs.append(
+                {"seq": seq, "number": number, "message": output.message, "body": output.body}
+            )
+            self._outputs[seq, number] = output
+        if len(entries):
+            self._stored.append(entries)
+
     def finish_mesh(self) -> None:
         """Complete what is to be stored for the mesh."""
         if self._mesh is not None:
@@ -313,7 +332,9 @@ class BatchBuilder:
         batch = self._batch
         batch.number = number
         batch.last_inbox = self._inboxes.last_number
-        entries, gaps, affected = self._inboxes.admit(self._collect_entries())
+        entries, gaps, affected = self._inboxes.admit(
+            np.concatenate([*self._stored, self._collect_entries()])
+        )
         batch.entries = entries
         self._count_deliveries(entries)
         self._touched |= affected
@@ -350,7 +371,8 @@ class BatchBuilder:
         rows: Iterable[tuple[Row, Row, Receipt]] = zip(
             self._batch.messages, self._batch.ids, self._receipts, strict=True
         )
-        counts = np.bincount(entries["seq"] - self._first, minlength=len(self._receipts)).tolist()
+        seqs = entries["seq"]
+        counts = np.bincount(seqs[seqs >= self._first] - self._first, minlength=len(self._receipts)).tolist()
         for count, (message, id, receipt) in zip(counts, rows, strict=True):
             message["deliveries"] = id["deliveries"] = receipt.deliveries = count
             key = str(id["tenant"]), str(id["stream"]), str(id["id"])

@@ -9,7 +9,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sapwood.serve.log.log_batch import Gap, InboxRow
-from sapwood.serve.mesh.mesh_frames import MeshInput, MeshOutput, MeshRequest, MeshStatus, MeshStored
+from sapwood.serve.mesh.mesh_frames import (
+    AdoptSubscription,
+    MeshInput,
+    MeshOutput,
+    MeshRequest,
+    MeshStatus,
+    MeshStored,
+)
 from sapwood.serve.tenants.evaluation import Publication
 
 LENGTH = struct.Struct("!Q")
@@ -116,6 +123,7 @@ Command = (
     | Inspect
     | MeshInput
     | MeshRequest
+    | AdoptSubscription
     | MeshStored
     | Stop
 )

@@ -37,11 +37,12 @@ from sapwood.serve.engine.message_ids import MessageIds
 from sapwood.serve.engine.subscription_changes import SubscriptionChanges
 from sapwood.serve.log import log_schema, retention
 from sapwood.serve.log.checkpoints import CheckpointThread
-from sapwood.serve.log.inbox_table import FullPolicy, InboxTable
+from sapwood.serve.log.inbox_table import NOBODY, FullPolicy, InboxTable
 from sapwood.serve.log.log_database import open_log
 from sapwood.serve.log.log_reader import read_inboxes, read_suspension_gaps
 from sapwood.serve.log.log_writer import LogWriter
-from sapwood.serve.mesh.mesh_frames import MeshInput, MeshRequest, MeshStored
+from sapwood.serve.mesh.mesh_frames import AdoptSubscription, MeshInput, MeshRequest, MeshStored
+from sapwood.serve.mesh.subscription_adoption import deliver_missed
 from sapwood.serve.tenants.tenant_engines import TenantEngines
 from sapwood.store import SubscriptionStore
 from sapwood.store.database import Database
@@ -190,7 +191,7 @@ class MessageEngine:
                 self._send(Answer(command.request, self._inspect(command)))
             elif isinstance(command, MeshRequest):
                 self._request_mesh(command)
-            elif isinstance(command, ChangeStore | DeleteInbox):
+            elif isinstance(command, ChangeStore | DeleteInbox | AdoptSubscription):
                 self._finish(builder)
                 self._commits.drain()
                 self._send(Answer(command.request, self._run(command)))
@@ -242,11 +243,13 @@ class MessageEngine:
         except (SapwoodError, KeyError) as error:
             return error
 
-    def _run(self, command: ChangeStore | DeleteInbox) -> Any:
+    def _run(self, command: ChangeStore | DeleteInbox | AdoptSubscription) -> Any:
         """Do what is no part of a batch; returns the result, or the error for the one who asked."""
         try:
             if isinstance(command, DeleteInbox):
                 return self._delete_inbox(command)
+            if isinstance(command, AdoptSubscription):
+                return self._adopt(command)
             result = self._changes.run(command.tenant, command.operation, command.arguments)
             self._follow_store()
             self._commits.drain()
@@ -285,6 +288,24 @@ class MessageEngine:
         except (SapwoodError, KeyError) as error:
             result = error
         self._send(Answer(command.request, result))
+
+    def _adopt(self, command: AdoptSubscription) -> tuple[Any, int]:
+        """Let a subscription go on here: first what its former host has not handled, then what comes."""
+        tenant, id = command.tenant, command.id
+        found = self._changes.find(tenant, id)
+        if found is None:
+            raise KeyError(id)
+        inbox = self._find_inbox(tenant, command.subscriber) if command.subscriber else NOBODY
+        builder, delivered = self._begin(), self._writer.find_delivered(found.place)
+        engine = self._engines.make(tenant)
+        engine.put(found.place, found.query, inbox, found.streams)
+        count = deliver_missed(self._log, builder, engine, command, found.since, delivered)
+        self._finish(builder)
+        self._commits.drain()
+        changed = self._changes.run(tenant, "patch", {"id": id, "fields": {"subscriber": command.subscriber}})
+        self._follow_store()
+        self._commits.drain()
+        return changed, count
 
     # -- the store -------------------------------------------------------------------------------------
 
@@ -379,6 +400,8 @@ class MessageEngine:
         self._batch += 1
         builder.finish_mesh()
         batch, committed = builder.build(self._batch)
+        if self._mesh is not None:
+            batch.mesh = self._mesh.expire(batch.mesh, step)
         batch.expired, batch.ids_before = step, time.time() - kept.ids
         self._commits.put(batch, committed)
         if step and step < bound - 1:

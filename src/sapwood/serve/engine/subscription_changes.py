@@ -57,6 +57,10 @@ class SubscriptionChanges:
             )
         return found
 
+    def find(self, tenant: str, id: str) -> Subscription | None:
+        """Return a subscription."""
+        return self._store(tenant).get(id)
+
     def _put(
         self, tenant: str, row: NewSubscription, only_new: bool = False, expected: int | None = None
     ) -> Changed:

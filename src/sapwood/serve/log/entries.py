@@ -113,13 +113,16 @@ def to_segments(parts: Iterable[Entries]) -> Iterator[Segment]:
     starts = _find_starts(inboxes)
     columns = [entries[name].astype(np.int64) for name in _SEGMENT_COLUMNS]
     numbers, seqs = entries["number"], entries["seq"]
-    for start, end in zip(starts.tolist(), [*starts[1:].tolist(), len(entries)], strict=True):
+    # which are not always in order: a subscription that moves here gets messages that came before
+    lowest, highest = np.minimum.reduceat(seqs, starts), np.maximum.reduceat(seqs, starts)
+    ends = [*starts[1:].tolist(), len(entries)]
+    for i, (start, end) in enumerate(zip(starts.tolist(), ends, strict=True)):
         yield Segment(
             int(inboxes[start]),
             int(numbers[start]),
             int(numbers[end - 1]),
-            int(seqs[start]),
-            int(seqs[end - 1]),
+            int(lowest[i]),
+            int(highest[i]),
             encode_columns([column[start:end] for column in columns]),
         )
 

@@ -128,6 +128,10 @@ class LogWriter:
         unread: Entries = entries[entries["number"] > floors[entries["inbox"]]]
         return unread
 
+    def find_delivered(self, place: int) -> set[int]:
+        """Return the messages that a subscription has got, of those whose entries are in the tail."""
+        return {seq for entries in self.tail for seq in entries["seq"][entries["place"] == place].tolist()}
+
     def compact(self, entries: int = 0) -> None:
         """Do a part of turning the tail into segments, if it is long: nobody should wait for all of it.
 

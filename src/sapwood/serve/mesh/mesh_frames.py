@@ -93,6 +93,19 @@ class MeshRequest:
     arguments: dict[str, Any] = field(default_factory=dict)
 
 
+@dataclass(slots=True)
+class AdoptSubscription:
+    """A subscription of another broker that goes on here; the result is a `Changed`, and how many deliveries
+    it has got of messages that its former host has not handled."""
+
+    request: int
+    tenant: str
+    id: str
+    subscriber: str
+    positions: dict[str, int]
+    """by source, the last message that the former host has handled"""
+
+
 # -- from the engine to the server -------------------------------------------------------------------------
 
 

@@ -5,15 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from sapwood.errors import MessageError, SapwoodError
 from sapwood.lang.pattern import use_prefixes
 from sapwood.mesh.core import events
 from sapwood.mesh.routing.route import Route, routes_of
+from sapwood.serve.mesh.mesh_errors import UnknownBroker
 from sapwood.serve.mesh.mesh_frames import MeshRequest
+from sapwood.serve.tenants.evaluation import Publication
 
 if TYPE_CHECKING:
     from sapwood.serve.mesh.mesh_runtime import MeshRuntime
 
-_MOST_LISTED = 10_000
+_MOST_LISTED = 1_000
+_MOST_NAMED = 3
+"""routes of a link that are named as the reason why a message was sent there"""
+QueryOfStreams = tuple[str, Sequence[str], str | None]
+"""a query, the streams that it is restricted to, and its language"""
 
 
 class MeshOperations:
@@ -28,24 +35,49 @@ class MeshOperations:
         """Do an operation; returns its result."""
         operations: dict[str, Callable[..., Any]] = {
             "prepare": self._prepare,
+            "prepare all": self._prepare_all,
             "release": self._release,
             "barrier": self._barrier,
             "routes": self._list_routes,
+            "route page": self._read_route_page,
             "subscription routes": self._find_routes,
             "has routes": self._has_routes,
+            "matched routes": self._match_routes,
+            "tables": self._describe_tables,
+            "positions": self._read_positions,
             "trace": self._trace,
             "status": self._runtime.describe,
         }
-        if command.operation in ("prepare", "barrier"):
+        if command.operation in ("prepare", "prepare all", "barrier"):
             return operations[command.operation](command.request, **command.arguments)
         return operations[command.operation](**command.arguments)
+
+    # -- changes ---------------------------------------------------------------------------------------
 
     def _prepare(
         self, request: int, tenant: str, query: str, streams: Sequence[str], language: str | None = None
     ) -> int:
         """Tell all brokers of a query that a subscription is about to have; done when they have it."""
         namespaces = self._runtime.namespaces_of(tenant)
-        routes = self._prepared[request] = routes_of(query, namespaces, tenant, tuple(streams), language)
+        routes = routes_of(query, namespaces, tenant, tuple(streams), language)
+        return self._announce(request, routes)
+
+    def _prepare_all(self, request: int, tenant: str, queries: Sequence[QueryOfStreams]) -> int:
+        """Tell all brokers of queries that subscriptions are about to have; done when they have them.
+
+        What is no query is left out: the change itself is refused for it.
+        """
+        namespaces = self._runtime.namespaces_of(tenant)
+        routes: list[Route] = []
+        for query, streams, language in queries:
+            try:
+                routes += routes_of(query, namespaces, tenant, tuple(streams), language)
+            except SapwoodError:
+                continue
+        return self._announce(request, tuple(routes))
+
+    def _announce(self, request: int, routes: tuple[Route, ...]) -> int:
+        self._prepared[request] = routes
         self._runtime.feed(events.RoutesChanged(("request", request), routes))
         return request
 
@@ -59,11 +91,22 @@ class MeshOperations:
         self._runtime.feed(events.BarrierSet(("request", request)))
         return request
 
+    # -- tables ----------------------------------------------------------------------------------------
+
     def _list_routes(self, link: str | None = None, limit: int = _MOST_LISTED) -> list[dict[str, Any]]:
         """Return what is wanted on the side of a neighbour, or by local subscriptions."""
+        routes: list[dict[str, Any]] = self._read_route_page(link, 0, limit)["routes"]
+        return routes
+
+    def _read_route_page(self, link: str | None, after: int, limit: int) -> dict[str, Any]:
+        """Return some of what is wanted on a side, and how much it is."""
         table = self._runtime.node.table
+        if link is not None and link not in table.told:
+            known = ", ".join(sorted(table.told)) or "none"
+            raise UnknownBroker(f"there is no link to {link!r} here; there are: {known}")
         routes = table.local_routes() if link is None else table.routes_of(link)
-        return [self._describe(route) for route in routes[:limit]]
+        shown = [self._describe(route) for route in routes[after : after + limit]]
+        return {"routes": shown, "count": len(routes)}
 
     def _describe(self, route: Any) -> dict[str, Any]:
         with use_prefixes(self._runtime.namespaces_of(route.tenant)):
@@ -72,7 +115,32 @@ class MeshOperations:
                 "tenant": route.tenant,
                 "stream": route.stream,
                 "condition": str(route.condition),
+                "exact": route.exact,
             }
+
+    def _describe_tables(self) -> dict[str, Any]:
+        """Return the versions and digests of what each neighbour was told, and has told."""
+        table = self._runtime.node.table
+        described: dict[str, Any] = {}
+        for link, told in table.told.items():
+            wanted = table.wanted[link]
+            described[link] = {
+                "told": {
+                    "version": told.version,
+                    "confirmed": told.confirmed,
+                    "count": told.count,
+                    "digest": f"{told.digest:032x}",
+                },
+                "wanted": {
+                    "version": wanted.version,
+                    "count": wanted.count,
+                    "digest": f"{wanted.digest:032x}",
+                    "known": not table.is_unknown(link),
+                },
+            }
+        return described
+
+    # -- subscriptions ---------------------------------------------------------------------------------
 
     def _find_routes(self, tenant: str, place: int) -> list[dict[str, Any]]:
         """Return the routes of a subscription."""
@@ -88,6 +156,28 @@ class MeshOperations:
             found.append({"key": key, "sides": sides, "versions": versions})
         return found
 
+    # -- messages --------------------------------------------------------------------------------------
+
+    def _match_routes(self, tenant: str, stream: str, body: bytes) -> dict[str, Any]:
+        """Return, by neighbour, some of the routes that a message meets, and how many do, at present."""
+        try:
+            matched = self._runtime.find_routes(Publication(tenant, stream, "", body))
+        except MessageError:
+            return {}
+        table = self._runtime.node.table
+        found: dict[str, Any] = {link: {"count": 0, "routes": []} for link in table.told}
+        for route in matched:
+            for side in table.sides_of(route.key):
+                if side in found:
+                    found[side]["count"] += 1
+                    if len(found[side]["routes"]) < _MOST_NAMED:
+                        found[side]["routes"].append(self._describe(route))
+        return found
+
     def _trace(self, tenant: str, id: str) -> list[dict[str, Any]]:
         """Return what became here of messages with an id."""
         return self._runtime.store.trace(tenant, id)
+
+    def _read_positions(self) -> dict[str, int]:
+        """Return, by source, the last message that was handled."""
+        return self._runtime.node.positions

@@ -10,23 +10,17 @@ import asyncio
 import itertools
 import json
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from sapwood.errors import SapwoodError
+from sapwood.serve.mesh.mesh_errors import BrokerRefused, BrokerSilent
 
 _log = logging.getLogger(__name__)
 LINK_CONTROL, QUERY = b"\x00", b"\x01"
 _WAIT = 3.0
 Answerer = Callable[[dict[str, Any]], Awaitable[Any]]
-
-
-class BrokerSilent(SapwoodError):
-    """Raised for a broker that does not answer."""
-
-
-class BrokerRefused(SapwoodError):
-    """Raised for a broker that answers with an error."""
 
 
 class MeshQueries:
@@ -43,6 +37,11 @@ class MeshQueries:
     def answer(self, what: str, answerer: Answerer) -> None:
         """Set who answers questions of a kind."""
         self._answerers[what] = answerer
+
+    def answer_all(self, answers: Mapping[str, Callable[..., Awaitable[Any]]]) -> None:
+        """Set who answers questions of several kinds, with their arguments by name."""
+        for what, answerer in answers.items():
+            self._answerers[what] = partial(_call, answerer)
 
     async def ask(self, broker: str, what: str, wait: float = _WAIT, **arguments: Any) -> Any:
         """Return the answer of a broker, which may be this one; raises BrokerSilent or BrokerRefused."""
@@ -99,3 +98,7 @@ class MeshQueries:
         except (KeyError, TypeError, ValueError) as error:
             reply["error"] = f"the question is not understood: {error!r}"
         self._send(sender, QUERY + json.dumps(reply).encode())
+
+
+def _call(answerer: Callable[..., Awaitable[Any]], arguments: dict[str, Any]) -> Awaitable[Any]:
+    return answerer(**arguments)

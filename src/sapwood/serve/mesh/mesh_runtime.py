@@ -10,29 +10,29 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import groupby
 from typing import TYPE_CHECKING, Any, Protocol
 
 from sapwood.errors import MessageError
 from sapwood.mesh.core import actions, events
-from sapwood.mesh.core.frames import Content, Epoch, Frame, MessageFrame, MessageKey
+from sapwood.mesh.core.frames import MessageKey
 from sapwood.mesh.core.node import Node
 from sapwood.mesh.core.topology import Topology
 from sapwood.mesh.routing.route import Route
 from sapwood.mesh.wire.frame_codec import (
     WireError,
     decode_control,
-    decode_payload,
     encode_control,
-    encode_payload,
 )
 from sapwood.mesh.wire.message_content import MessageContent
 from sapwood.mesh.wire.topology_codec import decode_topology, encode_topology
 from sapwood.serve.engine.message_ids import digest
+from sapwood.serve.log.log_batch import MoreChanges
 from sapwood.serve.mesh.content_cache import ContentCache
+from sapwood.serve.mesh.event_log import NodeStart, open_event_log
+from sapwood.serve.mesh.link_exchange import LinkExchange
+from sapwood.serve.mesh.link_routes import LinkRoutes
 from sapwood.serve.mesh.local_routes import LocalRoutes
 from sapwood.serve.mesh.mesh_frames import (
     ControlArrived,
@@ -45,15 +45,14 @@ from sapwood.serve.mesh.mesh_frames import (
     PayloadAccepted,
     PayloadArrived,
     PayloadFailed,
-    PayloadOut,
     RequestDone,
     RoutesConfirmed,
     StreamDrained,
-    TagReleased,
 )
 from sapwood.serve.mesh.mesh_operations import MeshOperations
 from sapwood.serve.mesh.mesh_settings import MeshSettings
 from sapwood.serve.mesh.mesh_store import MeshChanges, MeshStore, encode_links, open_mesh_store
+from sapwood.serve.mesh.message_matcher import Matching, MessageMatcher
 from sapwood.serve.tenants.evaluation import Evaluation, Publication
 
 if TYPE_CHECKING:
@@ -63,12 +62,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _TICK = 0.1
 _STATUS = 1.0
-_PAYLOAD_BYTES = 256 * 1024
-"""of frames in one payload, unless one frame is larger"""
-_PAYLOAD_FRAMES = 512
 _CACHE_BYTES = 64 * 2**20
-MOST_LINKS = 62
-"""neighbours of a broker: each is a bit in the index of routes"""
 
 
 class MessageSink(Protocol):
@@ -79,27 +73,6 @@ class MessageSink(Protocol):
 
     def reject_received(self, message: Publication, error: MessageError) -> None:
         """Record a message that is refused."""
-
-
-@dataclass(slots=True)
-class _Matching:
-    """A message that the node wants to be matched."""
-
-    action: actions.Match
-    publication: Publication
-    is_received: bool
-    evaluation: Evaluation | None = None
-    error: MessageError | None = None
-
-
-@dataclass(slots=True)
-class _ArrivedPayload:
-    """A payload that the transport keeps until its frames are stored."""
-
-    tag: int
-    epoch: Epoch
-    last: int
-    is_done: bool = False
 
 
 class MeshRuntime:
@@ -115,28 +88,25 @@ class MeshRuntime:
     ) -> None:
         self._settings = settings
         self._engines = engines
-        self._ids = ids
         self._send = send
+        self.counters: Counter[str] = Counter()
         self.store = MeshStore(open_mesh_store(location))
         self._incarnation, topology = self.store.begin(settings.mesh, settings.broker)
         state = self.store.read_state(settings.broker)
+        self._event_log = open_event_log(NodeStart(state, topology, self._incarnation))
         self.node = Node(state, topology, self._incarnation)
         self.local_routes = LocalRoutes()
         self.operations = MeshOperations(self)
         self._changes = MeshChanges()
         self._sink: MessageSink | None = None
-        self._matches: list[_Matching] = []
-        self._matched: dict[int, _Matching] = {}
-        self._outgoing: dict[str, list[actions.Send]] = {}
+        self._matcher = MessageMatcher(engines, ids, self.counters)
+        self._matches: list[Matching] = []
+        self._matched: dict[int, Matching] = {}
+        self._links = LinkExchange(self._find_content)
+        self._routes = LinkRoutes(engines)
         self._output: list[MeshOutputItem] = []
-        self._bits: dict[str, int] = {}
-        self._routes: dict[str, dict[int, Route]] = {}
         self._contents = ContentCache(_CACHE_BYTES)
-        self._arrived: dict[str, deque[_ArrivedPayload]] = {}
-        self.counters: Counter[str] = Counter()
-        self._traffic: dict[str, Counter[str]] = {}
         self._ticked = self._reported = 0.0
-        self._last_number = 0
 
     # -- the engine ------------------------------------------------------------------------------------
 
@@ -156,6 +126,12 @@ class MeshRuntime:
         """Return what has to be stored with the batch that ends; None if there is nothing."""
         changes, self._changes = self._changes, MeshChanges()
         return changes or None
+
+    def expire(self, changes: MoreChanges | None, upto: int) -> MeshChanges:
+        """Return the changes of a batch that deletes messages from the log, too."""
+        expired = changes if isinstance(changes, MeshChanges) else MeshChanges()
+        expired.expired = upto
+        return expired
 
     def stored(self, number: int) -> None:
         """Note that a transaction is durable."""
@@ -187,8 +163,6 @@ class MeshRuntime:
                 self.counters["refused payloads"] += 1
                 _log.error("what came from %s cannot be used: %s", getattr(item, "link", "the hub"), error)
                 if isinstance(item, PayloadArrived):  # its frames are asked for again
-                    arrived = _ArrivedPayload(item.tag, Epoch(0, 0), 0, is_done=True)
-                    self._arrived.setdefault(item.link, deque()).append(arrived)
                     self._release(item.link)
 
     def _receive(self, item: MeshItem) -> None:
@@ -214,17 +188,13 @@ class MeshRuntime:
         self._changes.topology = topology
         self._feed(events.TopologyChanged(topology))
         neighbours = topology.neighbours(self._settings.broker)
-        for link in [link for link in self._bits if link not in neighbours]:
-            for _, engine in self._engines:
-                engine.clear_routes(self._bits[link])
-            del self._bits[link]
-            self._routes.pop(link, None)
+        self._routes.keep_only(neighbours)
 
     # -- messages --------------------------------------------------------------------------------------
 
     def evaluate(self, messages: Sequence[Publication]) -> Iterable[Evaluation | MessageError]:
         """Evaluate messages that were published here; return what becomes of each, in order."""
-        matchings: dict[int, _Matching] = {}
+        matchings: dict[int, Matching] = {}
         for message in messages:
             self._feed(events.Published(None, message))
         self._run_matches(matchings)
@@ -237,25 +207,25 @@ class MeshRuntime:
                 yield found.evaluation
 
     def _receive_payload(self, item: PayloadArrived) -> None:
-        payload = decode_payload(item.payload)
-        traffic = self._count(item.link)
-        traffic["frames in"] += len(payload.frames)
-        traffic["bytes in"] += len(item.payload)
+        payload = self._links.receive(item)
         last = payload.first + len(payload.frames) - 1
-        arrived = _ArrivedPayload(item.tag, payload.epoch, last)
-        self._arrived.setdefault(item.link, deque()).append(arrived)
         for number, frame in enumerate(payload.frames, payload.first):
             self._feed(events.Received(item.link, payload.epoch, number, frame))
         if not self.node.has_taken(item.link, payload.epoch, last):
-            arrived.is_done = True  # out of order, or of another epoch: it comes again, if it is needed
+            self._links.drop(item.link, item.tag)  # out of order, or of another epoch
             self._release(item.link)
+
+    def _release(self, link: str) -> None:
+        released = self._links.take_released(link)
+        if released is not None:
+            self._output.append(released)
 
     def flush(self, sink: MessageSink | None) -> None:
         """Do all that the node asks for, until it waits for something else."""
         if sink is not None:
             self._sink = sink
         self._run_matches({})
-        self._send_outgoing()
+        self._output += self._links.take_payloads()
         if self._output:
             output, self._output = self._output, []
             self._send(MeshOutput(output))
@@ -264,12 +234,19 @@ class MeshRuntime:
         """Give the node an event; what follows is done with the batch that is being built."""
         self._feed(event)
 
+    def find_routes(self, message: Publication) -> list[Route]:
+        """Return the routes of all links that a message meets; MessageError if it cannot be read."""
+        return [route for route, _ in self._engines.of(message.tenant).find_routes(message)]
+
     def namespaces_of(self, tenant: str) -> Mapping[str, str]:
         """Return the prefixes that a tenant has declared."""
         return self._engines.of(tenant).namespaces
 
     def _feed(self, event: events.Event) -> None:
-        for action in self.node.handle(event):
+        following = self.node.handle(event)
+        if self._event_log is not None:
+            self._event_log.add(event, following)
+        for action in following:
             self._do(action)
 
     def _do(self, action: actions.Action) -> None:
@@ -278,16 +255,14 @@ class MeshRuntime:
         elif isinstance(action, actions.Store):
             self._store(action)
         elif isinstance(action, actions.Send):
-            self._outgoing.setdefault(action.link, []).append(action)
+            self._links.send(action)
         elif isinstance(action, actions.SendControl):
             self._output.append(ControlOut(action.link, encode_control(action.control)))
         elif isinstance(action, actions.Release):
-            for payload in self._arrived.get(action.link, ()):
-                if (payload.epoch, payload.last) <= (action.epoch, action.number):
-                    payload.is_done = True
+            self._links.release(action)
             self._release(action.link)
         elif isinstance(action, actions.SetRoutes):
-            self._set_routes(action)
+            self._routes.change(action)
         elif isinstance(action, actions.Reply):
             self._reply(action)
         else:
@@ -295,10 +270,10 @@ class MeshRuntime:
 
     # -- matching --------------------------------------------------------------------------------------
 
-    def _begin_match(self, action: actions.Match) -> _Matching:
+    def _begin_match(self, action: actions.Match) -> Matching:
         content = action.content
         if isinstance(content, Publication):  # published here
-            return _Matching(action, content, is_received=False)
+            return Matching(action, content, is_received=False)
         if content is None:
             assert action.key is not None
             content = self._find_content(action.key)
@@ -310,57 +285,17 @@ class MeshRuntime:
         publication = Publication(
             content.tenant, content.stream, content.id, content.body, content.time, content.is_unique
         )
-        return _Matching(action, publication, is_received=True)
+        return Matching(action, publication, is_received=True)
 
-    def _run_matches(self, published: dict[int, _Matching]) -> None:
+    def _run_matches(self, published: dict[int, Matching]) -> None:
         """Match what the node wants to be matched, until it wants no more."""
         while self._matches:
             matches, self._matches = self._matches, []
-            self._rename_known(matches)
-            for (tenant, is_local), run in groupby(matches, _group):
-                self._evaluate_run(tenant, is_local, list(run))
+            self._matcher.match(matches)
             for matching in matches:
                 self._finish_match(matching, published)
 
-    def _rename_known(self, matches: Sequence[_Matching]) -> None:
-        """Find messages of other brokers whose id is known here.
-
-        The same message, published at two brokers, is delivered once; another one gets a name of its own.
-        """
-        new = [m for m in matches if m.is_received and m.action.is_new and m.action.is_local]
-        known = self._ids.find([m.publication for m in new])
-        taken: set[tuple[str, str, str]] = set()
-        for matching in new:
-            publication, key = matching.publication, matching.action.key
-            assert key is not None
-            name = publication.tenant, publication.stream, publication.id
-            found = known.get(name)
-            if found is not None or name in taken:
-                publication.id = f"{publication.id}@{key.source}/{key.number}"
-                if found is not None and found.digest == digest(publication.body):
-                    matching.action = actions.Match(matching.action.token, None, key, True, is_local=False)
-                    self.counters["repeated ids"] += 1
-            taken.add((publication.tenant, publication.stream, publication.id))
-
-    def _evaluate_run(self, tenant: str, is_local: bool, run: Sequence[_Matching]) -> None:
-        engine = self._engines.of(tenant)
-        if is_local:
-            evaluations = engine.evaluate([matching.publication for matching in run])
-            for matching, evaluation in zip(run, evaluations, strict=True):
-                if isinstance(evaluation, MessageError):
-                    matching.error = evaluation
-                else:
-                    matching.evaluation = evaluation
-            return
-        for matching in run:
-            evaluation = Evaluation(matching.publication.time)
-            try:
-                evaluation.links = engine.find_links(matching.publication)
-                matching.evaluation = evaluation
-            except MessageError as error:
-                matching.error = error
-
-    def _finish_match(self, matching: _Matching, published: dict[int, _Matching]) -> None:
+    def _finish_match(self, matching: Matching, published: dict[int, Matching]) -> None:
         token = matching.action.token
         self._matched[token] = matching
         if not matching.is_received:
@@ -369,15 +304,10 @@ class MeshRuntime:
             self._feed(events.Matched(token, frozenset(), str(matching.error)))
         else:
             assert matching.evaluation is not None
-            self._feed(events.Matched(token, self._name_links(matching.evaluation.links)))
+            self._feed(events.Matched(token, self._routes.name(matching.evaluation.links)))
             for result in matching.evaluation.published:
                 self._feed(events.Published(None, _Result.of(result)))
         self._matched.pop(token, None)
-
-    def _name_links(self, mask: int) -> frozenset[str]:
-        if not mask:
-            return frozenset()
-        return frozenset(link for link, bit in self._bits.items() if mask >> bit & 1)
 
     # -- storing ---------------------------------------------------------------------------------------
 
@@ -437,78 +367,7 @@ class MeshRuntime:
                 self._contents.add(key, found)
         return found
 
-    # -- sending ---------------------------------------------------------------------------------------
-
-    def _send_outgoing(self) -> None:
-        """Encode frames, consecutive ones of a link together."""
-        outgoing, self._outgoing = self._outgoing, {}
-        for link, sends in outgoing.items():
-            frames: list[Frame] = []
-            size = first = 0
-            epoch: Epoch | None = None
-            for send in sends:
-                if frames and (
-                    send.epoch != epoch
-                    or send.number != first + len(frames)
-                    or size >= _PAYLOAD_BYTES
-                    or len(frames) >= _PAYLOAD_FRAMES
-                ):
-                    self._put_payload(link, epoch, first, frames)
-                    frames, size = [], 0
-                if not frames:
-                    epoch, first = send.epoch, send.number
-                frame = send.frame
-                if isinstance(frame, MessageFrame) and frame.content is Content.STORED:
-                    content = self._find_content(frame.key)
-                    size += len(content.body) + 100 if content is not None else 0
-                    frame = MessageFrame(frame.key, content, frame.table, frame.floor)
-                frames.append(frame)
-            if frames:
-                self._put_payload(link, epoch, first, frames)
-
-    def _put_payload(self, link: str, epoch: Epoch | None, first: int, frames: Sequence[Frame]) -> None:
-        assert epoch is not None
-        payload = encode_payload(epoch, first, frames)
-        traffic = self._count(link)
-        traffic["frames out"] += len(frames)
-        traffic["bytes out"] += len(payload)
-        traffic["messages out"] += sum(isinstance(frame, MessageFrame) for frame in frames)
-        self._output.append(PayloadOut(link, epoch, first + len(frames) - 1, payload))
-
-    def _release(self, link: str) -> None:
-        arrived = self._arrived.get(link)
-        tag = None
-        while arrived and arrived[0].is_done:
-            tag = arrived.popleft().tag
-        if tag is not None:
-            self._output.append(TagReleased(link, tag))
-
-    def _count(self, link: str) -> Counter[str]:
-        return self._traffic.setdefault(link, Counter())
-
-    # -- routes, replies, reports ----------------------------------------------------------------------
-
-    def _set_routes(self, action: actions.SetRoutes) -> None:
-        bit = self._find_bit(action.link)
-        table = self._routes.setdefault(action.link, {})
-        changed: dict[str, tuple[list[Route], list[Route]]] = {}
-        for route in action.added:
-            assert isinstance(route, Route)
-            table[route.key] = route
-            changed.setdefault(route.tenant, ([], []))[0].append(route)
-        for key in action.removed:
-            gone = table.pop(key, None)
-            if gone is not None:
-                changed.setdefault(gone.tenant, ([], []))[1].append(gone)
-        for tenant, (added, removed) in changed.items():
-            self._engines.of(tenant).set_routes(bit, added, removed)
-
-    def _find_bit(self, link: str) -> int:
-        found = self._bits.get(link)
-        if found is None:
-            used = set(self._bits.values())
-            found = self._bits[link] = next(bit for bit in range(MOST_LINKS) if bit not in used)
-        return found
+    # -- replies, reports ----------------------------------------------------------------------
 
     def _reply(self, action: actions.Reply) -> None:
         token = action.token
@@ -543,7 +402,7 @@ class MeshRuntime:
                 "routes out": told.count,
                 "routes in": wanted.count,
                 "knows table": not node.table.is_unknown(name),
-                **self._count(name),
+                **self._links.traffic(name),
             }
         self.counters["late"] = node.late
         self.counters["duplicates"] = node.duplicates
@@ -568,6 +427,8 @@ class MeshRuntime:
     def close(self) -> None:
         """Close the database."""
         self.store.close()
+        if self._event_log is not None:
+            self._event_log.close()
 
 
 class _Result(Publication):
@@ -576,7 +437,3 @@ class _Result(Publication):
     @classmethod
     def of(cls, result: Publication) -> _Result:
         return cls(result.tenant, result.stream, result.id, result.body, result.time, result.is_new)
-
-
-def _group(matching: _Matching) -> tuple[str, bool]:
-    return matching.publication.tenant, matching.action.is_local

@@ -18,12 +18,13 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from sapwood.errors import SapwoodError
 from sapwood.mesh.core.frames import Epoch
 from sapwood.mesh.core.topology import Topology
 from sapwood.mesh.nats.link_transport import LinkTransport
 from sapwood.mesh.wire.topology_codec import encode_topology
+from sapwood.serve.mesh.link_rates import LinkRates
 from sapwood.serve.mesh.mesh_config import MeshConfig
+from sapwood.serve.mesh.mesh_errors import MeshOverloaded
 from sapwood.serve.mesh.mesh_frames import (
     ControlArrived,
     ControlOut,
@@ -53,10 +54,6 @@ _OUTBOX = 200_000
 """frames that a neighbour has not received, from which on publishers are asked to wait"""
 
 
-class MeshOverloaded(SapwoodError):
-    """Raised for a publisher whose messages would wait too long for a link."""
-
-
 class MeshService:
     """A broker's connection to its mesh."""
 
@@ -70,6 +67,9 @@ class MeshService:
         )
         self.queries = MeshQueries(config.broker, self.transport.send_control)
         self.status: MeshStatus | None = None
+        self.rates = LinkRates()
+        self.is_draining = False
+        """whether publishers are sent to other brokers, because this one is to leave"""
         self._inputs: list[MeshItem] = []
         self._is_scheduled = False
         self._tags = itertools.count(1)
@@ -113,6 +113,7 @@ class MeshService:
     def on_started(self) -> None:
         """An engine is ready, for the first time or again: it needs the tree, and what was not stored."""
         self.confirmed = -1
+        self.rates.clear()
         self._sent.clear()
         topology = self._topology
         items: list[MeshItem] = [TopologySeen(encode_topology(topology))] if topology is not None else []
@@ -138,8 +139,18 @@ class MeshService:
                 self._done[item.request].set()
 
     def on_status(self, status: MeshStatus) -> None:
-        """Keep what the node reports."""
+        """Keep what the node reports, and log links that have opened or broken."""
+        before = self.status.links if self.status is not None else {}
+        for link, state in status.links.items():
+            if state["open"] != before.get(link, {}).get("open", False):
+                if state["open"]:
+                    _log.info("mesh: the link to %s is open", link)
+                else:
+                    _log.warning("mesh: the link to %s is broken; messages for it wait", link)
+        for link in before.keys() - status.links.keys():
+            _log.info("mesh: %s is no neighbour any more", link)
         self.status = status
+        self.rates.add(time.monotonic(), status.links)
 
     def _send(self, item: PayloadOut) -> None:
         if item.link not in self._neighbours:
@@ -277,6 +288,10 @@ class MeshService:
 
     # -- what it tells ---------------------------------------------------------------------------------
 
+    def read_metrics(self) -> tuple[MeshStatus | None, bool, int]:
+        """Return the last report of the node, whether there is a connection, and the version of the tree."""
+        return self.status, self.is_connected, self.membership.topology.version
+
     async def describe(self) -> dict[str, Any]:
         """Return the state of this broker."""
         status = self.status
@@ -288,10 +303,14 @@ class MeshService:
             "directory": self.membership.is_visible,
             "problem": self.membership.problem,
             "topology": self.membership.topology.version,
+            "confirmed": self.confirmed,
+            "draining": self.is_draining,
         }
         if status is not None:
             described |= {k: v for k, v in asdict(status).items() if k != "topology"}
             described["version"] = status.counters.get("version", 0)
+            for link, state in described["links"].items():
+                state["rates"] = self.rates.get(link)
         if self.is_connected:
             states = await self.transport.link_state()
             for link, state in states.items():

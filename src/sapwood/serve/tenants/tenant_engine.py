@@ -137,6 +137,16 @@ class TenantEngine:
             found = matcher.index.find(Message(message.body), owner=Owner.LINK)
             return self._routes.find_links(found.slots, message.stream)
 
+    def find_routes(self, message: Publication) -> list[tuple[Route, int]]:
+        """Return the routes that a message meets, with the links that want each, as bits.
+
+        For operators, since it looks at all routes. MessageError if the message cannot be read.
+        """
+        matcher = self.broker.filters
+        with matcher.lock:
+            found = matcher.index.find(Message(message.body), owner=Owner.LINK)
+            return self._routes.find_routes(found.slots, message.stream)
+
     def _set_links(self, evaluation: Evaluation, matched: MatchedSlots | None, stream: str) -> None:
         if len(self._routes) and matched is not None:
             evaluation.links = self._routes.find_links(matched.read(), stream)

@@ -67,12 +67,20 @@ class TenantEngines:
         """Return the engine of a tenant, which may have no subscriptions yet."""
         found = self._engines.get(tenant)
         if found is None:
-            settings = self._settings
-            found = TenantEngine(
-                settings.limits, settings.time_paths, settings.lateness, settings.separate_results
-            )
-            self._engines[tenant] = found
+            found = self._engines[tenant] = self._make()
         return found
+
+    def make(self, tenant: str) -> TenantEngine:
+        """Return an engine without subscriptions that knows a tenant's prefixes; the caller closes it."""
+        engine = self._make()
+        engine.declare(self.of(tenant).namespaces)
+        return engine
+
+    def _make(self) -> TenantEngine:
+        settings = self._settings
+        return TenantEngine(
+            settings.limits, settings.time_paths, settings.lateness, settings.separate_results
+        )
 
     @property
     def _key(self) -> tuple[object, ...]:

@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import secrets
-from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import quote
 
-from fastapi import APIRouter, Header, Path, Query, Request, Response
-from pydantic import ValidationError
+from fastapi import APIRouter, Header, Path, Query, Response
 
 from sapwood.errors import ExistingIdError
 from sapwood.serve.api.access import ServiceDependency, Subscriber
 from sapwood.serve.api.models import (
-    ImportAnswer,
     Language,
     Namespaces,
     NewSubscriptionRequest,
-    RefusedLine,
     SubscriptionAnswer,
     SubscriptionFields,
     SubscriptionPage,
@@ -28,24 +23,44 @@ from sapwood.serve.api.models import (
     VersionAnswer,
     to_answer,
 )
-from sapwood.serve.api.problems import Problem, document_problems, invalid_problem, to_problem
-from sapwood.serve.api.request_body import read_body
+from sapwood.serve.api.problems import Problem, document_problems
 from sapwood.serve.engine.frames import ChangeStore
 from sapwood.serve.engine.subscription_changes import Changed
+from sapwood.serve.mesh.confirmed_changes import ConfirmedChange, list_changed
 from sapwood.serve.service import Service
 from sapwood.store import NewSubscription, Subscription
 from sapwood.store.subscription_search import SubscriptionFilter
 
+if TYPE_CHECKING:
+    from sapwood.serve.mesh.mesh_operations import QueryOfStreams
+
 router = APIRouter(tags=["subscriptions"])
 _log = logging.getLogger(__name__)
 _PROBLEMS = document_problems(400, 401, 403, 422, 429, 503)
-_CHUNK = 500
-"""subscriptions that are imported at once, between which messages are evaluated"""
+_CONFIRMED = {
+    "Sapwood-Confirmed": {
+        "description": "in a mesh, whether all brokers have the change: from then on, no message that is "
+        "published anywhere is missed",
+        "schema": {"type": "string", "enum": ["true", "false"]},
+    }
+}
 
 SubscriptionId = Annotated[str, Path(description="the id of the subscription", max_length=500)]
 IfMatch = Annotated[
     str | None, Header(description="the ETag that the subscription must have", examples=['"17"'])
 ]
+WaitForMesh = Annotated[
+    bool,
+    Query(
+        description="in a mesh, answer when all brokers have the change, or after `mesh.confirm_wait`; "
+        "false: answer at once"
+    ),
+]
+
+
+def document_confirmation(status: int = 200) -> dict[int | str, dict[str, Any]]:
+    """Return the description of an answer that tells whether all brokers have a change, for OpenAPI."""
+    return {status: {"headers": _CONFIRMED}}
 
 
 def _find(service: Service, tenant: str, id: str) -> Subscription:
@@ -59,7 +74,7 @@ def _not_found(id: str) -> Problem:
     return Problem(404, "not-found", f"there is no subscription {id!r}")
 
 
-async def _change(service: Service, tenant: str, operation: str, **arguments: Any) -> Any:
+async def change_store(service: Service, tenant: str, operation: str, **arguments: Any) -> Any:
     return await service.engine.request(lambda n: ChangeStore(n, tenant, operation, arguments))
 
 
@@ -88,13 +103,21 @@ def _require_version(service: Service, tenant: str, id: str) -> int:
     return found.since
 
 
-def _answer(response: Response, changed: Changed) -> SubscriptionAnswer:
+def confirm_in_header(response: Response, confirmed: bool | None) -> None:
+    """Tell in a header whether all brokers have a change, if there is a mesh."""
+    if confirmed is not None:
+        response.headers["Sapwood-Confirmed"] = "true" if confirmed else "false"
+
+
+async def _answer(response: Response, changed: Changed, change: ConfirmedChange) -> SubscriptionAnswer:
     found = changed.subscription
     if found is None:
         raise Problem(404, "not-found", "the subscription was removed by somebody else")
     response.headers["ETag"] = f'"{found.since}"'
     response.headers["Sapwood-Version"] = str(changed.version)
-    return to_answer(found)
+    confirmed = await change.confirm(changed.version)
+    confirm_in_header(response, confirmed)
+    return to_answer(found, confirmed)
 
 
 # -- reading -----------------------------------------------------------------------------------------------
@@ -170,18 +193,26 @@ async def get_subscription(
     summary="Create a subscription",
     status_code=201,
     response_model=SubscriptionAnswer,
-    responses=_PROBLEMS | document_problems(409),
+    responses=_PROBLEMS | document_problems(409) | document_confirmation(201),
 )
 async def create_subscription(
-    body: NewSubscriptionRequest, response: Response, key: Subscriber, service: ServiceDependency
+    body: NewSubscriptionRequest,
+    response: Response,
+    key: Subscriber,
+    service: ServiceDependency,
+    wait: WaitForMesh = True,
 ) -> SubscriptionAnswer:
-    """Create a subscription; messages that are published after the answer are matched with it."""
+    """Create a subscription; messages that are published after the answer are matched with it.
+
+    In a mesh that holds for messages that are published at any broker, if the answer is `confirmed`.
+    """
+    change = ConfirmedChange(service, wait)
     id = body.id if body.id is not None else secrets.token_hex(8)
-    row = _to_row(id, body)
-    changed: Changed = await _change(service, key.tenant, "put", row=row, only_new=True)
+    row = to_row(id, body)
+    changed: Changed = await change_store(service, key.tenant, "put", row=row, only_new=True)
     _log_change("created", key.tenant, id, changed.version)
     response.headers["Location"] = f"/v1/subscriptions/{quote(id, safe='').replace('.', '%2E')}"
-    return _answer(response, changed)
+    return await _answer(response, changed, change)
 
 
 @router.put(
@@ -190,7 +221,8 @@ async def create_subscription(
     response_model=SubscriptionAnswer,
     responses=_PROBLEMS
     | document_problems(412)
-    | {201: {"description": "Created", "model": SubscriptionAnswer}},
+    | document_confirmation()
+    | {201: {"description": "Created", "model": SubscriptionAnswer, "headers": _CONFIRMED}},
 )
 async def put_subscription(
     id: SubscriptionId,
@@ -200,29 +232,44 @@ async def put_subscription(
     service: ServiceDependency,
     if_match: IfMatch = None,
     if_none_match: Annotated[str | None, Header(description="`*`: only if there is none")] = None,
+    wait: WaitForMesh = True,
 ) -> SubscriptionAnswer:
-    """Put a subscription under an id; one that is there is replaced, and keeps its place in the order."""
-    row = _to_row(id, body)
+    """Put a subscription under an id; one that is there is replaced, and keeps its place in the order.
+
+    In a mesh, all brokers know of the new query before it takes the place of the old one.
+    """
+    row = to_row(id, body)
+    change = ConfirmedChange(service, wait)
     only_new = if_none_match is not None and if_none_match.strip() == "*"
     expected = _parse_etag(if_match)
     if if_match is not None and expected is None:
         expected = await asyncio.to_thread(_require_version, service, key.tenant, id)
+    old = await _find_old(service, key.tenant, id)
+    queries = list_changed(old, body.query, body.streams, body.language, body.active)
     try:
-        changed: Changed = await _change(
-            service, key.tenant, "put", row=row, only_new=only_new, expected=expected
-        )
+        async with change.prepared(key.tenant, queries):
+            changed: Changed = await change_store(
+                service, key.tenant, "put", row=row, only_new=only_new, expected=expected
+            )
     except ExistingIdError as error:
         raise Problem(412, "precondition-failed", f"{error}, and If-None-Match wants none") from None
     _log_change("created" if changed.created else "replaced", key.tenant, id, changed.version)
     response.status_code = 201 if changed.created else 200
-    return _answer(response, changed)
+    return await _answer(response, changed, change)
+
+
+async def _find_old(service: Service, tenant: str, id: str) -> Subscription | None:
+    """Return a subscription before it changes, if that matters: only a mesh has to know."""
+    if service.mesh is None or "\0" in id:
+        return None
+    return await asyncio.to_thread(service.store(tenant).get, id)
 
 
 @router.patch(
     "/v1/subscriptions/{id:text}",
     summary="Pause, resume or change a subscription",
     response_model=SubscriptionAnswer,
-    responses=_PROBLEMS | document_problems(404, 412),
+    responses=_PROBLEMS | document_problems(404, 412) | document_confirmation(),
 )
 async def patch_subscription(
     id: SubscriptionId,
@@ -231,19 +278,32 @@ async def patch_subscription(
     key: Subscriber,
     service: ServiceDependency,
     if_match: IfMatch = None,
+    wait: WaitForMesh = True,
 ) -> SubscriptionAnswer:
     """Change some fields of a subscription; `{"active": false}` pauses it."""
+    change = ConfirmedChange(service, wait)
     fields = {name: value for name, value in body.model_dump().items() if value is not None}
     if "streams" in fields:
         fields["streams"] = tuple(fields["streams"])
+    old = await _find_old(service, key.tenant, id)
     try:
-        changed: Changed = await _change(
-            service, key.tenant, "patch", id=id, fields=fields, expected=_parse_etag(if_match)
-        )
+        async with change.prepared(key.tenant, _list_patched(old, fields)):
+            changed: Changed = await change_store(
+                service, key.tenant, "patch", id=id, fields=fields, expected=_parse_etag(if_match)
+            )
     except KeyError:
         raise _not_found(id) from None
     _log_change("changed", key.tenant, id, changed.version)
-    return _answer(response, changed)
+    return await _answer(response, changed, change)
+
+
+def _list_patched(old: Subscription | None, fields: dict[str, Any]) -> list[QueryOfStreams]:
+    if old is None:
+        return []
+    query = fields.get("query", old.query)
+    language = fields.get("language") or (old.language if query == old.query else None)
+    streams = fields.get("streams", old.streams)
+    return list_changed(old, query, streams, language, fields.get("active", old.active))
 
 
 @router.delete(
@@ -261,7 +321,9 @@ async def delete_subscription(
 ) -> VersionAnswer:
     """Delete a subscription; what is in the inbox of its subscriber stays there."""
     try:
-        version: int = await _change(service, key.tenant, "remove", id=id, expected=_parse_etag(if_match))
+        version: int = await change_store(
+            service, key.tenant, "remove", id=id, expected=_parse_etag(if_match)
+        )
     except KeyError:
         raise _not_found(id) from None
     _log_change("deleted", key.tenant, id, version)
@@ -269,111 +331,9 @@ async def delete_subscription(
     return VersionAnswer(version=version)
 
 
-def _to_row(id: str, body: SubscriptionFields) -> NewSubscription:
+def to_row(id: str, body: SubscriptionFields) -> NewSubscription:
+    """Return what the store is given for a request."""
     return NewSubscription(id, body.query, body.subscriber, body.language, body.active, tuple(body.streams))
-
-
-# -- import ------------------------------------------------------------------------------------------------
-
-
-@router.post(
-    "/v1/imports",
-    summary="Import many subscriptions",
-    response_model=ImportAnswer,
-    responses=_PROBLEMS | document_problems(413, 415),
-    openapi_extra={
-        "requestBody": {
-            "required": True,
-            "content": {
-                "application/x-ndjson": {
-                    "schema": {"type": "string"},
-                    "example": '{"id": "a", "query": "/order", "subscriber": "desk"}\n'
-                    '{"id": "b", "query": "/invoice"}\n',
-                }
-            },
-        }
-    },
-)
-async def import_subscriptions(
-    request: Request,
-    response: Response,
-    key: Subscriber,
-    service: ServiceDependency,
-    replace: Annotated[bool, Query(description="replace those that are there, instead of refusing")] = False,
-) -> ImportAnswer:
-    """Import subscriptions, a JSON object in each line; a line that is refused does not refuse others."""
-    body = await read_body(request, service)
-    counts = dict.fromkeys(("added", "replaced", "unchanged", "refused"), 0)
-    version = service.store(key.tenant).version
-    errors: list[RefusedLine] = []
-    try:
-        chunk: list[tuple[int, NewSubscription]] = []
-        for line, row in _parse_lines(body):
-            if isinstance(row, RefusedLine):
-                errors.append(row)
-                counts["refused"] += 1
-                continue
-            chunk.append((line, row))
-            if len(chunk) >= _CHUNK:
-                version = await _import_chunk(service, key.tenant, chunk, replace, counts, errors)
-                chunk = []
-        if chunk:
-            version = await _import_chunk(service, key.tenant, chunk, replace, counts, errors)
-    finally:
-        service.release(len(body))
-    response.headers["Sapwood-Version"] = str(version)
-    errors.sort(key=lambda refused: refused.line)
-    _log.info(
-        "subscriptions were imported up to version %d: %d added, %d replaced, %d refused",
-        version,
-        counts["added"],
-        counts["replaced"],
-        counts["refused"],
-        extra={"tenant": key.tenant, "version": version},
-    )
-    return ImportAnswer(**counts, version=version, errors=errors)
-
-
-async def _import_chunk(
-    service: Service,
-    tenant: str,
-    chunk: list[tuple[int, NewSubscription]],
-    replace: bool,
-    counts: dict[str, int],
-    errors: list[RefusedLine],
-) -> int:
-    rows = [row for _, row in chunk]
-    report, refused = await _change(service, tenant, "import", rows=rows, replace=replace)
-    for name in counts:
-        counts[name] += report[name]
-    for position, error in refused:
-        problem = to_problem(error)
-        assert problem is not None
-        line, row = chunk[position]
-        errors.append(RefusedLine(line=line, id=row.id, error=problem.as_fields()))
-    version: int = report["version"]
-    return version
-
-
-def _parse_lines(body: bytes) -> Iterator[tuple[int, NewSubscription | RefusedLine]]:
-    """Yield the lines of a body by number, each as a subscription or what is wrong with it."""
-    for number, line in enumerate(body.split(b"\n"), 1):
-        if not line.strip():
-            continue
-        try:
-            fields = NewSubscriptionRequest.model_validate(json.loads(line))
-        except ValidationError as error:
-            problem = invalid_problem(error.errors(include_url=False))
-            yield number, RefusedLine(line=number, id=None, error=problem.as_fields())
-        except (ValueError, RecursionError) as error:
-            problem = Problem(422, "invalid", f"the line is no JSON object: {error}")
-            yield number, RefusedLine(line=number, id=None, error=problem.as_fields())
-        else:
-            if fields.id is None:
-                problem = Problem(422, "invalid", "id: is missing")
-                yield number, RefusedLine(line=number, id=None, error=problem.as_fields())
-            else:
-                yield number, _to_row(fields.id, fields)
 
 
 # -- namespaces --------------------------------------------------------------------------------------------
@@ -393,6 +353,6 @@ async def put_namespaces(
     body: Namespaces, response: Response, key: Subscriber, service: ServiceDependency
 ) -> VersionAnswer:
     """Declare further prefixes; one that is there keeps its namespace."""
-    version: int = await _change(service, key.tenant, "declare", namespaces=body.namespaces)
+    version: int = await change_store(service, key.tenant, "declare", namespaces=body.namespaces)
     response.headers["Sapwood-Version"] = str(version)
     return VersionAnswer(version=version)

@@ -1,0 +1,1 @@
+"""Experiments with a mesh of brokers: real processes on NATS JetStream, on this machine."""

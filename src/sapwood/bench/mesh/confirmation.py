@@ -1,0 +1,103 @@
+"""How soon all brokers have a subscription, and how many a second."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from sapwood.bench.harness import Bench, BenchError, at_least, at_most, experiment, run_isolated, scale
+from sapwood.bench.mesh.mesh_workload import CHAIN, SIX, import_queries, make_paths, wait_confirmed
+from sapwood.bench.serve.http_load import HttpConnections
+from sapwood.serve.mesh.local_mesh import LocalMesh
+
+_BATCH = 1_000
+
+
+class Confirmed(NamedTuple):
+    """Milliseconds until subscriptions are confirmed."""
+
+    median: float
+    p99: float
+    load: float
+
+
+class ImportRate(NamedTuple):
+    """Subscriptions a second that all brokers have."""
+
+    rate: float
+    load: float
+
+
+@experiment("confirm", "from a subscription to the confirmation of six brokers")
+def measure_confirmation(bench: Bench, subscriptions: int = scale(600, 600, 120, 6)) -> Iterator[str]:
+    """Measure one subscription after the other, at all brokers in turn."""
+    yield f"{subscriptions:,} subscriptions at six brokers"
+    found = yield from run_isolated(run_confirmation, bench.folder / "confirm", subscriptions)
+    details = {"load_average": found.load}
+    workload = "6 brokers, one at a time"
+    bench.figure("subscribe to confirmed, median", workload, found.median, "ms", **details)
+    bench.figure("subscribe to confirmed, 99 %", workload, found.p99, "ms", at_most(1_000), **details)
+
+
+def run_confirmation(folder: Path, subscriptions: int) -> Iterator[str | Confirmed]:
+    """Subscribe at brokers in turn."""
+    with LocalMesh(folder, SIX) as mesh:
+        yield "subscribing"
+        seconds = asyncio.run(_subscribe_each(mesh, subscriptions))
+    median, p99 = np.percentile(np.array(seconds) * 1e3, [50, 99]).tolist()
+    yield Confirmed(median, p99, os.getloadavg()[0])
+
+
+async def _subscribe_each(mesh: LocalMesh, subscriptions: int) -> list[float]:
+    seconds: list[float] = []
+    for number, query in enumerate(make_paths(subscriptions)):
+        port = mesh.brokers[list(SIX)[number % len(SIX)]].port
+        async with HttpConnections(port) as connections:
+            connection = connections.open()
+            body = json.dumps({"query": query, "subscriber": "desk"}).encode()
+            headers = {"content-type": "application/json"}
+            started = time.perf_counter()
+            path = f"/v1/subscriptions/s{number}"
+            status, answer = await connection.send("PUT", path, body, headers)
+            if status >= 300:
+                raise BenchError(f"a subscription is answered with {status}: {answer[:500]!r}")
+            await wait_confirmed(connection, json.loads(answer)["version"])
+            seconds.append(time.perf_counter() - started)
+    return seconds
+
+
+@experiment("import", "subscriptions in batches of 1,000, confirmed by three brokers")
+def measure_imports(bench: Bench, subscriptions: int = scale(60_000, 60_000, 10_000, 100)) -> Iterator[str]:
+    """Measure imports one after the other, the last of which all brokers have."""
+    yield f"importing {subscriptions:,} subscriptions"
+    found = yield from run_isolated(run_imports, bench.folder / "import", subscriptions)
+    workload = f"3 brokers, {subscriptions:,} by imports of {min(_BATCH, subscriptions):,}"
+    bench.figure(
+        "subscriptions confirmed", workload, found.rate, "/s", at_least(5_000), load_average=found.load
+    )
+
+
+def run_imports(folder: Path, subscriptions: int) -> Iterator[str | ImportRate]:
+    """Import at one end of a chain."""
+    with LocalMesh(folder, CHAIN) as mesh:
+        yield "importing"
+        yield asyncio.run(_import(mesh, subscriptions))
+
+
+async def _import(mesh: LocalMesh, subscriptions: int) -> ImportRate:
+    queries = make_paths(subscriptions)
+    async with HttpConnections(mesh.brokers["last"].port) as connections:
+        connection = connections.open()
+        started = time.perf_counter()
+        for first in range(0, subscriptions, _BATCH):
+            some = queries[first : first + _BATCH]
+            version = await import_queries(connection, some, "desk", prefix=f"i{first}")
+        await wait_confirmed(connection, version)
+        return ImportRate(subscriptions / (time.perf_counter() - started), os.getloadavg()[0])
