@@ -42,6 +42,10 @@ def _known(model: type[BaseModel], path: str = "") -> Iterator[str]:
         name = f"{path}{key}"
         if get_origin(inner) is dict:
             inner, name = get_args(inner)[1], f"{name}.*"
+        tables = [
+            type_ for type_ in get_args(inner) if isinstance(type_, type) and issubclass(type_, BaseModel)
+        ]
+        inner = tables[0] if tables else inner  # a table that may be absent
         if isinstance(inner, type) and issubclass(inner, BaseModel):
             yield from _known(inner, f"{name}.")
         elif key != "limits":

@@ -8,12 +8,12 @@ from __future__ import annotations
 import ast
 import inspect
 import json
+import sys
 from collections.abc import Iterator
-from typing import Any, get_args, get_origin
+from typing import Any, get_args
 
 from pydantic import BaseModel, ByteSize
 
-from sapwood.serve import config
 from sapwood.serve.config import ServerConfig
 
 _OF_EACH = {
@@ -33,24 +33,31 @@ def server_file_reference() -> str:
 def _sections() -> Iterator[str]:
     for name, field in ServerConfig.model_fields.items():
         yield f"## `{name}`\n"
-        model = (
-            field.annotation if get_origin(field.annotation) is not dict else get_args(field.annotation)[1]
-        )
+        model = find_table(field.annotation)
         if name in _OF_EACH:
             yield f"{_OF_EACH[name]}\n"
-        if not (isinstance(model, type) and issubclass(model, BaseModel)) or name == "tenants":
+        if model is None or name == "tenants":
             continue
         if name not in _OF_EACH:
             yield f"{inspect.cleandoc(model.__doc__ or '')}\n"
         yield from _table(model)
 
 
+def find_table(annotation: Any) -> type[BaseModel] | None:
+    """Return the model of a table: of one that may be absent, or of each of several, too."""
+    for type_ in (annotation, *get_args(annotation)):
+        if isinstance(type_, type) and issubclass(type_, BaseModel):
+            return type_
+    return None
+
+
 def _table(model: type[BaseModel]) -> Iterator[str]:
-    meanings = read_meanings(model.__name__)
+    meanings = read_meanings(model)
     yield "| key | default | |"
     yield "|---|---|---|"
     for key, field in model.model_fields.items():
-        default = "" if field.default is None else f"`{format_default(field.default)}`"
+        has_default = field.default is not None and not field.is_required()
+        default = f"`{format_default(field.default)}`" if has_default else ""
         notes = [meanings.get(key, ""), _choices(field.annotation)]
         yield f"| `{key}` | {default} | {'; '.join(note for note in notes if note)} |"
     yield ""
@@ -59,7 +66,7 @@ def _table(model: type[BaseModel]) -> Iterator[str]:
 def format_default(value: Any) -> str:
     """Return a default as TOML."""
     if isinstance(value, ByteSize):
-        return f'"{value // 2**20}MiB"'
+        return f'"{value // 2**20}MiB"' if value % 2**20 == 0 else f'"{value // 10**9}GB"'
     return json.dumps(list(value) if isinstance(value, tuple) else value)
 
 
@@ -68,10 +75,10 @@ def _choices(annotation: Any) -> str:
     return f"one of {', '.join(f'`{json.dumps(value)}`' for value in values)}" if values else ""
 
 
-def read_meanings(name: str) -> dict[str, str]:
+def read_meanings(model: type[BaseModel]) -> dict[str, str]:
     """Return the texts below the keys of a class."""
-    module = ast.parse(inspect.getsource(config))
-    [found] = [node for node in module.body if isinstance(node, ast.ClassDef) and node.name == name]
+    module = ast.parse(inspect.getsource(sys.modules[model.__module__]))
+    [found] = [node for node in module.body if isinstance(node, ast.ClassDef) and node.name == model.__name__]
     meanings: dict[str, str] = {}
     for key, text in zip(found.body, found.body[1:], strict=False):
         if isinstance(key, ast.AnnAssign) and isinstance(key.target, ast.Name) and isinstance(text, ast.Expr):

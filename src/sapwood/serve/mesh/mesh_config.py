@@ -35,7 +35,9 @@ class MeshConfig(ConfigTable):
     user: str | None = None
     """for the NATS servers"""
     password: str | None = None
+    """of the user"""
     token: str | None = None
+    """instead of a user and a password"""
     credentials: str | None = None
     """a file with the credentials of a NATS user"""
     tls_ca: str | None = None
