@@ -81,11 +81,11 @@ class Service:
 
     def _open_mesh(self, config: MeshConfig) -> MeshService:
         config.transport_settings()  # which tells what is not installed
-        from sapwood.serve.mesh.broker_answers import BrokerAnswers
-        from sapwood.serve.mesh.broker_drain import BrokerDrain
-        from sapwood.serve.mesh.mesh_metrics import MeshCollector
+        from sapwood.serve.mesh.administration.broker_answers import BrokerAnswers
+        from sapwood.serve.mesh.administration.broker_drain import BrokerDrain
+        from sapwood.serve.mesh.administration.mesh_metrics import MeshCollector
+        from sapwood.serve.mesh.administration.subscription_host import SubscriptionHost
         from sapwood.serve.mesh.mesh_service import MeshService
-        from sapwood.serve.mesh.subscription_host import SubscriptionHost
 
         with self.log.reading() as connection:
             identity = connection.execute(select(log_schema.state.c.identity)).scalar_one()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sapwood.errors import QueryError
-from sapwood.serve.mesh.confirmed_changes import ConfirmedChange, list_changed
+from sapwood.serve.mesh.administration.confirmed_changes import ConfirmedChange, list_changed
 from sapwood.store import Subscription
 
 

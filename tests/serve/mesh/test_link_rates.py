@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sapwood.serve.mesh.link_rates import LinkRates
+from sapwood.serve.mesh.administration.link_rates import LinkRates
 
 
 def counters(messages: int) -> dict[str, dict[str, int]]:

@@ -9,7 +9,7 @@ import pytest
 
 from sapwood import Broker
 from sapwood.errors import SapwoodError
-from sapwood.serve.mesh.mesh_store import MeshIdentityError, MeshStore, open_mesh_store
+from sapwood.serve.mesh.node.mesh_store import MeshIdentityError, MeshStore, open_mesh_store
 from tests.support.mesh.linked_engines import LinkedEngines
 
 

@@ -12,7 +12,7 @@ import pytest
 from sapwood.errors import SapwoodError
 from sapwood.mesh.core.membership import Proposal
 from sapwood.mesh.core.topology import Topology, TopologyError, build_tree
-from sapwood.serve.mesh.mesh_administration import MeshAdministration
+from sapwood.serve.mesh.administration.mesh_administration import MeshAdministration
 from sapwood.serve.mesh.mesh_errors import BrokerSilent, MoveError, UnknownBroker, UnknownSubscription
 
 TREE = build_tree({"a": None, "b": "a", "c": "a"})

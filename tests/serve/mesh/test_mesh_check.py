@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sapwood.mesh.core.topology import build_tree
-from sapwood.serve.mesh.mesh_check import Finding, check_mesh
+from sapwood.serve.mesh.administration.mesh_check import Finding, check_mesh
 from sapwood.serve.mesh.mesh_errors import BrokerSilent
 
 TREE = build_tree({"a": None, "b": "a"})

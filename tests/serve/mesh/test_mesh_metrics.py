@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, generate_latest
 
+from sapwood.serve.mesh.administration.mesh_metrics import MeshCollector
 from sapwood.serve.mesh.mesh_frames import MeshStatus
-from sapwood.serve.mesh.mesh_metrics import MeshCollector
 
 LINK = {"open": True, "outbox": 3, "unsettled": 4, "routes in": 5, "version": 9, "confirmed": 8}
 

@@ -250,26 +250,32 @@ class RouteTable:
     # -- what neighbours are told ----------------------------------------------------------------------
 
     def take_additions(self, link: str, always: bool = False) -> TableFrame | None:
-        """Return the next version for a neighbour, if it has to be told of anything, or `always`."""
+        """Return the next version for a neighbour, if it has to be told of anything, or `always`.
+
+        One that was told that more may be wanted sends everything, so it is told of routes when that is over:
+        a tree that starts then tells each table once, not again for each broker behind it.
+        """
         told = self.told[link]
         is_open = self._is_side_open(link)
-        if not told.added and is_open == told.is_open and not always:
+        if is_open == told.is_open and (is_open or not told.added) and not always:
             return None
         told.is_open = is_open
-        return self._next(told, tuple(told.added.values()), ())
+        added, told.added = tuple(told.added.values()), {}  # a dict that is emptied keeps its memory
+        return self._next(told, added, ())
 
     def take_removals(self, link: str) -> TableFrame | None:
         """Return the next version for a neighbour, without the routes that it need not have any more."""
         told = self.told[link]
-        return self._next(told, (), tuple(told.stale)) if told.stale else None
+        if not told.stale:
+            return None
+        removed, told.stale = tuple(told.stale), {}
+        return self._next(told, (), removed)
 
     def _next(self, told: Told, added: tuple[Route, ...], removed: tuple[int, ...]) -> TableFrame:
         told.version += 1
         for route in added:
-            del told.added[route.key]
             self._count(told, route.key, 1)
         for key in removed:
-            del told.stale[key]
             self._count(told, key, -1)
         return TableFrame(told.version, added, removed, is_open=told.is_open)
 
@@ -277,8 +283,7 @@ class RouteTable:
         """Return the whole table for a neighbour, in parts of one new version."""
         told = self.told[link]
         told.version += 1
-        told.added.clear()
-        told.stale.clear()
+        told.added, told.stale = {}, {}
         told.digest = told.count = 0
         told.is_open = self._is_side_open(link)
         routes = [self._routes[key] for key, mask in self._masks.items() if mask & ~told.bit]

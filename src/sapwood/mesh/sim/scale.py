@@ -150,11 +150,11 @@ def run_scale(
     hosts: dict[int, Counter[str]] = {}
     """by pattern, the brokers with subscriptions to it"""
     names = sorted(tree.parents)
-    for number in range(subscriptions):
+    for _ in range(subscriptions):
         host = random.choice(names)
         area = areas[host] if random.random() < _LOCAL else random.randrange(_AREAS)
         pattern = workload.choose_pattern(area)
-        world.brokers[host].set_query(number, pattern)
+        world.place(host, pattern)
         hosts.setdefault(pattern, Counter())[host] += 1
     for broker in world.brokers.values():
         broker.start()

@@ -74,7 +74,7 @@ class World:
         self.workload = workload
         self.faults = faults or Faults()
         self.counts: Counter[str] = Counter()
-        self._heap: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
+        self._heap: list[tuple[float, int, Callable[..., object], tuple[Any, ...]]] = []
         self._count = 0
         self._hash = blake2b(digest_size=16)
         self.steps = 0
@@ -103,12 +103,12 @@ class World:
 
     # -- time ------------------------------------------------------------------------------------------
 
-    def at(self, time: float, action: Callable[..., None], *arguments: Any) -> None:
+    def at(self, time: float, action: Callable[..., object], *arguments: Any) -> None:
         """Do something at a time."""
         self._count += 1
         heapq.heappush(self._heap, (max(time, self.now), self._count, action, arguments))
 
-    def after(self, delay: float, action: Callable[..., None], *arguments: Any) -> None:
+    def after(self, delay: float, action: Callable[..., object], *arguments: Any) -> None:
         """Do something after some seconds."""
         self.at(self.now + delay, action, *arguments)
 
@@ -259,15 +259,20 @@ class World:
 
     # -- subscribers -----------------------------------------------------------------------------------
 
+    def place(self, name: str, query: int) -> SimSubscription:
+        """Add a subscription to what a broker has stored."""
+        self._next += 1
+        number = self._next
+        subscription = self.subscriptions[number] = SimSubscription(number, name, [Period(query, self.now)])
+        self.brokers[name].set_query(number, query)
+        return subscription
+
     def subscribe(self, name: str, query: int) -> SimSubscription | None:
         """Subscribe at a broker, if it runs."""
         broker = self.brokers[name]
         if not broker.is_up:
             return None
-        self._next += 1
-        number = self._next
-        subscription = self.subscriptions[number] = SimSubscription(number, name, [Period(query, self.now)])
-        broker.set_query(number, query)
+        subscription = self.place(name, query)
         self._ask(broker, self.workload.routes(query), (), lambda: self._confirm(subscription, query))
         return subscription
 

@@ -30,7 +30,7 @@ from sapwood.serve.tenants.evaluation import Evaluation, Publication
 from sapwood.serve.tenants.tenant_engines import TenantEngines
 
 if TYPE_CHECKING:
-    from sapwood.serve.mesh.mesh_runtime import MeshRuntime
+    from sapwood.serve.mesh.node.mesh_runtime import MeshRuntime
 
 _log = logging.getLogger(__name__)
 KEPT_BODY = 65_536

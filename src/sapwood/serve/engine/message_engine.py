@@ -42,13 +42,13 @@ from sapwood.serve.log.log_database import open_log
 from sapwood.serve.log.log_reader import read_inboxes, read_suspension_gaps
 from sapwood.serve.log.log_writer import LogWriter
 from sapwood.serve.mesh.mesh_frames import AdoptSubscription, MeshInput, MeshRequest, MeshStored
-from sapwood.serve.mesh.subscription_adoption import deliver_missed
+from sapwood.serve.mesh.node.subscription_adoption import deliver_missed
 from sapwood.serve.tenants.tenant_engines import TenantEngines
 from sapwood.store import SubscriptionStore
 from sapwood.store.database import Database
 
 if TYPE_CHECKING:
-    from sapwood.serve.mesh.mesh_runtime import MeshRuntime
+    from sapwood.serve.mesh.node.mesh_runtime import MeshRuntime
 
 _log = logging.getLogger(__name__)
 _POLL = 0.05
@@ -134,7 +134,7 @@ class MessageEngine:
         loaded = self._engines.load(self._snapshot, self._identity, self._seq)
         self._saved_seq = self._engines.seq
         if self._settings.mesh is not None:
-            from sapwood.serve.mesh.mesh_runtime import MeshRuntime  # which takes libraries of the mesh
+            from sapwood.serve.mesh.node.mesh_runtime import MeshRuntime  # which takes libraries of the mesh
 
             self._mesh = MeshRuntime(
                 self._settings.mesh, self._settings.log, self._engines, self._ids, self._send

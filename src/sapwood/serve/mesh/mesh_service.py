@@ -22,7 +22,7 @@ from sapwood.mesh.core.frames import Epoch
 from sapwood.mesh.core.topology import Topology
 from sapwood.mesh.nats.link_transport import LinkTransport
 from sapwood.mesh.wire.topology_codec import encode_topology
-from sapwood.serve.mesh.link_rates import LinkRates
+from sapwood.serve.mesh.administration.link_rates import LinkRates
 from sapwood.serve.mesh.mesh_config import MeshConfig
 from sapwood.serve.mesh.mesh_errors import MeshOverloaded
 from sapwood.serve.mesh.mesh_frames import (

@@ -22,12 +22,12 @@ from sapwood.serve.api.routes.subscription_routes import (
     document_confirmation,
     to_row,
 )
-from sapwood.serve.mesh.confirmed_changes import ConfirmedChange, list_changed
+from sapwood.serve.mesh.administration.confirmed_changes import ConfirmedChange, list_changed
 from sapwood.serve.service import Service
 from sapwood.store import NewSubscription
 
 if TYPE_CHECKING:
-    from sapwood.serve.mesh.mesh_operations import QueryOfStreams
+    from sapwood.serve.mesh.node.mesh_operations import QueryOfStreams
 
 router = APIRouter(tags=["subscriptions"])
 _log = logging.getLogger(__name__)

@@ -36,7 +36,7 @@ from sapwood.serve.mesh.mesh_errors import BrokerSilent, UnknownBroker, UnknownS
 from sapwood.serve.service import Service
 
 if TYPE_CHECKING:
-    from sapwood.serve.mesh.mesh_administration import MeshAdministration
+    from sapwood.serve.mesh.administration.mesh_administration import MeshAdministration
 
 router = APIRouter(tags=["mesh"])
 _log = logging.getLogger(__name__)
@@ -55,7 +55,9 @@ def _check_access(key: ApiKey, service: Service) -> None:
 def _administer(key: ApiKey, service: Service) -> Iterator[MeshAdministration]:
     """Yield what administers the mesh; its errors become problems."""
     _check_access(key, service)
-    from sapwood.serve.mesh.mesh_administration import MeshAdministration  # which takes libraries of the mesh
+    from sapwood.serve.mesh.administration.mesh_administration import (
+        MeshAdministration,  # which takes libraries of the mesh
+    )
 
     assert service.mesh is not None
     try:

@@ -26,13 +26,13 @@ from sapwood.serve.api.models import (
 from sapwood.serve.api.problems import Problem, document_problems
 from sapwood.serve.engine.frames import ChangeStore
 from sapwood.serve.engine.subscription_changes import Changed
-from sapwood.serve.mesh.confirmed_changes import ConfirmedChange, list_changed
+from sapwood.serve.mesh.administration.confirmed_changes import ConfirmedChange, list_changed
 from sapwood.serve.service import Service
 from sapwood.store import NewSubscription, Subscription
 from sapwood.store.subscription_search import SubscriptionFilter
 
 if TYPE_CHECKING:
-    from sapwood.serve.mesh.mesh_operations import QueryOfStreams
+    from sapwood.serve.mesh.node.mesh_operations import QueryOfStreams
 
 router = APIRouter(tags=["subscriptions"])
 _log = logging.getLogger(__name__)

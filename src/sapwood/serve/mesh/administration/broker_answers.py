@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import ColumnElement, and_, or_, select
 
 from sapwood.serve.log import log_schema
-from sapwood.serve.mesh import mesh_schema
-from sapwood.serve.mesh.mesh_store import decode_links
+from sapwood.serve.mesh.node import mesh_schema
+from sapwood.serve.mesh.node.mesh_store import decode_links
 from sapwood.store import Subscription
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from sapwood.mesh.wire.topology_codec import decode_topology, encode_topology
 from sapwood.serve.log import log_schema
 from sapwood.serve.log.log_batch import Row
 from sapwood.serve.log.log_database import LOCK_TIMEOUT, insert_all, upsert
-from sapwood.serve.mesh import mesh_schema
+from sapwood.serve.mesh.node import mesh_schema
 from sapwood.store.database import Database, Schema
 
 _KEY_BYTES = 16

@@ -16,8 +16,8 @@ from sqlalchemy import Connection, func, select
 
 from sapwood.errors import MessageError
 from sapwood.serve.log import log_schema
-from sapwood.serve.mesh import mesh_schema
 from sapwood.serve.mesh.mesh_frames import AdoptSubscription
+from sapwood.serve.mesh.node import mesh_schema
 from sapwood.serve.tenants.evaluation import Publication
 from sapwood.serve.tenants.tenant_engine import TenantEngine
 from sapwood.store.database import Database

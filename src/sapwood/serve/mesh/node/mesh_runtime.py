@@ -29,11 +29,7 @@ from sapwood.mesh.wire.message_content import MessageContent
 from sapwood.mesh.wire.topology_codec import decode_topology, encode_topology
 from sapwood.serve.engine.message_ids import digest
 from sapwood.serve.log.log_batch import MoreChanges
-from sapwood.serve.mesh.content_cache import ContentCache
 from sapwood.serve.mesh.event_log import NodeStart, open_event_log
-from sapwood.serve.mesh.link_exchange import LinkExchange
-from sapwood.serve.mesh.link_routes import LinkRoutes
-from sapwood.serve.mesh.local_routes import LocalRoutes
 from sapwood.serve.mesh.mesh_frames import (
     ControlArrived,
     ControlOut,
@@ -49,10 +45,14 @@ from sapwood.serve.mesh.mesh_frames import (
     RoutesConfirmed,
     StreamDrained,
 )
-from sapwood.serve.mesh.mesh_operations import MeshOperations
 from sapwood.serve.mesh.mesh_settings import MeshSettings
-from sapwood.serve.mesh.mesh_store import MeshChanges, MeshStore, encode_links, open_mesh_store
-from sapwood.serve.mesh.message_matcher import Matching, MessageMatcher
+from sapwood.serve.mesh.node.content_cache import ContentCache
+from sapwood.serve.mesh.node.link_exchange import LinkExchange
+from sapwood.serve.mesh.node.link_routes import LinkRoutes
+from sapwood.serve.mesh.node.local_routes import LocalRoutes
+from sapwood.serve.mesh.node.mesh_operations import MeshOperations
+from sapwood.serve.mesh.node.mesh_store import MeshChanges, MeshStore, encode_links, open_mesh_store
+from sapwood.serve.mesh.node.message_matcher import Matching, MessageMatcher
 from sapwood.serve.tenants.evaluation import Evaluation, Publication
 
 if TYPE_CHECKING:

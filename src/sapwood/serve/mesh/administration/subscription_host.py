@@ -21,8 +21,8 @@ from sapwood.errors import SapwoodError
 from sapwood.serve.engine.frames import ChangeStore
 from sapwood.serve.engine.subscription_changes import Changed
 from sapwood.serve.log import log_schema
-from sapwood.serve.mesh import mesh_schema
 from sapwood.serve.mesh.mesh_frames import AdoptSubscription
+from sapwood.serve.mesh.node import mesh_schema
 from sapwood.store import NewSubscription
 
 if TYPE_CHECKING:

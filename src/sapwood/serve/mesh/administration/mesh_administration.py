@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from sapwood.errors import SapwoodError
 from sapwood.mesh.core.membership import Proposal
 from sapwood.mesh.core.topology import Topology
-from sapwood.serve.mesh.mesh_check import check_mesh
+from sapwood.serve.mesh.administration.mesh_check import check_mesh
+from sapwood.serve.mesh.administration.subscription_move import Moved, SubscriptionMove
 from sapwood.serve.mesh.mesh_errors import BrokerSilent, UnknownBroker, UnknownSubscription
-from sapwood.serve.mesh.subscription_move import Moved, SubscriptionMove
 
 if TYPE_CHECKING:
     from sapwood.serve.mesh.mesh_service import MeshService

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from sapwood.errors import SapwoodError
 
 if TYPE_CHECKING:
-    from sapwood.serve.mesh.mesh_operations import QueryOfStreams
+    from sapwood.serve.mesh.node.mesh_operations import QueryOfStreams
     from sapwood.serve.service import Service
     from sapwood.store import Subscription
 

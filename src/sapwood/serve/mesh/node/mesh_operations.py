@@ -14,7 +14,7 @@ from sapwood.serve.mesh.mesh_frames import MeshRequest
 from sapwood.serve.tenants.evaluation import Publication
 
 if TYPE_CHECKING:
-    from sapwood.serve.mesh.mesh_runtime import MeshRuntime
+    from sapwood.serve.mesh.node.mesh_runtime import MeshRuntime
 
 _MOST_LISTED = 1_000
 _MOST_NAMED = 3

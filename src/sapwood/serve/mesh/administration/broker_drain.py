@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from sapwood.errors import SapwoodError
 from sapwood.mesh.core.membership import Proposal
 from sapwood.mesh.core.topology import Topology
-from sapwood.serve.mesh.broker_answers import BrokerAnswers
+from sapwood.serve.mesh.administration.broker_answers import BrokerAnswers
 
 if TYPE_CHECKING:
     from sapwood.serve.mesh.mesh_service import MeshService
