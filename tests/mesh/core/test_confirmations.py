@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from sapwood.mesh.core.confirmations import Confirmations, Wait
+from sapwood.mesh.core.frames import TableFrame
 from sapwood.mesh.core.route_table import RouteTable
 from tests.mesh.core.routes import route
 
 
 def table_of(*links: str) -> tuple[RouteTable, Confirmations]:
+    """A table whose neighbours have told theirs."""
     table = RouteTable()
+    table.change_local((), ())
     for link in links:
         table.add_link(link)
+        table.receive(link, TableFrame(1, begins=True))
     return table, Confirmations(table)
 
 

@@ -239,6 +239,19 @@ def test_a_node_that_does_not_know_its_own_subscriptions_says_so() -> None:
     assert not frame.is_open
 
 
+def test_routes_are_told_when_the_table_is_not_open_any_more() -> None:
+    """Meanwhile, the neighbour sends everything."""
+    table = table_with("a", "b")
+    table.take_all("a")
+    table.change_local([ROUTES[0]], ())
+    table.receive("b", TableFrame(1, (ROUTES[1],), begins=True, is_open=True))
+    assert table.take_additions("a") is None
+    table.receive("b", TableFrame(2, (ROUTES[2],)))
+    frame = table.take_additions("a")
+    assert frame is not None
+    assert (set(frame.added), frame.is_open) == (set(ROUTES[:3]), False)
+
+
 def test_renumbering_keeps_the_table() -> None:
     table = table_with("a")
     table.receive("a", TableFrame(7, (ROUTES[0],), begins=True, is_open=True))

@@ -192,17 +192,37 @@ class LinkProtocol:
         elif isinstance(control, Opened):
             self._on_opened(name, link, control)
         elif isinstance(control, Nack):
-            if link.outbound.is_open:
-                self._acknowledge(name, link, control.expected - 1)
-                link.outbound.go_back(control.expected - 1)
-                self._context.unsent[name] = None
+            self._on_nack(name, link, control)
         elif isinstance(control, Refused):
-            epoch = control.epoch
-            link.outbound.begin(Epoch(epoch.edge, epoch.incarnation, epoch.attempt + 1))
-            link.opening_at = self._context.now
-            self._context.unsent.pop(name, None)
+            self._begin_outbound(name, link)
         elif link.outbound.is_open:
             self._tables.heal(name)
+
+    def _on_nack(self, name: str, link: Link, control: Nack) -> None:
+        """Send again what a neighbour misses. If it had stored that, and still misses it after some time, its
+        state is older than it was: the link begins anew."""
+        outbound, now = link.outbound, self._context.now
+        if not outbound.is_open:
+            return
+        if control.expected > outbound.received:
+            link.behind_at = None
+        elif link.behind_at is None:
+            link.behind_at = now
+        elif now - link.behind_at >= _LOST:
+            missing = f"frames {control.expected} to {outbound.received}, which {name} has forgotten"
+            self._context.report("lost", name, missing, outbound.received - control.expected + 1)
+            self._begin_outbound(name, link)
+            return
+        outbound.go_back(control.expected - 1)
+        self._context.unsent[name] = None
+
+    def _begin_outbound(self, name: str, link: Link) -> None:
+        """Let the direction to a neighbour begin anew."""
+        epoch = link.outbound.epoch
+        link.outbound.begin(epoch._replace(attempt=epoch.attempt + 1))
+        link.opening_at = self._context.now
+        link.behind_at = None
+        self._context.unsent.pop(name, None)
 
     def _on_open(self, name: str, link: Link, control: Open) -> None:
         inbound = link.inbound
@@ -227,12 +247,13 @@ class LinkProtocol:
         have = {
             s: history.have() for s, history in sources.items() if history.entries and hops.get(s) == name
         }
-        opened = Opened(inbound.epoch, inbound.handled, have, self._settlement.floors())
+        opened = Opened(inbound.epoch, inbound.released, have, self._settlement.floors())
         self._context.send_control(name, opened)
 
     def _on_opened(self, name: str, link: Link, control: Opened) -> None:
         for source, floor in control.floors.items():
             self._settlement.learn_floor(source, floor)
+        self._settlement.learn_own(control.have.get(self._context.name, ()))
         outbound = link.outbound
         if outbound.is_open:
             self._acknowledge(name, link, control.received)
@@ -250,6 +271,8 @@ class LinkProtocol:
 
     def _on_ack(self, name: str, link: Link, control: Ack) -> None:
         if control.epoch == link.outbound.epoch and link.outbound.is_open:
+            if control.received >= link.outbound.received:
+                link.behind_at = None
             self._acknowledge(name, link, control.received)
         if control.reset == self._context.reset:
             self._settlement.on_settled(name, control.settled)

@@ -254,5 +254,7 @@ class Link:
     beat_all_at: float = 0.0
     floors: dict[str, None] = field(default_factory=dict)
     """sources whose floor has changed since the last beat"""
+    behind_at: float | None = None
+    """since when the neighbour asks for frames that it had stored"""
     confirmed: ConfirmFrame | None = None
     """the last confirmation of the neighbour's table"""

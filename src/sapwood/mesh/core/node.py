@@ -264,7 +264,10 @@ class Node:
 
     def _on_tick(self, event: events.Tick) -> None:
         context = self._context
+        is_first = context.now == 0.0
         context.now = max(context.now, event.now)
+        if is_first and self._pipeline.is_syncing:
+            self._pipeline.begin_sync()  # which began when the time was not known
         self._links.open_links()
         if context.now >= self._next_removal:
             self._next_removal = context.now + _REMOVE

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from sapwood.mesh.core.frames import Ack, Frame, MessageFrame, MessageKey
+from sapwood.mesh.core.frames import Ack, Frame, Intervals, MessageFrame, MessageKey
 from sapwood.mesh.core.link_state import Link
 from sapwood.mesh.core.node_context import NodeContext
 from sapwood.mesh.core.source_history import Entry, SourceHistory
@@ -93,53 +93,65 @@ class Settlement:
         self.inherited.clear()
         keys: list[MessageKey] = []
         for name, source in self.sources.items():
-            if source is self.own:
-                keys += [MessageKey(name, number) for number in source.unresolved()]
-            elif name in self._orphans:
-                source.arrive(source.last)
-                keys += [MessageKey(name, number) for number in source.unresolved()]
-            elif former := self._former_numbers(name):
-                keys += [MessageKey(name, number) for number in source.unresolved() if number <= former]
+            upto = source.last if source is self.own else self._abandoned(source)
+            source.arrive(min(source.last, upto))
+            keys += [MessageKey(name, number) for number in source.unresolved() if number <= upto]
         return keys
 
     def change_topology(self) -> None:
-        """Take over what is unsettled of brokers that are not in the tree any more."""
+        """Take over what is unsettled of brokers that are not in the tree any more, or were not meanwhile."""
         self._orphans = {name: None for name in self._orphans if name not in self._context.topology}
         for source in list(self.sources.values()):
             self.mark(source.name)
+            if source is not self.own and source.floor < self._former_numbers(source.name):
+                self._inherit(source)
 
     def _check_orphan(self, source: SourceHistory) -> None:
         """Take over what is unsettled of a source that has left. One that is not in the tree because it has
         just joined, which is not known here yet, is recognised by its numbers."""
-        context, name = self._context, source.name
-        if name in self._orphans or name == context.name or name in context.topology:
+        topology, name = self._context.topology, source.name
+        if name in self._orphans or source is self.own or name in topology:
             return
-        if source.last // _JOIN_NUMBERS > context.topology.version:
-            return
-        self._orphans[name] = None
-        source.arrive(source.last)
-        unsettled = set(source.unresolved())
+        if source.last // _JOIN_NUMBERS <= topology.version:
+            self._orphans[name] = None
+            self._inherit(source)
+
+    def _abandoned(self, source: SourceHistory) -> int:
+        """Return the number up to which a source does not care for its messages any more, because it has left
+        since."""
+        return source.last if source.name in self._orphans else self._former_numbers(source.name)
+
+    def _inherit(self, source: SourceHistory) -> None:
+        """Send again what is not known to have been, and wait for nothing else of neighbours than that they
+        receive it."""
+        upto, name = self._abandoned(source), source.name
+        source.arrive(min(source.last, upto))
+        unsettled = {number for number in source.unresolved() if number <= upto}
         self.inherited += [MessageKey(name, number) for number in sorted(unsettled)]
-        for neighbour, link in context.links.items():
-            unsettled.update(source.pending(neighbour))
-            if link.outbound.is_open:
+        for neighbour, link in self._context.links.items():
+            pending = [number for number in source.pending(neighbour) if number <= upto]
+            unsettled.update(pending)
+            if link.outbound.is_open and pending:
                 queued = link.outbound.messages_of(name)
-                for number in list(source.pending(neighbour)):
+                for number in pending:
                     if number not in queued:
                         source.settle_one(neighbour, number)
         if unsettled:
             detail = f"{name} has left the mesh: what only it had of its last messages is lost"
-            context.report("lost", None, detail, len(unsettled))
+            self._context.report("lost", None, detail, len(unsettled))
 
     # -- reports ---------------------------------------------------------------------------------------
 
     def on_received(self, link: str, frames: Iterable[Frame]) -> None:
         """Note that a neighbour has stored frames: of a source that has left, that is all to wait for."""
-        if self._orphans:
-            for frame in frames:
-                if isinstance(frame, MessageFrame) and frame.key.source in self._orphans:
-                    self.sources[frame.key.source].settle_one(link, frame.key.number)
-                    self.mark(frame.key.source)
+        if not (self._orphans or self._context.topology.joined):
+            return
+        for frame in frames:
+            if isinstance(frame, MessageFrame):
+                source = self.sources[frame.key.source]
+                if source is not self.own and frame.key.number <= self._abandoned(source):
+                    source.settle_one(link, frame.key.number)
+                    self.mark(source.name)
 
     def on_settled(self, link: str, settled: Mapping[str, int]) -> None:
         """Note what a neighbour reports."""
@@ -160,11 +172,9 @@ class Settlement:
             source = self.sources[name]
             if source is self.own:
                 self._raise(name, source.settled())
-            elif name in self._orphans:
+            elif source.floor < (upto := self._abandoned(source)):
                 matched = [key.number - 1 for key in in_work if key.source == name]
-                self._raise(name, min(source.settled(), *matched, source.last))
-            elif source.floor < (former := self._former_numbers(name)):
-                self._raise(name, min(former, source.settled()))
+                self._raise(name, min(source.settled(), upto, *matched))
 
     def acknowledge(self) -> None:
         """Report what is received and settled to the neighbours it came from, as far as they do not know."""
@@ -175,18 +185,19 @@ class Settlement:
             if hop is not None:
                 settled.setdefault(hop, {})[name] = self.sources[name].settled()
         self._changed.clear()
+        due = {name for name, link in context.links.items() if context.now >= link.ack_all_at}
+        if due:
+            for source, history in self.sources.items():
+                hop = context.hops.get(source)
+                if hop in due and hop is not None and history.entries:
+                    settled.setdefault(hop, {})[source] = history.settled()
         for name, link in context.links.items():
-            news = settled.get(name, {})
-            if context.now >= link.ack_all_at:
-                link.ack_all_at = context.now + _ACK_ALL
-                link.acked = None
-                for source, history in self.sources.items():
-                    if history.entries and context.hops.get(source) == name:
-                        news[source] = history.settled()
             acked = link.inbound.epoch, link.inbound.released
-            if news or acked != link.acked:
+            if name in due:
+                link.ack_all_at = context.now + _ACK_ALL
+            if name in due or name in settled or acked != link.acked:
                 link.acked = acked
-                context.send_control(name, Ack(*acked, context.reset, news))
+                context.send_control(name, Ack(*acked, context.reset, settled.get(name, {})))
 
     # -- floors ----------------------------------------------------------------------------------------
 
@@ -202,10 +213,18 @@ class Settlement:
         """Raise a floor of which a neighbour tells."""
         if not floor or source in self._orphans or source not in self._context.topology:
             return
-        if source == self._context.name and floor >= self.next_number():
-            detail = f"others know messages of this broker up to {floor}, it has stored {self.own.last}"
-            self._context.report("lost", None, detail, floor - self.own.last)
+        if source == self._context.name:
+            self.learn_own(((floor, floor),))
         self._raise(source, floor)
+
+    def learn_own(self, numbers: Intervals) -> None:
+        """Note which numbers of this broker's messages others know: none that it has not stored, unless its
+        state is older than it was. Then at least it must not use them again."""
+        last = max((last for _, last in numbers), default=0)
+        if last >= self.next_number():
+            detail = f"others know messages of this broker up to {last}, it has stored {self.own.last}"
+            self._context.report("lost", None, detail, last - self.own.last)
+            self.own.last = last
 
     def _raise(self, source: str, floor: int) -> None:
         if self.source(source).raise_floor(floor):

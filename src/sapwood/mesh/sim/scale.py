@@ -87,7 +87,7 @@ class LocalWorkload:
 
 
 def make_tree(brokers: int, depth: int, random: Random) -> Topology:
-    """Return a random tree that has brokers on each level down to a depth, and all leaves as deep as can be."""
+    """Return a random tree of a depth that two branches have from the root on, with most brokers far down."""
     names = [f"b{i:04d}" for i in range(brokers)]
     parents: dict[str, str | None] = {names[0]: None}
     levels = [[names[0]]]
@@ -168,7 +168,11 @@ def run_scale(
     _rest(world)
     deliveries = _check(world, hosts, messages)
     optimum = sum(
-        len(_links_to(tree, key.source, {h for p in workload.matching(made.document) for h in hosts.get(p, ())}))
+        len(
+            _links_to(
+                tree, key.source, {h for p in workload.matching(made.document) for h in hosts.get(p, ())}
+            )
+        )
         for key, made in world.publications.items()
     )
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -214,7 +218,9 @@ def _rest(world: World) -> None:
 def _check(world: World, hosts: Mapping[int, Counter[str]], messages: int) -> int:
     """Return the number of deliveries; raise ScaleError if it is not what one broker would deliver."""
     made = Counter(
-        (broker.name, delivery.key) for broker in world.brokers.values() for delivery in broker.storage.deliveries
+        (name, delivery.key)
+        for name, broker in world.brokers.items()
+        for delivery in broker.storage.deliveries
     )
     due: Counter[tuple[str, object]] = Counter()
     for key, publication in world.publications.items():
@@ -222,7 +228,8 @@ def _check(world: World, hosts: Mapping[int, Counter[str]], messages: int) -> in
             for host, count in hosts.get(pattern, Counter()).items():
                 due[host, key] += count
     if made != due or len(world.publications) != messages:
-        raise ScaleError(f"{made.total()} deliveries of {len(world.publications)} messages, not {due.total()}")
+        messages = len(world.publications)
+        raise ScaleError(f"{made.total()} deliveries of {messages} messages, not {due.total()}")
     return made.total()
 
 

@@ -78,7 +78,6 @@ def check_kills(
         _kill(mesh, victims, seed)
         for publisher in publishers:
             publisher.finish()
-        mesh.wait_ready(120)
         for host in parents:
             expected = oracle.hosts.get(host)
             if expected is not None:
