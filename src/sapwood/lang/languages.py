@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, TypeAlias
 
 from sapwood.errors import ArgumentError
@@ -104,12 +105,18 @@ def compile_text(query: str, namespaces: Mapping[str, str], language: str | None
     Raises QueryError if the text is no query of that language, and ArgumentError for an unknown language.
     """
     language = detect_language(query, language)
-    try:
-        compiler = LANGUAGES[language]
-    except (KeyError, TypeError):
+    if not isinstance(language, str) or language not in LANGUAGES:
         known = ", ".join(LANGUAGES)
-        raise ArgumentError(f"there is no language {language!r}; there are: {known}") from None
-    return compiler(query, namespaces)
+        raise ArgumentError(f"there is no language {language!r}; there are: {known}")
+    if len(query) > _LONGEST_REMEMBERED:
+        return LANGUAGES[language](query, namespaces)
+    return _compile_once(query, language, frozenset(namespaces.items()))
+
+
+@lru_cache(maxsize=4_096)
+def _compile_once(query: str, language: str, namespaces: frozenset[tuple[str, str]]) -> AnyQuery:
+    """Compile a query, unless that was done lately: what a store has checked is asked for its routes next."""
+    return LANGUAGES[language](query, dict(namespaces))
 
 
 class QueryChecker:
