@@ -95,8 +95,8 @@ def _settled_without_storing(self: SourceHistory) -> int:
 
 
 def _acknowledge_before_storing(patch: MonkeyPatch) -> None:
-    """Promise both that frames need not be sent again, and that messages are settled. With one of the two, what
-    a crash has destroyed comes again: from the transport, or from the sender."""
+    """Promise both that frames need not be sent again, and that messages are settled. With one of the two,
+    what a crash has destroyed comes again: from the transport, or from the sender."""
     patch.setattr(NodeContext, "mark_handled", _mark_handled_as_stored)
     patch.setattr(SourceHistory, "settled", _settled_without_storing)
 
@@ -199,7 +199,7 @@ REQUIRED = (
     Mutant(
         "drops the recognition of duplicates", _patch(MessagePipeline, "_take_message", _take_without_looking)
     ),
-    Mutant("acknowledges before it has stored", _acknowledge_before_storing),
+    Mutant("acknowledges before it has stored", _acknowledge_before_storing, first=145),
     Mutant("weakens conditions inside not()", _nothing, workload=WeakenedWorkload),
     Mutant("begins a link with an empty table", _patch(RouteTable, "add_link", _add_link_with_empty_table)),
     Mutant("sends messages back", _patch(MessagePipeline, "_links_for", _links_with_the_way_back)),
@@ -217,7 +217,7 @@ FURTHER = (
     ),
     Mutant("keeps its ways after a change of the tree", _patch(SourceHistory, "forget_links", _keep_links)),
     Mutant("confirms before its neighbours", _patch(Confirmations, "versions", _confirm_at_once)),
-    Mutant("takes an incomplete table for all", _patch(RouteTable, "_is_side_open", _is_never_open)),
+    Mutant("takes an incomplete table for all", _patch(RouteTable, "_is_side_open", _is_never_open), 25),
     Mutant(
         "does not tell of routes", _patch(TableExchange, "tell_neighbours", _tell_additions_with_removals)
     ),
