@@ -15,6 +15,8 @@ from sapwood.mesh.nats.settings import TransportSettings
 
 _log = logging.getLogger(__name__)
 
+_CANCEL_AGAIN = 1.0
+"""seconds after which tasks that have not ended are cancelled once more"""
 _FIRST_DELAY = 0.1
 _LONGEST_DELAY = 2.0
 _LONGEST_CONNECT = 10.0
@@ -218,7 +220,8 @@ def _report(task: asyncio.Task[None]) -> None:
 
 async def cancel(*tasks: asyncio.Task[None] | None) -> None:
     """End tasks, and wait until they have ended; their errors have been logged."""
-    present = [task for task in tasks if task is not None]
-    for task in present:
-        task.cancel()
-    await asyncio.gather(*present, return_exceptions=True)
+    left = {task for task in tasks if task is not None}
+    while left:  # a call that ends at the very moment of its cancellation may have swallowed it
+        for task in left:
+            task.cancel()
+        _, left = await asyncio.wait(left, timeout=_CANCEL_AGAIN)
