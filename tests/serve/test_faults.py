@@ -17,7 +17,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from sapwood.bench.harness import BenchError
+from sapwood.serve.server_process import ServerStartError
 from tests.serve.test_equality import check_equality
 from tests.support import postgres
 from tests.support.requirements import FULL, missing
@@ -252,7 +252,9 @@ def test_a_second_server_of_a_log_refuses_to_start(tmp_path: Path) -> None:
     location = tmp_path / "sapwood.db"
     with RunningServer(tmp_path) as server, server.client() as client:
         second = RunningServer(other, f'[log]\nlocation = "{location}"\n')
-        with pytest.raises(BenchError, match=r"another server uses the log .* stop it, or give this one"):
+        with pytest.raises(
+            ServerStartError, match=r"another server uses the log .* stop it, or give this one"
+        ):
             second.start()
         calls.subscribe(client, "a", "/a", "desk")
         calls.publish(client, "<a/>", "m1")
