@@ -21,7 +21,6 @@ from itertools import accumulate
 from random import Random
 from time import perf_counter
 
-from sapwood.errors import SapwoodError
 from sapwood.mesh.core.topology import Topology, build_tree
 from sapwood.mesh.sim.check import find_unrest
 from sapwood.mesh.sim.faults import Faults
@@ -36,8 +35,8 @@ _LONGEST = 600.0
 """virtual seconds until the mesh has to be at rest"""
 
 
-class ScaleError(SapwoodError):
-    """Raised if the simulated mesh does not come to rest, or delivers something else than it should."""
+class ScaleError(Exception):
+    """Raised if the simulated mesh does not come to rest, or delivers what it should not: a bug."""
 
 
 @dataclass(frozen=True, slots=True)

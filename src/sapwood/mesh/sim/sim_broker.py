@@ -148,7 +148,9 @@ class SimBroker:
     # -- events and actions ----------------------------------------------------------------------------
 
     def handle(self, event: events.Event) -> None:
-        """Give the node an event, and do what it asks for."""
+        """Give the node an event, if it runs, and do what it asks for."""
+        if self.node is None:
+            return
         self._events.append(event)
         if self._is_running:
             return
