@@ -1,4 +1,4 @@
-"""Queries planned by their shape: the same key, plan and errors as of queries that are compiled.
+"""Queries planned and compiled by their shape: the same keys, plans, patterns and errors as without shapes.
 
 The compiler is the oracle: it has no part in shapes, and tests of its own against lxml.
 """
@@ -10,22 +10,24 @@ import gzip
 import pickle
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from itertools import permutations
 from pathlib import Path
 from random import Random
+from weakref import WeakKeyDictionary
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 
 from sapwood import QueryError
-from sapwood.engine.automaton import query_planner
 from sapwood.engine.automaton.query_paths import MOST_LEVELS, IndexPlan, Leaf, Twig, plan_index
 from sapwood.engine.automaton.query_planner import QueryPlanner
 from sapwood.lang.pattern import Test as PatternTest
-from sapwood.lang.query import compile_query
+from sapwood.lang.query import Query, compile_query
+from sapwood.lang.xpath import query_templates
 from sapwood.lang.xpath.query_shape import MOST_TOKENS
+from sapwood.lang.xpath.query_templates import TemplateCompiler
 from tests.support.generators.path_strategies import RANDOMS
 from tests.support.generators.query_texts import QueryTexts
 from tests.support.requirements import FULL
@@ -39,12 +41,15 @@ Planned = tuple[str, IndexPlan, bool]
 Failed = tuple[str, int, str | None]
 
 
-def compiled(text: str, namespaces: Mapping[str, str]) -> Planned | Failed:
+COMPILERS: WeakKeyDictionary[QueryPlanner, TemplateCompiler] = WeakKeyDictionary()
+"""for each planner, a compiler that gets the same texts"""
+
+
+def compiled(compile_text: Callable[[str], Query], text: str) -> Query | Failed:
     try:
-        query = compile_query(text, namespaces)
+        return compile_text(text)
     except QueryError as error:
         return str(error), error.position, error.hint
-    return query.key, plan_index(query.condition), query.exact
 
 
 def planned(planner: QueryPlanner, text: str) -> tuple[Planned | Failed, str]:
@@ -60,14 +65,22 @@ def planned(planner: QueryPlanner, text: str) -> tuple[Planned | Failed, str]:
     return outcome, "compiled" if found.query is not None else "from a template"
 
 
+def plan_of(query: Query) -> Planned:
+    return query.key, plan_index(query.condition), query.exact
+
+
 def compare(texts: Iterable[str], planner: QueryPlanner, namespaces: Mapping[str, str]) -> Counter[str]:
-    """Assert that each text is planned as it is compiled, at its first occurrence and at its second."""
+    """Assert that each text is planned as it is compiled, and compiled by templates as without, at its first
+    occurrence and at its second."""
     counts: Counter[str] = Counter()
+    compiler = COMPILERS.setdefault(planner, TemplateCompiler(namespaces))
     for text in texts:
-        expected = compiled(text, namespaces)
+        query = compiled(lambda text: compile_query(text, namespaces), text)
+        expected = plan_of(query) if isinstance(query, Query) else query
         for _ in range(2):
             outcome, how = planned(planner, text)
             assert outcome == expected, text
+            assert compiled(compiler.compile, text) == query, text
             counts[how] += 1
     return counts
 
@@ -287,8 +300,8 @@ def test_queries_with_as_many_branches_as_twigs_may_have() -> None:
 
 
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(query_planner, "MOST_SHAPES", 5)
-    monkeypatch.setattr(query_planner, "MOST_TEMPLATES", 2)
+    monkeypatch.setattr(query_templates, "MOST_SHAPES", 5)
+    monkeypatch.setattr(query_templates, "MOST_TEMPLATES", 2)
     planner = QueryPlanner({})
     shapes = [f"/a[{position}]/{{}}[b]" for position in range(1, 20)]
     names = ["a", "b", "c"]
@@ -296,7 +309,7 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(2):
         compare((shape.format(name) for shape in shapes for name in names), planner, {})
         assert compare(orders, planner, {})["compiled"] >= 8
-        assert len(planner._shapes) <= 5
+        assert len(planner.templates) <= 5
 
 
 def test_namespaces_that_are_declared_later() -> None:

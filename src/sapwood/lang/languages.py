@@ -74,9 +74,9 @@ def is_join(text: str) -> bool:
 
 
 def _compile_xpath(text: str, namespaces: Mapping[str, str] | None = None) -> Query:
-    from sapwood.lang.query import compile_query
+    from sapwood.lang.xpath.query_templates import share_compiler
 
-    return compile_query(text, namespaces)
+    return share_compiler(frozenset((namespaces or {}).items())).compile(text)
 
 
 def _compile_for_where_return(text: str, namespaces: Mapping[str, str] | None = None) -> Transformation:

@@ -46,7 +46,7 @@ from sapwood.lang.pattern import (
     format_name,
     use_sort_key,
 )
-from sapwood.lang.query import compile_query, pattern_key
+from sapwood.lang.query import Query, compile_query, pattern_key
 from sapwood.lang.xpath.lexer import Token, tokenize
 from sapwood.lang.xpath.parser import resolve_name
 
@@ -240,10 +240,10 @@ def shown_texts(kinds: Sequence[int], blanks: Blanks) -> list[str]:
 
 def generalize(
     shape: Sequence[str], blanks: Blanks, namespaces: Mapping[str, str]
-) -> tuple[PatternTemplate, Condition] | None:
+) -> tuple[PatternTemplate, Query] | None:
     """Compile a shape for all queries whose blanks are equal and sort as these do; None if that is unsafe.
 
-    Return the template, and the condition with marks.
+    Return the template, and the query with marks.
     """
     kinds = kinds_of(shape)
     text = _marked_text(shape, kinds, blanks, namespaces)
@@ -263,7 +263,7 @@ def generalize(
         found.append(tuple(_shown_format(str(path), kinds) for path in query.paths))
     canonical, is_path = query.canonical
     template = PatternTemplate(_canonical_format(canonical), is_path, tuple(dict.fromkeys(found)))
-    return (template, query.condition) if template.fits(kinds, blanks) else None
+    return (template, query) if template.fits(kinds, blanks) else None
 
 
 def _marked_text(
