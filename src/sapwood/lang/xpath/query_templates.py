@@ -175,13 +175,17 @@ class _QueryTemplate:
     def __init__(self, pattern: PatternTemplate, marked: Query) -> None:
         self.pattern = pattern
         self._type = marked.type
-        self._condition = _prepare_condition(marked.condition)
         self._paths = [_prepare_path(path) for path in marked.paths]
+        # Of most queries, the condition is that there is a node of the only path.
+        is_path = len(marked.paths) == 1 and marked.condition is Has(marked.paths[0])
+        self._condition = None if is_path else _prepare_condition(marked.condition)
 
     def fill(self, text: str, blanks: Blanks) -> Query:
         """Return the query with its blanks filled in."""
         values = blanks.values
-        return Query(text, self._type, self._condition(values), tuple([make(values) for make in self._paths]))
+        paths = tuple([make(values) for make in self._paths])
+        condition = Has(paths[0]) if self._condition is None else self._condition(values)
+        return Query(text, self._type, condition, paths)
 
 
 def _prepare_condition(condition: Condition) -> Callable[[Values], Condition]:

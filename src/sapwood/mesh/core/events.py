@@ -115,7 +115,7 @@ class TopologyChanged:
     topology: Topology
 
 
-Event = (
+SingleEvent = (
     Tick
     | Published
     | Matched
@@ -129,3 +129,13 @@ Event = (
     | BarrierSet
     | TopologyChanged
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Events that happened in this order: the node looks only once what it can do then."""
+
+    events: tuple[SingleEvent, ...]
+
+
+Event = SingleEvent | Batch

@@ -83,6 +83,7 @@ class Node:
             events.SendFailed: self._links.on_failed,
             events.Drained: self._links.on_drained,
             events.TopologyChanged: self._on_topology,
+            events.Batch: self._on_batch,
         }
         self._next_ack = self._next_beat = self._next_removal = 0.0
         self._restore(state, topology)
@@ -94,6 +95,11 @@ class Node:
         self._links.transmit()
         actions, self._context.actions = self._context.actions, []
         return actions
+
+    def _on_batch(self, batch: events.Batch) -> None:
+        handlers = self._handlers
+        for event in batch.events:
+            handlers[type(event)](event)
 
     # -- what can be seen ------------------------------------------------------------------------------
 

@@ -16,6 +16,8 @@ class Faults:
     reordering: float = 0.0
     crash: float = 0.0
     """before an action"""
+    batching: float = 0.0
+    """that a node gets what was received or matched only with its next event"""
     latency: float = 0.02
     delay: float = 0.0
     """added to the latency, at most"""

@@ -88,6 +88,7 @@ class Scenario:
             delay=random.choice((0.0, 0.2, 1.0)) * severity,
             store=random.choice((0.001, 0.02, 0.2)),
             match=random.choice((0.0, 0.001, 0.05)),
+            batching=random.choice((0.0, 0.0, 0.3)),
         )
         self._severity = severity
         self.world = World(seed, build_tree(parents), workload, self._faults, make_node)

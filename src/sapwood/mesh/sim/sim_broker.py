@@ -78,6 +78,8 @@ class SimBroker:
         self._drained: set[str] = set()
         """neighbours of which the node was told that their stream has no more"""
         self._events: deque[events.Event] = deque()
+        self._held: list[events.SingleEvent] = []
+        """what the node gets with its next event"""
         self._is_running = False
         self._late = 0
 
@@ -123,6 +125,7 @@ class SimBroker:
             self.node = None
             self.life += 1
             self._events.clear()
+            self._held.clear()
 
     def crash(self) -> None:
         """End the process at once, as a fault."""
@@ -147,11 +150,18 @@ class SimBroker:
 
     # -- events and actions ----------------------------------------------------------------------------
 
-    def handle(self, event: events.Event) -> None:
+    def handle(self, event: events.SingleEvent) -> None:
         """Give the node an event, if it runs, and do what it asks for."""
         if self.node is None:
             return
-        self._events.append(event)
+        if isinstance(event, events.Received | events.Matched) and self.world.is_batching():
+            self._held.append(event)
+            return
+        if self._held:
+            self._events.append(events.Batch((*self._held, event)))
+            self._held.clear()
+        else:
+            self._events.append(event)
         if self._is_running:
             return
         self._is_running = True

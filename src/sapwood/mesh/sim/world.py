@@ -144,6 +144,10 @@ class World:
         self.after(0.1 + 3 * self.random.random() ** 2, self.restart, name)
         return True
 
+    def is_batching(self) -> bool:
+        """Return whether a broker's node gets an event only with its next one."""
+        return self.faults.batching > 0.0 and self.random.random() < self.faults.batching
+
     def crash(self, name: str) -> None:
         """End the process of a broker at once."""
         self.brokers[name].crash()

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from sapwood.errors import MessageError
@@ -195,8 +195,7 @@ class MeshRuntime:
     def evaluate(self, messages: Sequence[Publication]) -> Iterable[Evaluation | MessageError]:
         """Evaluate messages that were published here; return what becomes of each, in order."""
         matchings: dict[int, Matching] = {}
-        for message in messages:
-            self._feed(events.Published(None, message))
+        self._feed(events.Batch(tuple([events.Published(None, message) for message in messages])))
         self._run_matches(matchings)
         for message in messages:
             found = matchings[id(message)]
@@ -209,8 +208,9 @@ class MeshRuntime:
     def _receive_payload(self, item: PayloadArrived) -> None:
         payload = self._links.receive(item)
         last = payload.first + len(payload.frames) - 1
-        for number, frame in enumerate(payload.frames, payload.first):
-            self._feed(events.Received(item.link, payload.epoch, number, frame))
+        frames = enumerate(payload.frames, payload.first)
+        received = [events.Received(item.link, payload.epoch, number, frame) for number, frame in frames]
+        self._feed(events.Batch(tuple(received)))
         if not self.node.has_taken(item.link, payload.epoch, last):
             self._links.drop(item.link, item.tag)  # out of order, or of another epoch
             self._release(item.link)
@@ -292,22 +292,25 @@ class MeshRuntime:
         while self._matches:
             matches, self._matches = self._matches, []
             self._matcher.match(matches)
+            matched: list[events.SingleEvent] = []
             for matching in matches:
-                self._finish_match(matching, published)
+                self._matched[matching.action.token] = matching
+                if not matching.is_received:
+                    published[id(matching.publication)] = matching
+                matched += self._describe_match(matching)
+            self._feed(events.Batch(tuple(matched)))
+            self._matched.clear()
 
-    def _finish_match(self, matching: Matching, published: dict[int, Matching]) -> None:
+    def _describe_match(self, matching: Matching) -> Iterator[events.SingleEvent]:
+        """Yield what has become of a message."""
         token = matching.action.token
-        self._matched[token] = matching
-        if not matching.is_received:
-            published[id(matching.publication)] = matching
         if matching.error is not None:
-            self._feed(events.Matched(token, frozenset(), str(matching.error)))
-        else:
-            assert matching.evaluation is not None
-            self._feed(events.Matched(token, self._routes.name(matching.evaluation.links)))
-            for result in matching.evaluation.published:
-                self._feed(events.Published(None, _Result.of(result)))
-        self._matched.pop(token, None)
+            yield events.Matched(token, frozenset(), str(matching.error))
+            return
+        assert matching.evaluation is not None
+        yield events.Matched(token, self._routes.name(matching.evaluation.links))
+        for result in matching.evaluation.published:
+            yield events.Published(None, _Result.of(result))
 
     # -- storing ---------------------------------------------------------------------------------------
 
