@@ -75,7 +75,7 @@ async def _subscribe_each(mesh: LocalMesh, subscriptions: int) -> list[float]:
 
 @experiment("import", "subscriptions in batches of 1,000, confirmed by three brokers")
 def measure_imports(bench: Bench, subscriptions: int = scale(60_000, 60_000, 10_000, 100)) -> Iterator[str]:
-    """Measure imports one after the other, the last of which all brokers have."""
+    """Measure imports one after the other, until all brokers have the last of them."""
     yield f"importing {subscriptions:,} subscriptions"
     found = yield from run_isolated(run_imports, bench.folder / "import", subscriptions)
     workload = f"3 brokers, {subscriptions:,} by imports of {min(_BATCH, subscriptions):,}"

@@ -41,13 +41,13 @@ def make_paths(count: int) -> list[str]:
 async def import_queries(
     connection: HttpConnection, queries: Iterable[str], subscriber: str, prefix: str = "s"
 ) -> int:
-    """Make subscriptions by an import, and return the version of the store."""
+    """Make subscriptions by an import, and return the version of the store, which need not be confirmed."""
     lines = "\n".join(
         json.dumps({"id": f"{prefix}-{number}", "query": query, "subscriber": subscriber})
         for number, query in enumerate(queries)
     )
     headers = {"content-type": "application/x-ndjson"}
-    status, answer = await connection.send("POST", "/v1/imports", lines.encode(), headers)
+    status, answer = await connection.send("POST", "/v1/imports?wait=false", lines.encode(), headers)
     if status >= 300:
         raise BenchError(f"an import is answered with {status}: {answer[:500]!r}")
     found = json.loads(answer)

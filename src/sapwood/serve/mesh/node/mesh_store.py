@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -187,7 +188,8 @@ class MeshStore:
                     f"the log {self._database.name!r} is that of the broker {row.broker!r} in the mesh "
                     f"{row.mesh!r}: set broker.name and mesh.name to these, or begin with a new log"
                 )
-            incarnation = row.incarnation + 1
+            # By the clock, because a log that was restored from a backup has forgotten runs since.
+            incarnation = max(row.incarnation + 1, int(time.time()))
             connection.execute(update(state).values(incarnation=incarnation, broker=broker, mesh=mesh))
         return incarnation, decode_topology(row.topology)
 
