@@ -32,12 +32,12 @@ def run_in_process(
     return work(*args, **options)
 
 
-def smoke_run(suite: Suite, out: Path) -> Run:
-    """Run all experiments of a suite in this process."""
+def smoke_run(suite: Suite, out: Path, only: Sequence[str] = ()) -> Run:
+    """Run the experiments of a suite in this process, all or some."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(isolation, "_stream_process", run_in_process)
         patch.setattr(plots, "_DPI", 20)  # drawing takes most of the time
-        return run_suite(suite, Options(scale="smoke", out=out), Console(file=StringIO())), out
+        return run_suite(suite, Options(scale="smoke", out=out, only=only), Console(file=StringIO())), out
 
 
 def make_bench(folder: Path, scale: ScaleName = "smoke") -> Bench:

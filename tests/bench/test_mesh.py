@@ -15,6 +15,24 @@ from tests.bench.support import (
     smoke_run,
 )
 from tests.support.mesh.trees import need_nats
+from tests.support.requirements import FULL
+
+_QUICK = ("transport", "parts", "import", "routing", "links")
+"""those that take a minute together; the others only in `make test-full`"""
+_MEASURES = (
+    "transport of a message",
+    "CPU of a message against its parts",
+    "subscriptions confirmed",
+    "link messages against flooding",
+    "link messages of processes against the fewest",
+)
+_FURTHER = (
+    "messages through two links",
+    "durable deliveries",
+    "subscribe to confirmed, 99 %",
+    "inner broker dead to flow",
+    "hub leader dead to flow",
+)
 
 pytestmark = [pytest.mark.slow, pytest.mark.server]
 
@@ -22,24 +40,13 @@ pytestmark = [pytest.mark.slow, pytest.mark.server]
 @pytest.fixture(scope="module")
 def everything(tmp_path_factory: pytest.TempPathFactory) -> Run:
     need_nats()
-    return smoke_run(MESH, tmp_path_factory.mktemp("bench") / "out")
+    return smoke_run(MESH, tmp_path_factory.mktemp("bench") / "out", () if FULL else _QUICK)
 
 
 def test_everything_is_measured(everything: Run) -> None:
     report = everything[0]
     assert not report.skipped
-    for measure in (
-        "messages through two links",
-        "durable deliveries",
-        "transport of a message",
-        "CPU of a message against its parts",
-        "subscribe to confirmed, 99 %",
-        "subscriptions confirmed",
-        "inner broker dead to flow",
-        "hub leader dead to flow",
-        "link messages against flooding",
-        "link messages of processes against the fewest",
-    ):
+    for measure in (*_MEASURES, *(_FURTHER if FULL else ())):
         figures = find_figures(report, measure)
         assert figures and all(figure.value > 0 for figure in figures), measure
         assert all(figure.met is None for figure in figures)  # nothing is promised about the smallest scale
@@ -53,7 +60,7 @@ def test_links_of_processes_carry_what_is_computed(everything: Run) -> None:
 
 
 def test_figures_are_printed_and_written(everything: Run) -> None:
-    assert "messages through two links" in print_report(everything[0])
+    assert "transport of a message" in print_report(everything[0])
     assert find_chart(everything[0], "links").series
     assert_written(everything[1], "mesh", {"links"}, everything[0])
     assert_helps(MESH, "--nitf")
