@@ -21,7 +21,7 @@ from tests.support.requirements import FULL, SLOWDOWN
 from tests.support.service.broker_oracle import Row
 
 pytestmark = [pytest.mark.slow, pytest.mark.server]
-_ROUNDS = 3
+_ROUNDS = 3 if FULL else 2
 
 
 @pytest.fixture(scope="module")
@@ -162,7 +162,7 @@ def test_deliveries_are_those_of_one_broker(mesh: LocalMesh, clients: MeshClient
     """B.7: six brokers on three levels, all three languages, changes everywhere, real and hostile files;
     rejects are at the broker that a message was published at, once. B.6: no message is routed by a table that
     is older than one that was confirmed."""
-    subscriptions, messages, changes = (10_000, 20_000, 100) if FULL else (600, 1_500, 12)
+    subscriptions, messages, changes = (10_000, 20_000, 100) if FULL else (300, 800, 12)
     started = time.monotonic()
     with MeshOracle() as oracle:
         clients.declare()
@@ -171,7 +171,7 @@ def test_deliveries_are_those_of_one_broker(mesh: LocalMesh, clients: MeshClient
         subscribed = time.monotonic()
         for _ in range(_ROUNDS):
             equality.run_round(messages // _ROUNDS, changes)
-        equality.publish_files(200 if FULL else 25)
+        equality.publish_files(200 if FULL else 15)
         deliveries = equality.check()
         assert oracle.rejects and oracle.joins
     assert clients.counter("late") == 0

@@ -13,7 +13,7 @@ from tests.support.mesh.jetstream_admin import JetStreamAdmin, link_stream
 from tests.support.mesh.mesh_clients import MeshClients
 from tests.support.mesh.mesh_load import HostedRow
 from tests.support.mesh.trees import CHAIN, need_nats
-from tests.support.requirements import SLOWDOWN
+from tests.support.requirements import FULL, SLOWDOWN
 from tests.support.service.broker_oracle import Row
 
 pytestmark = [pytest.mark.slow, pytest.mark.server]
@@ -151,7 +151,7 @@ def test_brokers_that_send_everything_again_double_nothing(mesh: LocalMesh, clie
     """B.10: sender and receiver of a link are killed when the receiver has stored what it has not
     acknowledged, and start again much later than messages are on their way."""
     numbers = _Numbers(clients, "again")
-    for _ in range(3):
+    for _ in range(5 if FULL else 1):
         numbers.publish(60)
         mesh.brokers["last"].kill()
         mesh.brokers["middle"].kill()
