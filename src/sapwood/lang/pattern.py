@@ -27,7 +27,7 @@ from itertools import groupby
 from threading import RLock
 from types import MappingProxyType
 from typing import Any, ClassVar, TypeVar
-from weakref import WeakValueDictionary
+from weakref import ref
 
 from sapwood.lang.namespaces import exact_prefixes
 
@@ -38,6 +38,7 @@ ANY_NAMESPACE = "\0"
 
 
 class Axis(Enum):
+    __hash__ = object.__hash__  # of the one object for each: that of Enum is computed in Python
     CHILD = "/"
     DESCENDANT = "//"  # `/descendant-or-self::node()/child::`, so positions count per parent
     ATTRIBUTE = "/@"
@@ -46,27 +47,56 @@ class Axis(Enum):
 _INTERNING = RLock()
 
 
+class _KeyedRef(ref["Interned"]):
+    """A weak reference that knows the key of what it refers to."""
+
+    __slots__ = ("key",)
+    key: tuple[object, ...]
+
+
+_TABLE: dict[tuple[object, ...], _KeyedRef] = {}
+"""All that is hash-consed, by class and parts. A WeakValueDictionary takes twice as long, and a query is a
+dozen objects."""
+
+
+def _forget(dead: ref[Interned]) -> None:
+    assert isinstance(dead, _KeyedRef)
+    with _INTERNING:
+        if _TABLE.get(dead.key) is dead:  # another one may have been made meanwhile
+            del _TABLE[dead.key]
+
+
 class Interned:
     """Base of hash-consed objects: construction returns the one object with these parts."""
 
     __slots__ = ("__weakref__",)
     _fields: ClassVar[tuple[str, ...]] = ()  # the parts, in the order of the constructor
-    _table: ClassVar[WeakValueDictionary[tuple[object, ...], Any]] = WeakValueDictionary()
+    _setters: ClassVar[tuple[Callable[[Any, Any], None], ...]] = ()
+
+    def __init_subclass__(cls) -> None:
+        cls._setters = tuple([getattr(cls, name).__set__ for name in cls._fields])
 
     @classmethod
     def _intern(cls: type[T], *parts: object) -> T:
         key = (cls, *parts)
-        found: T | None = Interned._table.get(key)
+        known = _TABLE.get(key)
+        found: T | None = known() if known is not None else None  # type: ignore[assignment]
         return found if found is not None else cls._create(key, parts)
 
     @classmethod
     def _create(cls: type[T], key: tuple[object, ...], parts: tuple[object, ...]) -> T:
         made = object.__new__(cls)
-        for name, part in zip(cls._fields, parts, strict=True):
-            object.__setattr__(made, name, part)
+        for put, part in zip(cls._setters, parts, strict=True):
+            put(made, part)
+        kept = _KeyedRef(made, _forget)
+        kept.key = key
         with _INTERNING:  # another thread may have made it meanwhile
-            kept: T = Interned._table.setdefault(key, made)
-        return kept
+            known = _TABLE.get(key)
+            found: T | None = known() if known is not None else None  # type: ignore[assignment]
+            if found is not None:
+                return found
+            _TABLE[key] = kept
+        return made
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"{type(self).__name__} is immutable")
