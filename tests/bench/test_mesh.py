@@ -17,7 +17,7 @@ from tests.bench.support import (
 from tests.support.mesh.trees import need_nats
 from tests.support.requirements import FULL
 
-_QUICK = ("transport", "parts", "import", "routing", "links")
+_QUICK = ("transport", "parts", "import", "routing", "links", "scale")
 """those that take a minute together; the others only in `make test-full`"""
 _MEASURES = (
     "transport of a message",
@@ -25,6 +25,7 @@ _MEASURES = (
     "subscriptions confirmed",
     "link messages against flooding",
     "link messages of processes against the fewest",
+    "simulation of a mesh",
 )
 _FURTHER = (
     "messages through two links",

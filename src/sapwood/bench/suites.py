@@ -61,6 +61,6 @@ SERVE = Suite(
 )
 MESH = Suite(
     "mesh",
-    ("chain_throughput", "broker_parts", "confirmation", "recovery", "link_traffic"),
+    ("chain_throughput", "broker_parts", "confirmation", "recovery", "link_traffic", "simulated_scale"),
     published=True,
 )
