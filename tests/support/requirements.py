@@ -23,6 +23,9 @@ SANITIZED = os.environ.get("SAPWOOD_TESTS") == "sanitized"
 SLOWDOWN = 4 if sys.gettrace() or SANITIZED else 1
 """What limits of time are multiplied by: coverage and sanitizers take time."""
 
+PATIENCE = SLOWDOWN * (10 if FULL else 1)
+"""What limits are multiplied by where full size takes more time, and none is promised."""
+
 needs_kernel = pytest.mark.skipif(KERNEL is None, reason=f"needs the compiled kernel: {REASON}")
 """Skips a test without the compiled kernel. `SAPWOOD_KERNEL=1` forbids to skip."""
 

@@ -61,6 +61,14 @@ SERVE = Suite(
 )
 MESH = Suite(
     "mesh",
-    ("chain_throughput", "broker_parts", "confirmation", "recovery", "link_traffic", "simulated_scale"),
+    (
+        "chain_throughput",
+        "broker_parts",
+        "confirmation",
+        "slow_subscriber",
+        "recovery",
+        "link_traffic",
+        "simulated_scale",
+    ),
     published=True,
 )

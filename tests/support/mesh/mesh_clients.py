@@ -15,7 +15,7 @@ import httpx
 from sapwood.serve.mesh.local_mesh import LocalMesh
 from tests.support.mesh.mesh_load import HostedRow, SourcedMessage
 from tests.support.mesh.network_namespaces import CutMesh
-from tests.support.requirements import SLOWDOWN
+from tests.support.requirements import PATIENCE
 from tests.support.service.listeners import Received, to_received
 from tests.support.service.random_load import NAMESPACES
 
@@ -42,7 +42,7 @@ class MeshClients:
 
     def call(self, broker: str, method: str, path: str, **request: Any) -> httpx.Response:
         """Send a request, again and again until the broker answers it."""
-        deadline = time.monotonic() + 120 * SLOWDOWN
+        deadline = time.monotonic() + 120 * PATIENCE
         while True:
             try:
                 answer = self._send(broker, method, self.mesh.url(broker) + path, **request)
@@ -202,7 +202,7 @@ class MeshClients:
         self._wait(is_quiet, wait, lambda: f"the mesh is not quiet: {self._describe()}")
 
     def _wait(self, condition: Callable[[], bool], wait: float, describe: Callable[[], str]) -> None:
-        deadline = time.monotonic() + wait * SLOWDOWN
+        deadline = time.monotonic() + wait * PATIENCE
         while not condition():
             if time.monotonic() > deadline:
                 raise AssertionError(describe())
@@ -261,7 +261,7 @@ class SourcePublisher(threading.Thread):
 
     def finish(self, wait: float = 300) -> None:
         """Wait until all is published."""
-        self.join(wait * SLOWDOWN)
+        self.join(wait * PATIENCE)
         if self.failure is not None:
             raise self.failure
         assert not self.is_alive(), f"{self.name} has published {self.done} of {len(self._messages)}"

@@ -17,7 +17,7 @@ from tests.support.mesh.mesh_clients import MeshClients, publish_all
 from tests.support.mesh.mesh_load import FILE_QUERIES, HostedRow, MeshLoad, SourcedMessage
 from tests.support.mesh.mesh_oracle import MeshOracle
 from tests.support.mesh.trees import CONFIG, SIX, need_nats
-from tests.support.requirements import FULL, SLOWDOWN
+from tests.support.requirements import FULL, PATIENCE, SLOWDOWN
 from tests.support.service.broker_oracle import Row
 
 pytestmark = [pytest.mark.slow, pytest.mark.server]
@@ -58,7 +58,7 @@ class _Changer(threading.Thread):
             self.failure = error
 
     def finish(self) -> None:
-        self.join(120 * SLOWDOWN)
+        self.join(120 * PATIENCE)
         assert self.failure is None and not self.is_alive(), self.failure
 
 
