@@ -31,6 +31,7 @@ _FURTHER = (
     "messages through two links",
     "durable deliveries",
     "subscribe to confirmed, 99 %",
+    "latency beside a slow subscriber",
     "inner broker dead to flow",
     "hub leader dead to flow",
 )
