@@ -150,7 +150,7 @@ def bench_mesh(
     nitf: NitfOption = None,
     quick: Annotated[bool, _quick("Some minutes instead of a quarter of an hour.")] = False,
     only: Annotated[
-        Only, _only("chain, transport, parts, confirm, import, repair, hub, routing or links.")
+        Only, _only("chain, transport, parts, confirm, import, slow, repair, hub, routing, links or scale.")
     ] = None,
     out: OutOption = OUT,
     as_json: JsonOption = False,
