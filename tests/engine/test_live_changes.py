@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from sapwood import Matcher, QueryError, Tuning
-from sapwood.lang.pattern import _TABLE
+from sapwood.lang.pattern import INTERNED
 from tests.support.automata import guide_nodes, is_empty, trie_states
 from tests.support.memory import held_by
 from tests.support.oracles import lxml_oracle
@@ -371,18 +371,18 @@ def test_removed_queries_are_really_freed() -> None:
     left = []
     for _ in range(2):  # the first fills caches of a bounded size
         gc.collect()
-        before = len(_TABLE)
+        before = len(INTERNED)
         matcher = Matcher()
         for kind in CHURNING.values():
             for i in range(20):
                 matcher.add((kind, i), kind(i))
         matcher.match("<a><b x='one' y='7'/></a>")
-        assert len(_TABLE) > before + 150
+        assert len(INTERNED) > before + 150
         for id in list(matcher):
             matcher.remove(id)
         matcher.index.planner.templates.clear()
         gc.collect()
-        left.append(len(_TABLE))
+        left.append(len(INTERNED))
         assert is_empty(matcher.index)
         matcher.close()
     assert left[1] <= left[0]
@@ -390,13 +390,13 @@ def test_removed_queries_are_really_freed() -> None:
 
 def test_an_unreferenced_matcher_is_freed_with_its_queries() -> None:
     gc.collect()
-    before = len(_TABLE)
+    before = len(INTERNED)
     matcher = Matcher()
     matcher.add_many((i, f"//gone{i}[@x = {i}]/..") for i in range(50))
     matches = matcher.match("<a/>")
     del matcher, matches
     gc.collect()
-    assert len(_TABLE) <= before
+    assert len(INTERNED) <= before
 
 
 def test_messages_are_not_kept() -> None:

@@ -13,7 +13,7 @@ import pytest
 from sapwood import Matcher
 from sapwood.lang import pattern
 from sapwood.lang.pattern import (
-    _TABLE,
+    INTERNED,
     Axis,
     Has,
     Interned,
@@ -126,14 +126,14 @@ def parts_of(whole: object) -> list[object]:
 def test_unreferenced_patterns_are_freed() -> None:
     plain_step.cache_clear()  # a bounded number of steps is kept at hand
     gc.collect()
-    before = len(_TABLE)
+    before = len(INTERNED)
     queries = [compiled(f"/fresh{i}[@x='{i}' and .//y{i}]/z[{i + 1}] | //w{i}[not(v)]") for i in range(50)]
     watched = [weakref.ref(query.condition) for query in queries]
-    assert len(_TABLE) > before + 300
+    assert len(INTERNED) > before + 300
     del queries
     plain_step.cache_clear()
     gc.collect()
-    assert len(_TABLE) <= before
+    assert len(INTERNED) <= before
     assert not any(ref() for ref in watched)
 
 

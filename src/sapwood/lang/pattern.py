@@ -54,7 +54,7 @@ class _KeyedRef(ref["Interned"]):
     key: tuple[object, ...]
 
 
-_TABLE: dict[tuple[object, ...], _KeyedRef] = {}
+INTERNED: dict[tuple[object, ...], _KeyedRef] = {}
 """All that is hash-consed, by class and parts. A WeakValueDictionary takes twice as long, and a query is a
 dozen objects."""
 
@@ -62,8 +62,8 @@ dozen objects."""
 def _forget(dead: ref[Interned]) -> None:
     assert isinstance(dead, _KeyedRef)
     with _INTERNING:
-        if _TABLE.get(dead.key) is dead:  # another one may have been made meanwhile
-            del _TABLE[dead.key]
+        if INTERNED.get(dead.key) is dead:  # another one may have been made meanwhile
+            del INTERNED[dead.key]
 
 
 class Interned:
@@ -79,7 +79,7 @@ class Interned:
     @classmethod
     def _intern(cls: type[T], *parts: object) -> T:
         key = (cls, *parts)
-        known = _TABLE.get(key)
+        known = INTERNED.get(key)
         found: T | None = known() if known is not None else None  # type: ignore[assignment]
         return found if found is not None else cls._create(key, parts)
 
@@ -91,11 +91,11 @@ class Interned:
         kept = _KeyedRef(made, _forget)
         kept.key = key
         with _INTERNING:  # another thread may have made it meanwhile
-            known = _TABLE.get(key)
+            known = INTERNED.get(key)
             found: T | None = known() if known is not None else None  # type: ignore[assignment]
             if found is not None:
                 return found
-            _TABLE[key] = kept
+            INTERNED[key] = kept
         return made
 
     def __setattr__(self, name: str, value: object) -> None:

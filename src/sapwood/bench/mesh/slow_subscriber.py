@@ -14,7 +14,7 @@ import numpy as np
 
 from sapwood.bench.harness import Bench, BenchError, at_most, experiment, run_isolated, scale
 from sapwood.bench.mesh.mesh_workload import CHAIN, STREAM, make_message, subscribe
-from sapwood.bench.serve.http_load import HttpConnection, HttpConnections
+from sapwood.bench.serve.http_load import HttpConnection, HttpConnections, read_message_id
 from sapwood.serve.mesh.local_mesh import LocalMesh
 
 _PAUSE = 0.01
@@ -75,7 +75,7 @@ async def _run_round(mesh: LocalMesh, name: str, messages: int, is_slow: bool) -
 
     async def listen(connection: HttpConnection) -> None:
         async for data in connection.events("/v1/subscribers/measured/events"):
-            started = sent.get(_read_id(data))
+            started = sent.get(read_message_id(data))
             if started is not None:  # of this round
                 seconds.append(time.perf_counter() - started)
                 if len(seconds) == messages:
@@ -108,8 +108,3 @@ async def _run_round(mesh: LocalMesh, name: str, messages: int, is_slow: bool) -
             for task in tasks:
                 task.cancel()
     return seconds
-
-
-def _read_id(data: bytes) -> str:
-    message = data[data.index(b'"message":"') + 11 :]
-    return message[: message.index(b'"')].decode()

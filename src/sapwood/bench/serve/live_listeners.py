@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sapwood.bench.harness import Bench, BenchError, at_least, experiment, run_isolated, scale
-from sapwood.bench.serve.http_load import HttpConnections
+from sapwood.bench.serve.http_load import HttpConnections, read_message_id
 from sapwood.bench.serve.serve_workload import LOG, STREAM
 from sapwood.serve.server_process import ServerProcess
 from sapwood.store import NewSubscription, SubscriptionStore
@@ -84,8 +84,7 @@ async def _run(connections: HttpConnections, listeners: int, messages: int) -> F
         if ready == listeners:
             all_ready.set()
         async for data in events:
-            message = data[data.index(b'"message":"') + 11 :]
-            seconds.append(time.perf_counter() - sent[message[: message.index(b'"')].decode()])
+            seconds.append(time.perf_counter() - sent[read_message_id(data)])
             if len(seconds) == expected:
                 done.set()
 

@@ -17,7 +17,15 @@ from sapwood.engine.automaton.path_trie import DESCENDANT
 from sapwood.engine.automaton.query_paths import IndexPlan, Leaf, Twig, plan_index, sort_parts
 from sapwood.lang.pattern import TEXT, Axis, Has, Test
 from sapwood.lang.query import Query, compile_query
-from sapwood.lang.xpath.query_shape import PATH, Blanks, PatternTemplate, mark_at, read_blanks, split_blanks
+from sapwood.lang.xpath.query_shape import (
+    PATH,
+    Blanks,
+    PatternTemplate,
+    is_one_path,
+    mark_at,
+    read_blanks,
+    split_blanks,
+)
 from sapwood.lang.xpath.query_templates import QueryTemplates, may_have_template
 
 
@@ -50,7 +58,7 @@ class QueryPlanner:
         """Return the key and the plan of a filter; raise QueryError if the text is none."""
         if may_have_template(text):
             pieces = split_blanks(text)
-            if len(pieces) == 3 and pieces[0] == "/" and not pieces[2]:
+            if is_one_path(pieces):
                 return self._plan_path(text, pieces[1])
             found = self.templates.find(pieces)
             if found is not None:

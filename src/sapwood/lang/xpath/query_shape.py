@@ -81,6 +81,11 @@ split_blanks = _BLANK.split
 """Split a text at its blanks: the odd items are what is in them, the even ones are its shape."""
 
 
+def is_one_path(pieces: Sequence[str]) -> bool:
+    """Return whether a text that was split is one path without conditions: `/a//b/*`."""
+    return len(pieces) == 3 and pieces[0] == "/" and not pieces[2]
+
+
 def kinds_of(shape: Sequence[str]) -> tuple[int, ...]:
     """Return the kind of each blank of a shape."""
     return tuple(map(_kind_after, shape[:-1]))

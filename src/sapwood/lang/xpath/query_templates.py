@@ -23,6 +23,7 @@ from sapwood.lang.xpath.query_shape import (
     PatternTemplate,
     equal_blanks,
     generalize,
+    is_one_path,
     kinds_of,
     mark_at,
     read_blanks,
@@ -153,8 +154,7 @@ class TemplateCompiler:
         """Return the compiled filter; raise QueryError if the text is none."""
         if may_have_template(text):
             pieces = split_blanks(text)
-            is_path = len(pieces) == 3 and pieces[0] == "/" and not pieces[2]
-            found = self._templates.find(pieces) if not is_path else None
+            found = self._templates.find(pieces) if not is_one_path(pieces) else None
             if found is not None:
                 template, blanks = found
                 return template.fill(text, blanks)
