@@ -6,10 +6,13 @@ from collections import Counter
 from collections.abc import Iterator
 from math import inf
 from random import Random
+from typing import Any
 
 import pytest
 
 from sapwood import Broker, Tuning
+from sapwood.join.evaluation import shared_evaluation
+from sapwood.join.evaluation.residual_check import is_satisfiable
 from tests.support.cases.joins import broker_of
 
 HOUR, DAY, WEEK = 3_600, 86_400, 604_800
@@ -166,6 +169,25 @@ def test_a_larger_window_is_not_kept_for_others(window: str) -> None:
     broker.unsubscribe("large")
     close(broker, DAY + 1)
     assert_empty(broker)
+
+
+def test_comparisons_are_checked_within_the_window_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Messages may be a day late, so the state has a day; a window of a minute reaches little of it."""
+    checked = 0
+
+    def count(*arguments: Any) -> bool:
+        nonlocal checked
+        checked += 1
+        return is_satisfiable(*arguments)
+
+    monkeypatch.setattr(shared_evaluation, "is_satisfiable", count)
+    query = "orders/order[id->i][total->t] FOLLOWED BY{i=j AND t < u, 60 s} paid/payment[of->j][sum->u]"
+    with broker_of(query, lateness=DAY) as broker:
+        for minute in range(200):
+            broker.publish("<order><id>1</id><total>5</total></order>", stream="orders", time=minute * 60)
+        late = broker.publish("<payment><of>1</of><sum>9</sum></payment>", stream="paid", time=6_030)
+    assert len(late) == 1
+    assert 1 <= checked <= 2
 
 
 def test_the_state_of_an_unsubscribed_query_is_dropped() -> None:

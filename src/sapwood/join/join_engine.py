@@ -18,7 +18,6 @@ from math import inf
 
 import numpy as np
 
-from sapwood.engine.automaton.predicate_index import Ints
 from sapwood.engine.index import Index, IndexMatches
 from sapwood.engine.limits import Tuning
 from sapwood.engine.message.message_reader import Message
@@ -26,6 +25,7 @@ from sapwood.errors import QueryError
 from sapwood.join.evaluation.bindings import compared_value
 from sapwood.join.evaluation.per_query_evaluation import PerQueryEvaluator
 from sapwood.join.evaluation.shared_evaluation import find_equal_pairs, match_rows
+from sapwood.join.evaluation.window_check import WindowCheck
 from sapwood.join.evaluation.witnesses import VariableIndex, Witness
 from sapwood.join.explain import JoinExplanation, explain
 from sapwood.join.graph.templates import TemplateRelations
@@ -258,12 +258,12 @@ class JoinEngine:
             equal = find_equal_pairs(relations, current, common, state_is_left) if common else None
             if not equal:
                 continue
-            matched = match_rows(relations, equal, current, state, state_is_left)
+            check = WindowCheck(self._catalog.windows, current, state, state_is_left)
+            matched = match_rows(relations, equal, check)
             for row, items in matched.frequent:
-                yield from self._check_row(relations, row, items, current, state, state_is_left)
+                yield from check.match_row(relations, row, items)
             if len(matched.rows):
-                rows, items = matched.rows, matched.items
-                yield self._check_rows(relations, rows, items, current, state, state_is_left)
+                yield check.match_rows(relations, matched.rows, matched.items)
 
     def _match_row_by_row(
         self, current: CurrentItem, state: MessageState, sides: list[bool]
@@ -275,47 +275,8 @@ class JoinEngine:
             found = [(row, item) for graph, row in graphs for item in evaluator.items(graph, state_is_left)]
             if found:
                 rows, items = np.array(found, np.int32).T
-                yield self._check_rows(relations, rows, items, current, state, state_is_left)
-
-    def _check_row(
-        self,
-        relations: TemplateRelations,
-        row: int,
-        items: Ints,
-        current: CurrentItem,
-        state: MessageState,
-        state_is_left: bool,
-    ) -> Iterator[LinkMatches]:
-        """Check the windows of all members of a row with each of the items that satisfy it."""
-        windows = self._catalog.windows
-        members, _ = relations.members(np.array([row], np.int32))
-        is_last = state_is_left and state.latest < current.time
-        version = min(state.oldest_version, current.visible_from)
-        checked: list[int] = []
-        for member in members.tolist():
-            if windows.holds_for_all(member, is_last, version):
-                numbers = np.full(len(items), member, np.int32)
-                entries = np.full(len(items), windows.entry[member], np.int32)
-                yield LinkMatches(numbers, entries, items, state.records, current.records, state_is_left)
-            else:
-                checked.append(member)
-        if checked:
-            repeated = np.repeat(np.array(checked, np.int32), len(items))
-            items = np.tile(items, len(checked))
-            yield self._check_windows(repeated, items, current, state, state_is_left)
-
-    def _check_rows(
-        self,
-        relations: TemplateRelations,
-        rows: Ints,
-        items: Ints,
-        current: CurrentItem,
-        state: MessageState,
-        state_is_left: bool,
-    ) -> LinkMatches:
-        """Check the windows of all members of each row with the item that satisfies it."""
-        members, source = relations.members(rows)
-        return self._check_windows(members, items.take(source), current, state, state_is_left)
+                check = WindowCheck(self._catalog.windows, current, state, state_is_left)
+                yield check.match_rows(relations, rows, items)
 
     def _match_link_by_link(
         self, current: CurrentItem, state: MessageState, sides: list[bool]
@@ -326,23 +287,13 @@ class JoinEngine:
             items = np.fromiter(evaluator.items(link.graph, state_is_left), np.int32)
             if len(items):
                 members = np.full(len(items), link.member, np.int32)
-                yield self._check_windows(members, items, current, state, state_is_left)
+                check = WindowCheck(self._catalog.windows, current, state, state_is_left)
+                yield check.match_members(members, items)
 
     def _iter_links(self) -> Iterator[CatalogLink]:
         yield from self._catalog.prefix_links()
         for entry in self._entries.values():
             yield from entry.links
-
-    def _check_windows(
-        self, members: Ints, items: Ints, current: CurrentItem, state: MessageState, state_is_left: bool
-    ) -> LinkMatches:
-        times = state.item_time.take(items)
-        visible_from = np.minimum(state.item_visible_from.take(items), current.visible_from)
-        left, right = (times, current.time) if state_is_left else (current.time, times)
-        holds = self._catalog.windows.check(members, left, right, visible_from)
-        members = members[holds]
-        entries = self._catalog.windows.entry.take(members)
-        return LinkMatches(members, entries, items[holds], state.records, current.records, state_is_left)
 
     def _partial_items(
         self, prefix: ChainPrefix, records: Records, results: Meetings

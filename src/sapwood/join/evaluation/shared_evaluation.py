@@ -4,7 +4,8 @@
 2. rows     the rows all of whose pairs are equal in one item; found by way of the rarest pair. A row of one
             pair, with nothing else to check, matches with all items of the pair: these are not looked at
 3. nodes    variables that start from one variable must start from one node: checked in arrays where every
-            pair has one pair of nodes, and otherwise by the residual check, like comparisons other than =
+            pair has one pair of nodes, and otherwise by the residual check, like comparisons other than =.
+            That one takes a candidate at a time, so it sees only those that suit the window of a query
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ from numpy.typing import NDArray
 
 from sapwood.engine.automaton.predicate_index import NO_INTS, Ints
 from sapwood.join.evaluation.residual_check import CurrentSide, EqualRuns, StateSide, is_satisfiable
+from sapwood.join.evaluation.window_check import WindowCheck
 from sapwood.join.graph.templates import TemplateRelations
-from sapwood.join.state.message_state import ByVariable, CurrentItem, MessageState, RunColumns
+from sapwood.join.state.message_state import ByVariable, CurrentItem, RunColumns
 
 _MANY_ITEMS = 64
 """items of a row from which on they are better not copied, but checked by themselves"""
@@ -73,14 +75,9 @@ def find_equal_pairs(
     return found
 
 
-def match_rows(
-    relations: TemplateRelations,
-    equal: Sequence[EqualPair],
-    current: CurrentItem,
-    state: MessageState,
-    state_is_left: bool,
-) -> MatchedRows:
-    """Return the rows that the current item satisfies with an item of the state, and that item."""
+def match_rows(relations: TemplateRelations, equal: Sequence[EqualPair], check: WindowCheck) -> MatchedRows:
+    """Return the rows that the current item satisfies with an item of the state, and that item; whether the
+    windows of their members suit the two is left open."""
     by_pair: dict[int, list[EqualPair]] = {}
     counts: dict[int, int] = {}  # of items; one with several values is counted more than once
     for each in equal:
@@ -103,7 +100,7 @@ def match_rows(
     if others:
         complete, rarest = _with_all_pairs(relations, np.concatenate(others), counts)
         if len(complete):
-            evaluation = _Evaluation(relations, _to_columns(equal), current, state, state_is_left)
+            evaluation = _Evaluation(relations, _to_columns(equal), check)
             more_rows, more_items = evaluation.match(complete, rarest)
             rows, items = np.concatenate((rows, more_rows)), np.concatenate((items, more_items))
     return MatchedRows(frequent, rows, items)
@@ -151,21 +148,15 @@ def _to_columns(equal: Sequence[EqualPair]) -> _PairColumns:
 class _Evaluation:
     """The evaluation of rows of several pairs, or with more to check, on one current item."""
 
-    def __init__(
-        self,
-        relations: TemplateRelations,
-        equal: _PairColumns,
-        current: CurrentItem,
-        state: MessageState,
-        state_is_left: bool,
-    ) -> None:
+    def __init__(self, relations: TemplateRelations, equal: _PairColumns, check: WindowCheck) -> None:
         self._relations = relations
-        self._current = current
-        self._state = state
-        self._state_is_left = state_is_left
-        self._current_side = CurrentSide(current)
+        self._check = check
+        self._current = check.current
+        self._state = check.state
+        self._state_is_left = check.state_is_left
+        self._current_side = CurrentSide(check.current)
         self._sides: dict[int, StateSide] = {}
-        self._items = max(len(state.records), 1)
+        self._items = max(len(check.state.records), 1)
         keys = equal.pair.astype(np.int64) * self._items + equal.item
         if len(keys) > 1 and (keys[1:] < keys[:-1]).any():
             order = np.argsort(keys, kind="stable")
@@ -222,7 +213,9 @@ class _Evaluation:
         if simple.any():
             chosen = np.flatnonzero(simple)
             matching[chosen] = self._nodes_agree(templates[chosen], before[chosen], place)
-        for candidate in np.flatnonzero(~(simple | relations.plain.take(templates))).tolist():
+        residual = np.flatnonzero(~(simple | relations.plain.take(templates)))
+        residual = residual[self._check.suits_any(relations, rows.take(residual), items.take(residual))]
+        for candidate in residual.tolist():
             at = int(before[candidate])
             places = place[at : at + int(lengths[candidate])].tolist()
             matching[candidate] = self._check_residual(int(rows[candidate]), int(items[candidate]), places)

@@ -22,6 +22,8 @@ from tests.support.service.broker_oracle import Row
 
 pytestmark = [pytest.mark.slow, pytest.mark.server]
 _ROUNDS = 3 if FULL else 2
+_SPREAD = 400 if FULL else 60
+"""values in a field of messages: the more subscriptions there are, the rarer each value is"""
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +75,7 @@ class _Equality:
 
     def __init__(self, mesh: LocalMesh, clients: MeshClients, oracle: MeshOracle, seed: int) -> None:
         self._mesh, self._clients, self._oracle = mesh, clients, oracle
-        self._load = MeshLoad(seed, list(mesh.parents))
+        self._load = MeshLoad(seed, list(mesh.parents), _SPREAD)
         self._rng = Random(seed)
         self._rows: dict[str, HostedRow] = {}
         self.published = self.changes = 0
