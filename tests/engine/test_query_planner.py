@@ -1,4 +1,4 @@
-"""Queries planned and compiled by their shape: the same keys, plans, patterns and errors as without shapes.
+"""Queries planned, compiled and encoded by their shape: as without shapes, and with the same errors.
 
 The compiler is the oracle: it has no part in shapes, and tests of its own against lxml.
 """
@@ -28,6 +28,8 @@ from sapwood.lang.query import Query, compile_query
 from sapwood.lang.xpath import query_templates
 from sapwood.lang.xpath.query_shape import MOST_TOKENS
 from sapwood.lang.xpath.query_templates import TemplateCompiler
+from sapwood.mesh.routing.condition_codec import pack, to_form
+from sapwood.mesh.routing.condition_templates import QueryEncoder
 from tests.support.generators.path_strategies import RANDOMS
 from tests.support.generators.query_texts import QueryTexts
 from tests.support.requirements import FULL
@@ -43,6 +45,8 @@ Failed = tuple[str, int, str | None]
 
 COMPILERS: WeakKeyDictionary[QueryPlanner, TemplateCompiler] = WeakKeyDictionary()
 """for each planner, a compiler that gets the same texts"""
+ENCODERS: WeakKeyDictionary[QueryPlanner, QueryEncoder] = WeakKeyDictionary()
+"""and an encoder"""
 
 
 def compiled(compile_text: Callable[[str], Query], text: str) -> Query | Failed:
@@ -70,18 +74,24 @@ def plan_of(query: Query) -> Planned:
 
 
 def compare(texts: Iterable[str], planner: QueryPlanner, namespaces: Mapping[str, str]) -> Counter[str]:
-    """Assert that each text is planned as it is compiled, and compiled by templates as without, at its first
-    occurrence and at its second."""
+    """Assert that each text is planned as it is compiled, and compiled and encoded by templates as without,
+    at its first occurrence and at its second."""
     counts: Counter[str] = Counter()
     compiler = COMPILERS.setdefault(planner, TemplateCompiler(namespaces))
+    encoder = ENCODERS.setdefault(planner, QueryEncoder(namespaces))
     for text in texts:
         query = compiled(lambda text: compile_query(text, namespaces), text)
         expected = plan_of(query) if isinstance(query, Query) else query
+        encoding = pack(to_form(query.condition)) if isinstance(query, Query) else None
         for _ in range(2):
             outcome, how = planned(planner, text)
             assert outcome == expected, text
             assert compiled(compiler.compile, text) == query, text
             counts[how] += 1
+            assert not compiler.recognizes(text) or isinstance(query, Query), text
+            encoded = encoder.encode(text)
+            assert encoded is None or encoded == encoding, text
+            counts["encoded"] += encoded is not None
     return counts
 
 
@@ -105,7 +115,10 @@ def test_random_queries(odd: float) -> None:
         counts.update(compare(queries, planner, namespaces))
 
     plan_some()
-    assert min(counts[how] for how in ("from a template", "compiled", "refused")) > counts.total() / 50
+    assert (
+        min(counts[how] for how in ("from a template", "compiled", "refused", "encoded"))
+        > counts.total() / 50
+    )
 
 
 @cache

@@ -122,17 +122,26 @@ def _compile_once(query: str, language: str, namespaces: frozenset[tuple[str, st
 class QueryChecker:
     """Checks queries, and remembers those that passed: real imports repeat a query a dozen times over."""
 
-    def __init__(self, namespaces: Mapping[str, str]) -> None:
+    def __init__(self, namespaces: Mapping[str, str], compile_all: bool = False) -> None:
+        """With `compile_all`, queries are compiled even if a template shows that they are valid."""
         self._namespaces = dict(namespaces)
+        self._compile_all = compile_all
         self._passed: set[tuple[str, str | None]] = set()
 
     def check(self, query: str, language: str | None) -> AnyQuery | None:
-        """Compile a query as `compile_text` does; None for a query that has passed before."""
+        """Compile a query as `compile_text` does; None for a query that need not be, or has passed before."""
         if (query, language) in self._passed:
             return None
-        compiled = compile_text(query, self._namespaces, language)
+        compiled = None
+        if self._compile_all or language not in (None, XPATH) or not self._recognizes(query):
+            compiled = compile_text(query, self._namespaces, language)
         if len(query) <= _LONGEST_REMEMBERED:
             if len(self._passed) >= _REMEMBERED:
                 self._passed.clear()
             self._passed.add((query, language))
         return compiled
+
+    def _recognizes(self, query: str) -> bool:
+        from sapwood.lang.xpath.query_templates import share_compiler
+
+        return share_compiler(frozenset(self._namespaces.items())).recognizes(query)

@@ -55,7 +55,8 @@ class BulkImport:
         self._on_replaced = on_replaced
         self._on_checked = on_checked
         with database.reading() as connection:
-            self._queries = QueryChecker(history.read_namespaces(connection, tenant))
+            namespaces = history.read_namespaces(connection, tenant)
+            self._queries = QueryChecker(namespaces, compile_all=on_checked is not None)
             self._version = history.read_state(connection).version
         self._added = self._replaced = self._unchanged = self._refused = 0
 

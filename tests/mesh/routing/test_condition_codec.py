@@ -98,6 +98,7 @@ def test_routes_of_transformations_and_joins(rng: Random) -> None:
 
 _NAMES = st.sampled_from(["a", "b", "urn:p}a", "urn:p}*", "*", "\0}a", "กิ", "a·b", "u{r}n}a"])
 _NUMBERS = st.floats(allow_nan=True) | st.sampled_from([0.0, -0.0, inf, -inf, nan, 2007.0])
+_OTHER_NAN: float = struct.unpack("<d", struct.pack("<Q", 0x7FF8_0000_0000_0001))[0]
 _TESTS = st.builds(
     pattern.Test, st.sampled_from(["=", "!=", "contains", "starts-with"]), st.text(max_size=5)
 ) | st.builds(pattern.Test, st.sampled_from(["=", "!=", "<", "<=", ">", ">="]), _NUMBERS)
@@ -163,8 +164,7 @@ def test_numbers_have_one_form() -> None:
     def encoded(value: float) -> bytes:
         return encode_condition(Has(EMPTY, pattern.Test("=", value)))
 
-    other_nan = struct.unpack("<d", struct.pack("<Q", 0x7FF8_0000_0000_0001))[0]
-    assert encoded(nan) == encoded(other_nan)
+    assert encoded(nan) == encoded(_OTHER_NAN)
     assert encode_condition(Position("=", -0.0)) == encode_condition(Position("=", 0))
     assert encoded(0.0).endswith(struct.pack(">d", 0.0))
     assert len({encoded(value) for value in (0.0, nan, inf, -inf, 1.0, -1.0, 5e-324)}) == 7
@@ -265,10 +265,21 @@ def nested(levels: int) -> object:
         (made([3, [1, "a"], [3, [1, "b"], [1, "c"]]]), "canonical"),
         (made([5, [5, [1, "a"]]]), "canonical"),
         (made([0, True, None, None]), "canonical"),
-        (made([False, False, None, None]), "canonical"),
-        (made([0.0, False, None, None]), "canonical"),
+        (made([False, False, None, None]), "kind False"),
+        (made([0.0, False, None, None]), "kind 0.0"),
         (made([0, False, 0, -0.0]), "canonical"),
-        (made([0, False, True, "x"]), "canonical"),
+        (made([0, False, 0, _OTHER_NAN]), "canonical"),
+        (made([2, 0, -0.0, False, False]), "canonical"),
+        (made([2, True, 1.0, False, False]), "position"),
+        (made([0, False, None, None, [False, "a"]]), "where a step"),
+        (made([3, [1, "a"], [4]]), "canonical"),
+        (made([3, [3], [1, "a"]]), "canonical"),
+        (made([4, [1, "a"], [3]]), "canonical"),
+        (made([4, [1, "a"]]), "canonical"),
+        (made([5, [3]]), "canonical"),
+        (made([5, [4]]), "canonical"),
+        (made([3, [1, "a"], [3, [1, "a"], [1, "b"]]]), "canonical"),
+        (made([0, False, True, "x"]), "operator True"),
         (bytes((VERSION,)) + b"\x92\x01\xd9\x01a", "canonical"),  # a length in more bytes than it takes
         (made(nested(MOST_LEVELS)), "levels"),
         (made([1, "a" * MOST_BYTES]), "bytes"),
@@ -300,6 +311,7 @@ def test_damaged_bytes_are_refused_or_canonical(rng: Random) -> None:
         assert len(str(error)) < 300
         return
     assert encode_route(decoded)[:-1] == data[:-1]
+    assert Route(decoded.tenant, decoded.stream, decoded.condition) is decoded  # by the key of its encoding
 
 
 @pytest.mark.parametrize("data", [b"", b"\0", made(["t", None, [3]]), made(["t", None]) + b"\1", b"\1\1"])

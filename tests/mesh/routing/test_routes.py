@@ -129,7 +129,7 @@ def test_repeated_queries_are_compiled_once(monkeypatch: pytest.MonkeyPatch) -> 
         return compile_text(query, *args)  # type: ignore[arg-type]
 
     monkeypatch.setattr(route_module, "compile_text", count)
-    query, long = "//remembered[@once]", f"//remembered[@x = '{'y' * 2_000}']"
+    query, long = "boolean(//remembered[@once])", f"boolean(//remembered[@x = '{'y' * 2_000}'])"
     for _ in range(3):
         of(query)
         of(long)

@@ -160,6 +160,10 @@ class TemplateCompiler:
                 return template.fill(text, blanks)
         return compile_query(text, self._namespaces)
 
+    def recognizes(self, text: str) -> bool:
+        """Return whether a text is a filter for certain, without compiling it: a template fits it."""
+        return may_have_template(text) and self._templates.find(split_blanks(text)) is not None
+
 
 @lru_cache(maxsize=16)
 def share_compiler(namespaces: frozenset[tuple[str, str]]) -> TemplateCompiler:

@@ -7,7 +7,8 @@
 This is ONYX's Map. A route is weaker than its query or equal to it, never stronger: a message that the query
 matches, or that takes part in its joins, meets the condition. The compilers see to that for XPath (where only
 lxml can decide, the condition says what patterns can say); here, blocks become patterns, and a condition that
-is too large for the wire becomes the one that every message meets.
+is too large for the wire becomes the one that every message meets. Most filters have a shape in common with
+others: the condition of those is encoded without compiling the query, and decoded where it is needed.
 """
 
 from __future__ import annotations
@@ -20,11 +21,12 @@ from weakref import WeakValueDictionary
 
 from sapwood.errors import ArgumentError, RouteError
 from sapwood.lang.fwr.model import Transformation
-from sapwood.lang.languages import compile_text
+from sapwood.lang.languages import XPATH, compile_text
 from sapwood.lang.pattern import TRUE, Condition, Has, Path, add_condition, all_of
 from sapwood.lang.query import Query
 from sapwood.lang.xscl.model import MESSAGE, Join
-from sapwood.mesh.routing.condition_codec import from_form, pack_form, to_form, unpack_form
+from sapwood.mesh.routing.condition_codec import from_form, pack, pack_form, pack_parts, to_form, unpack_form
+from sapwood.mesh.routing.condition_templates import share_encoder
 
 _REMEMBERED = 50_000
 """queries of which the routes are kept: real subscriptions repeat a query a dozen times over"""
@@ -39,23 +41,34 @@ class Route:
     holds them weakly: what no table or query uses any more is freed.
     """
 
-    __slots__ = ("__weakref__", "condition", "exact", "key", "stream", "tenant")
+    __slots__ = ("__weakref__", "_condition", "exact", "identity", "key", "stream", "tenant")
 
+    identity: bytes
+    """tenant, stream and condition in their canonical encoding"""
     key: int
     """128 bits, the same for equal routes in every process"""
     tenant: str
     stream: str | None
     """None: messages of any stream; empty: those that are published without one"""
-    condition: Condition
-    """on the document node"""
     exact: bool
     """for information, and no part of the key: whether the query that the route was first made for matches
     every message that meets the condition"""
+    _condition: Condition | None
 
     def __new__(cls, tenant: str, stream: str | None, condition: Condition, exact: bool = True) -> Route:
         """Return the route; RouteError if the condition is too large for an encoding."""
-        key = _key_of(_encode_identity(tenant, stream, condition))
-        return _ROUTES.get(key) or _intern(key, tenant, stream, condition, exact)
+        identity = pack_form([tenant, stream, to_form(condition)])
+        return _intern(_key_of(identity), identity, tenant, stream, exact, condition)
+
+    @property
+    def condition(self) -> Condition:
+        """The condition on the document node; decoded when it is asked for first."""
+        condition = self._condition
+        if condition is None:
+            _, _, form = unpack_form(self.identity)
+            condition = from_form(form)
+            object.__setattr__(self, "_condition", condition)
+        return condition
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError("a Route is immutable")
@@ -87,14 +100,20 @@ _ROUTES: WeakValueDictionary[int, Route] = WeakValueDictionary()
 _INTERNING = Lock()
 
 
-def _intern(key: int, tenant: str, stream: str | None, condition: Condition, exact: bool) -> Route:
+def _intern(
+    key: int, identity: bytes, tenant: str, stream: str | None, exact: bool, condition: Condition | None
+) -> Route:
+    known = _ROUTES.get(key)
+    if known is not None:
+        return known
     made = object.__new__(Route)
     put = object.__setattr__
     put(made, "key", key)
+    put(made, "identity", identity)
     put(made, "tenant", tenant)
     put(made, "stream", stream)
-    put(made, "condition", condition)
     put(made, "exact", exact)
+    put(made, "_condition", condition)
     with _INTERNING:  # another thread may have made it meanwhile
         return _ROUTES.setdefault(key, made)
 
@@ -104,7 +123,7 @@ def _intern(key: int, tenant: str, stream: str | None, condition: Condition, exa
 
 def encode_route(route: Route) -> bytes:
     """Return a route as bytes: what its key is made of, which is the same for equal routes, and `exact`."""
-    return _encode_identity(route.tenant, route.stream, route.condition) + bytes((route.exact,))
+    return route.identity + (b"\1" if route.exact else b"\0")
 
 
 def decode_route(data: bytes) -> Route:
@@ -118,15 +137,8 @@ def decode_route(data: bytes) -> Route:
         return known
     match unpack_form(identity):
         case [str(tenant), None | str() as stream, form]:
-            condition = from_form(form)
-            if _encode_identity(tenant, stream, condition) != identity:
-                raise RouteError("a route that is not in canonical form")
-            return _intern(key, tenant, stream, condition, flag == b"\1")
+            return _intern(key, identity, tenant, stream, flag == b"\1", from_form(form))
     raise RouteError("a route that is not a tenant, a stream or nil, and a condition")
-
-
-def _encode_identity(tenant: str, stream: str | None, condition: Condition) -> bytes:
-    return pack_form([tenant, stream, to_form(condition)])
 
 
 def _key_of(identity: bytes) -> int:
@@ -161,6 +173,10 @@ def _make_routes(
     streams: tuple[str, ...],
     language: str | None,
 ) -> tuple[Route, ...]:
+    if language in (None, XPATH):
+        condition = share_encoder(frozenset(namespaces)).encode(query)
+        if condition is not None:
+            return tuple([_encoded_route(tenant, s, condition) for s in dict.fromkeys(streams or (None,))])
     compiled = compile_text(query, dict(namespaces), language)
     if isinstance(compiled, Join):
         if streams:
@@ -180,6 +196,15 @@ def _make_routes(
 
 
 _remembered_routes = lru_cache(maxsize=_REMEMBERED)(_make_routes)
+
+
+def _encoded_route(tenant: str, stream: str | None, condition: bytes) -> Route:
+    """Return the route of an exact query, given the encoding of its condition; see `_fitting_route`."""
+    try:
+        identity = pack_parts((pack(tenant), pack(stream), condition))
+    except RouteError:
+        return Route(tenant, stream, TRUE, exact=False)
+    return _intern(_key_of(identity), identity, tenant, stream, True, None)
 
 
 def _is_exact(compiled: Query | Transformation | Join) -> bool:
