@@ -15,7 +15,7 @@ OnError = Callable[[Hashable, ValueError], None]
 
 
 @contextmanager
-def pause_garbage_collection(worthwhile: Callable[[], bool]) -> Iterator[None]:
+def pause_garbage_collection(worthwhile: Callable[[], bool] | None = None) -> Iterator[None]:
     """Pause the garbage collector while queries are loaded, which makes no garbage; scans take a third of it.
 
     Afterwards, where it is worthwhile, one collection moves what was made to the oldest generation.
@@ -27,7 +27,7 @@ def pause_garbage_collection(worthwhile: Callable[[], bool]) -> Iterator[None]:
     finally:
         if paused:
             gc.enable()
-            if worthwhile():
+            if worthwhile is not None and worthwhile():
                 gc.collect()
 
 

@@ -38,7 +38,7 @@ def pack(matcher: object) -> bytes:
 
 def unpack(data: bytes, kind: type[T]) -> T:
     """Return what was packed, which must be of that kind; raise PackError if it cannot be loaded."""
-    with pause_garbage_collection(lambda: False):
+    with pause_garbage_collection():
         found = _load(data)
     _log.debug("unpacked a %s from %d bytes", type(found).__name__, len(data))
     if not isinstance(found, kind):

@@ -80,7 +80,7 @@ class SubscriptionCatalog:
         Ids of `put` that are subscribed already are replaced, or refused if `replace` is false. They keep
         their numbers, and new ones get the next free number, unless `numbers` gives them one.
         """
-        with self._database.lock, pause_garbage_collection(lambda: False):
+        with self._database.lock, pause_garbage_collection():
             self._database.check_idle()
             self._parameters = None
             try:

@@ -48,7 +48,7 @@ class Evaluator:
     def load(self, transformations: Iterable[Transformation]) -> None:
         """Add queries, as a broker adds many at once."""
         self.index.clear_cache()
-        with pause_garbage_collection(lambda: False):
+        with pause_garbage_collection():
             for transformation in transformations:
                 self.plans.add(transformation)
 

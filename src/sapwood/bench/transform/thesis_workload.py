@@ -46,5 +46,5 @@ def book() -> ThesisWorkload:
 
 def compile_all(queries: Iterable[str]) -> list[Transformation]:
     """Compile queries, without collecting garbage in between."""
-    with pause_garbage_collection(lambda: False):
+    with pause_garbage_collection():
         return [compile_transformation(query, {}) for query in queries]

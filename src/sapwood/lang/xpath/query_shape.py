@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from itertools import count, pairwise
 from typing import Any, NamedTuple
 
@@ -77,8 +78,20 @@ _BLANK = re.compile(
     re.VERBOSE,
 )
 
-split_blanks = _BLANK.split
-"""Split a text at its blanks: the odd items are what is in them, the even ones are its shape."""
+_LONGEST_REMEMBERED = 500
+
+
+def split_blanks(text: str) -> Sequence[str]:
+    """Split a text at its blanks: the odd items are what is in them, the even ones are its shape.
+
+    What was split lately is remembered, since a query is checked, indexed and routed one after the other.
+    """
+    return _split_once(text) if len(text) <= _LONGEST_REMEMBERED else _BLANK.split(text)
+
+
+@lru_cache(maxsize=2_048)
+def _split_once(text: str) -> tuple[str, ...]:
+    return tuple(_BLANK.split(text))
 
 
 def is_one_path(pieces: Sequence[str]) -> bool:

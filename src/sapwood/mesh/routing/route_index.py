@@ -86,7 +86,7 @@ class RouteIndex:
         new = dict.fromkeys(added)
         old = [route for route in removed if route not in new]
         self._check_tenant(new)
-        with self._matcher.lock, pause_garbage_collection(lambda: False):
+        with self._matcher.lock, pause_garbage_collection():
             self._matcher.freeze_unread()
             if len(new) + len(old) >= _MANY:
                 self._matcher.index.clear_cache()

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from sapwood.engine.bulk_load import pause_garbage_collection
 from sapwood.errors import ExistingIdError, SapwoodError
 from sapwood.serve.engine.engine_settings import EngineSettings, TenantQuota
 from sapwood.serve.log.log_database import LOCK_TIMEOUT
@@ -122,9 +123,10 @@ class SubscriptionChanges:
         if quota.subscriptions is not None:
             new = sum(1 for row in good if store.get(row.id) is None)
             self._check_room(store, quota, new)
-        report = store.import_many(
-            good, replace, lambda row, error: errors.append((positions[id(row)], error))
-        )
+        with pause_garbage_collection():
+            report = store.import_many(
+                good, replace, lambda row, error: errors.append((positions[id(row)], error))
+            )
         counts = asdict(report)
         counts["refused"] = len(errors)
         return counts, errors

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from sqlalchemy import Connection, func, select
 
+from sapwood.engine.bulk_load import pause_garbage_collection
 from sapwood.engine.serialization import PackError
 from sapwood.lang.languages import XSCL
 from sapwood.serve.engine.engine_settings import EngineSettings
@@ -115,6 +116,11 @@ class TenantEngines:
         return True
 
     def _apply_changes(self, connection: Connection, version: int) -> None:
+        with pause_garbage_collection():
+            self._apply_each(connection, version)
+        self.version = version
+
+    def _apply_each(self, connection: Connection, version: int) -> None:
         for change in iter_tenant_changes(connection, self.version, version):
             new = change.subscription
             if self._observer is not None:
@@ -124,7 +130,6 @@ class TenantEngines:
             else:
                 inbox = self._find_inbox(change.tenant, new.subscriber) if new.subscriber else NOBODY
                 self.of(change.tenant).put(new.place, new.query, inbox, new.streams)
-        self.version = version
 
     def _may_follow(self, version: int) -> bool:
         """Return whether the store can tell what has changed since a version."""

@@ -6,6 +6,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from sapwood.engine.bulk_load import pause_garbage_collection
 from sapwood.mesh.core.actions import Release, Send
 from sapwood.mesh.core.frames import Content, Epoch, Frame, MessageFrame, MessageKey
 from sapwood.mesh.wire.frame_codec import Payload, decode_payload, encode_payload
@@ -90,7 +91,8 @@ class LinkExchange:
         """Return the frames of a payload; WireError if it cannot be read, and then it is not needed."""
         arrived = _ArrivedPayload(item.tag, Epoch(0, 0), 0, is_done=True)
         self._arrived.setdefault(item.link, deque()).append(arrived)
-        payload = decode_payload(item.payload)
+        with pause_garbage_collection():  # a table is many objects, none of them in a cycle
+            payload = decode_payload(item.payload)
         arrived.is_done = False
         arrived.epoch, arrived.last = payload.epoch, payload.first + len(payload.frames) - 1
         traffic = self.traffic(item.link)
