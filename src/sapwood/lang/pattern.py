@@ -90,13 +90,16 @@ class Interned:
             put(made, part)
         kept = _KeyedRef(made, _forget)
         kept.key = key
-        with _INTERNING:  # another thread may have made it meanwhile
-            known = INTERNED.get(key)
-            found: T | None = known() if known is not None else None  # type: ignore[assignment]
-            if found is not None:
-                return found
-            INTERNED[key] = kept
-        return made
+        first = INTERNED.setdefault(key, kept)  # at once, so that of several threads one is first
+        if first is kept:
+            return made
+        found: T | None = first()  # type: ignore[assignment]
+        if found is not None:
+            return found
+        with _INTERNING:  # the object is gone, but its reference has not been removed yet
+            if INTERNED.get(key) is first:
+                del INTERNED[key]
+        return cls._create(key, parts)
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"{type(self).__name__} is immutable")

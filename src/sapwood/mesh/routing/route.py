@@ -137,11 +137,11 @@ def _intern(
     put(made, "_condition", condition)
     kept = _KeyedRef(made, _forget)
     kept.key = key
-    with _INTERNING:  # another thread may have made it meanwhile
-        known = _find(key)
+    with _INTERNING:
+        known = _find(key)  # another thread may have made it meanwhile
         if known is None:
             _ROUTES[key] = kept
-        return known or made
+    return known or made
 
 
 # -- encoding --------------------------------------------------------------------------------------------
