@@ -22,7 +22,7 @@ NEVER_FOR_A_MATCH = [
     "sapwood.bench",
     "sapwood.broker",
     "sapwood.cli.generate",
-    "sapwood.cli.run",
+    "sapwood.cli.pipeline.run",
     "sapwood.cli.subscriptions",
     "sapwood.demo",
     "sapwood.join",

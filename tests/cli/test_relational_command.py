@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from sapwood.cli.common.interruption import InterruptHandler
 from sapwood.cli.common.relational_options import PlanName
-from sapwood.cli.relational_match import decode_id, encode_id
+from sapwood.cli.tables.relational_match import decode_id, encode_id
 from sapwood.relational import Plan, RelationalMatcher
 from sapwood.relational.storage import store_sync
 from sapwood.relational.subscription_catalog import SubscriptionCatalog

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sapwood.client import ProtocolError
-from sapwood.client.event_stream import EventStreamParser, ServerEvent
+from sapwood.client.transport.event_stream import EventStreamParser, ServerEvent
 
 
 def parse(*chunks: bytes) -> list[tuple[str, str, str]]:

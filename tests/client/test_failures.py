@@ -28,7 +28,7 @@ from sapwood.client import (
     Unauthorized,
     Unavailable,
 )
-from sapwood.client.problem_details import error_from_problem, parse_retry_after
+from sapwood.client.calls.problem_details import error_from_problem, parse_retry_after
 from sapwood.errors import ArgumentError, MessageError, QueryError, SapwoodError
 from tests.support.service.face import AsyncFace, Face, SyncFace
 from tests.support.service.stub_server import StubServer

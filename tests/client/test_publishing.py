@@ -10,7 +10,7 @@ import pytest
 
 from sapwood import MessageError
 from sapwood.client import Conflict, Message, Overloaded, PublishReceipt, Refusal, TooLarge
-from sapwood.client.messages import MessageBatcher, format_time
+from sapwood.client.model.messages import MessageBatcher, format_time
 from sapwood.errors import ArgumentError
 from tests.support.service.face import AsyncFace, Face
 from tests.support.service.stub_server import StubServer

@@ -84,7 +84,7 @@ def match(
     if engine is Engine.RELATIONAL:
         if select:
             fail("--select needs nodes, which tables do not hold: omit --engine relational")
-        from sapwood.cli.relational_match import RelationalOptions, load_relational
+        from sapwood.cli.tables.relational_match import RelationalOptions, load_relational
 
         setting = RelationalOptions(tables, plan, memory, batch)
         answering = load_relational(queries, store, tenant, declared, limits, count, setting)

@@ -24,9 +24,9 @@ from sapwood.client.client_errors import (
     Unauthorized,
     Unavailable,
 )
-from sapwood.client.delivery import Acknowledgement, Delivery, DeliveryPage, Gap
-from sapwood.client.messages import Message, PublishReceipt, Refusal
-from sapwood.client.resources import (
+from sapwood.client.model.delivery import Acknowledgement, Delivery, DeliveryPage, Gap
+from sapwood.client.model.messages import Message, PublishReceipt, Refusal
+from sapwood.client.model.resources import (
     DeadLetter,
     ImportFailure,
     ImportReport,
@@ -39,9 +39,9 @@ from sapwood.client.resources import (
     Subscription,
     Trial,
 )
-from sapwood.client.retry_policy import RetryPolicy
 from sapwood.client.sync_client import Client
 from sapwood.client.sync_deliveries import Deliveries
+from sapwood.client.transport.retry_policy import RetryPolicy
 
 __all__ = [
     "Acknowledgement",

@@ -9,14 +9,13 @@ from weakref import WeakSet
 
 import httpx
 
-from sapwood.client import calls, mesh_calls, subscriber_calls, subscription_calls
 from sapwood.client.async_deliveries import AsyncDeliveries
-from sapwood.client.calls import Call, Page, make_message
+from sapwood.client.calls import mesh_calls, publish_calls, subscriber_calls, subscription_calls
+from sapwood.client.calls.api_call import Call, Page
+from sapwood.client.calls.publish_calls import make_message
 from sapwood.client.client_errors import TooLarge
-from sapwood.client.connection import TIMEOUT, ConnectionSettings
-from sapwood.client.delivery import Acknowledgement, Delivery, DeliveryPage, Gap
-from sapwood.client.delivery_feed import AckMode
-from sapwood.client.messages import (
+from sapwood.client.model.delivery import Acknowledgement, Delivery, DeliveryPage, Gap
+from sapwood.client.model.messages import (
     Message,
     MessageBatcher,
     PendingBatch,
@@ -26,7 +25,7 @@ from sapwood.client.messages import (
     Time,
     Wait,
 )
-from sapwood.client.resources import (
+from sapwood.client.model.resources import (
     DeadLetter,
     ImportReport,
     Key,
@@ -39,7 +38,9 @@ from sapwood.client.resources import (
     Subscription,
     Trial,
 )
-from sapwood.client.retry_policy import RetryPolicy
+from sapwood.client.transport.connection import TIMEOUT, ConnectionSettings
+from sapwood.client.transport.delivery_feed import AckMode
+from sapwood.client.transport.retry_policy import RetryPolicy
 from sapwood.errors import SapwoodError
 
 T = TypeVar("T")
@@ -171,7 +172,7 @@ class AsyncClient:
         seconds, by default 30.
         """
         message = make_message(body, id, time)
-        return await self._send(calls.publish(stream, message, wait, timeout))
+        return await self._send(publish_calls.publish(stream, message, wait, timeout))
 
     async def publish_many(
         self,
@@ -215,7 +216,7 @@ class AsyncClient:
         """Send a batch, and again what the broker could not take at once because an inbox was full."""
         attempts = self.settings.start()
         while True:
-            batch.add(await self._send(calls.publish_batch(stream, batch.waiting, wait, timeout)))
+            batch.add(await self._send(publish_calls.publish_batch(stream, batch.waiting, wait, timeout)))
             try:
                 delay = 0.0 if batch.error is None else attempts.delay_after(batch.error)
             except SapwoodError:
@@ -432,7 +433,7 @@ class AsyncClient:
 
     async def stats(self) -> dict[str, Any]:
         """Return the figures of the broker."""
-        return await self._send(calls.read_stats())
+        return await self._send(publish_calls.read_stats())
 
     # -- the mesh ------------------------------------------------------------------------------------------
 

@@ -9,13 +9,12 @@ from weakref import WeakSet
 
 import httpx
 
-from sapwood.client import calls, mesh_calls, subscriber_calls, subscription_calls
-from sapwood.client.calls import Call, Page, make_message
+from sapwood.client.calls import mesh_calls, publish_calls, subscriber_calls, subscription_calls
+from sapwood.client.calls.api_call import Call, Page
+from sapwood.client.calls.publish_calls import make_message
 from sapwood.client.client_errors import TooLarge
-from sapwood.client.connection import TIMEOUT, ConnectionSettings
-from sapwood.client.delivery import Acknowledgement, Delivery, DeliveryPage, Gap
-from sapwood.client.delivery_feed import AckMode
-from sapwood.client.messages import (
+from sapwood.client.model.delivery import Acknowledgement, Delivery, DeliveryPage, Gap
+from sapwood.client.model.messages import (
     Message,
     MessageBatcher,
     PendingBatch,
@@ -25,7 +24,7 @@ from sapwood.client.messages import (
     Time,
     Wait,
 )
-from sapwood.client.resources import (
+from sapwood.client.model.resources import (
     DeadLetter,
     ImportReport,
     Key,
@@ -38,8 +37,10 @@ from sapwood.client.resources import (
     Subscription,
     Trial,
 )
-from sapwood.client.retry_policy import RetryPolicy
 from sapwood.client.sync_deliveries import Deliveries
+from sapwood.client.transport.connection import TIMEOUT, ConnectionSettings
+from sapwood.client.transport.delivery_feed import AckMode
+from sapwood.client.transport.retry_policy import RetryPolicy
 from sapwood.errors import SapwoodError
 
 T = TypeVar("T")
@@ -161,7 +162,7 @@ class Client:
         seconds, by default 30.
         """
         message = make_message(body, id, time)
-        return self._send(calls.publish(stream, message, wait, timeout))
+        return self._send(publish_calls.publish(stream, message, wait, timeout))
 
     def publish_many(
         self,
@@ -203,7 +204,7 @@ class Client:
         """Send a batch, and again what the broker could not take at once because an inbox was full."""
         attempts = self.settings.start()
         while True:
-            batch.add(self._send(calls.publish_batch(stream, batch.waiting, wait, timeout)))
+            batch.add(self._send(publish_calls.publish_batch(stream, batch.waiting, wait, timeout)))
             try:
                 delay = 0.0 if batch.error is None else attempts.delay_after(batch.error)
             except SapwoodError:
@@ -416,7 +417,7 @@ class Client:
 
     def stats(self) -> dict[str, Any]:
         """Return the figures of the broker."""
-        return self._send(calls.read_stats())
+        return self._send(publish_calls.read_stats())
 
     # -- the mesh ------------------------------------------------------------------------------------------
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Self
 
 import httpx
 
-from sapwood.client import subscriber_calls
+from sapwood.client.calls import subscriber_calls
 from sapwood.client.client_errors import Unavailable
-from sapwood.client.delivery import Delivery, Gap
-from sapwood.client.delivery_feed import ACK_COUNT, ACK_SECONDS, AckMode, DeliveryFeed, Reconnection
+from sapwood.client.model.delivery import Delivery, Gap
+from sapwood.client.transport.delivery_feed import ACK_COUNT, ACK_SECONDS, AckMode, DeliveryFeed, Reconnection
 from sapwood.errors import SapwoodError
 
 if TYPE_CHECKING:

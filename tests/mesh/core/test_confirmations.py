@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from sapwood.mesh.core.confirmations import Confirmations, Wait
 from sapwood.mesh.core.frames import TableFrame
-from sapwood.mesh.core.route_table import RouteTable
+from sapwood.mesh.core.tables.confirmations import Confirmations, Wait
+from sapwood.mesh.core.tables.route_table import RouteTable
 from tests.mesh.core.routes import route
 
 

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sapwood.mesh.core import link_state
 from sapwood.mesh.core.frames import (
     ConfirmFrame,
     Content,
@@ -18,7 +17,8 @@ from sapwood.mesh.core.frames import (
     MessageKey,
     TableFrame,
 )
-from sapwood.mesh.core.link_state import InboundLink, OutboundLink
+from sapwood.mesh.core.links import link_state
+from sapwood.mesh.core.links.link_state import InboundLink, OutboundLink
 
 EPOCH = Epoch(1, 1)
 

@@ -21,7 +21,7 @@ from sapwood.mesh.core.frames import (
     Refused,
     TableFrame,
 )
-from sapwood.mesh.core.message_pipeline import MATCHES, TABLE_WAIT
+from sapwood.mesh.core.messages.message_pipeline import MATCHES, TABLE_WAIT
 from sapwood.mesh.core.node import Node
 from sapwood.mesh.core.node_state import NodeState
 from sapwood.mesh.core.topology import build_tree

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sapwood.mesh.core.actions import Reply, Store, StoredMessage, TableChange
 from sapwood.mesh.core.frames import Epoch, MessageKey
-from sapwood.mesh.core.journal import Cursor, Journal
+from sapwood.mesh.core.messages.journal import Cursor, Journal
 from sapwood.mesh.core.node_state import NodeState
 from tests.mesh.core.routes import route
 

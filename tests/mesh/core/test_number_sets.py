@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from sapwood.mesh.core import number_sets
-from sapwood.mesh.core.number_sets import NumberRanges, SortedNumbers, to_intervals
+from sapwood.mesh.core.messages import number_sets
+from sapwood.mesh.core.messages.number_sets import NumberRanges, SortedNumbers, to_intervals
 
 NUMBERS = st.integers(1, 60)
 

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from sapwood.mesh.core import route_table
 from sapwood.mesh.core.frames import UNNUMBERED, TableFrame
-from sapwood.mesh.core.route_table import RouteTable
+from sapwood.mesh.core.tables import route_table
+from sapwood.mesh.core.tables.route_table import RouteTable
 from tests.mesh.core.routes import SimpleRoute, route
 
 ROUTES = [route(f"route {i}") for i in range(8)]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from sapwood.mesh.core.source_history import Entry, SourceHistory
+from sapwood.mesh.core.messages.source_history import Entry, SourceHistory
 
 LINKS = st.frozensets(st.sampled_from(["a", "b", "c"]))
 NUMBERS = st.integers(1, 30)

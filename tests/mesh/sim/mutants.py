@@ -10,18 +10,18 @@ from pytest import MonkeyPatch
 
 from sapwood.lang.pattern import And, Condition, Has, Not, Or, Path, Step, all_of, any_of, negation
 from sapwood.mesh.core.actions import Release, Reply
-from sapwood.mesh.core.confirmations import Confirmations
 from sapwood.mesh.core.frames import MessageFrame, MessageKey
-from sapwood.mesh.core.journal import Journal
-from sapwood.mesh.core.link_protocol import LinkProtocol
-from sapwood.mesh.core.link_state import InboundLink, OutboundLink
-from sapwood.mesh.core.message_pipeline import MessagePipeline, Work
+from sapwood.mesh.core.links.link_protocol import LinkProtocol
+from sapwood.mesh.core.links.link_state import InboundLink, OutboundLink
+from sapwood.mesh.core.messages.journal import Journal
+from sapwood.mesh.core.messages.message_pipeline import MessagePipeline, Work
+from sapwood.mesh.core.messages.number_sets import SortedNumbers
+from sapwood.mesh.core.messages.settlement import Settlement
+from sapwood.mesh.core.messages.source_history import SourceHistory
 from sapwood.mesh.core.node_context import NodeContext
-from sapwood.mesh.core.number_sets import SortedNumbers
-from sapwood.mesh.core.route_table import RouteTable
-from sapwood.mesh.core.settlement import Settlement
-from sapwood.mesh.core.source_history import SourceHistory
-from sapwood.mesh.core.table_exchange import TableExchange
+from sapwood.mesh.core.tables.confirmations import Confirmations
+from sapwood.mesh.core.tables.route_table import RouteTable
+from sapwood.mesh.core.tables.table_exchange import TableExchange
 from sapwood.mesh.routing.route import Route
 from sapwood.mesh.sim.broker_workload import BrokerWorkload, SimQuery, broker_workload
 

@@ -346,7 +346,7 @@ def test_a_broker_whose_storage_is_set_back_is_told_and_goes_on(broken: str) -> 
 
 def test_messages_for_a_link_that_is_down_take_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever waits for a neighbour is in the log; the node keeps a limited number of frames."""
-    monkeypatch.setattr("sapwood.mesh.core.link_state.KEPT", 50)
+    monkeypatch.setattr("sapwood.mesh.core.links.link_state.KEPT", 50)
     world = world_of(build_tree({"a": None, "b": "a"}), Faults(spread=0.0, match=0.0, store=0.001))
     subscribe(world, "b", "//title")
     rest(world)

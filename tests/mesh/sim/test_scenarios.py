@@ -12,7 +12,8 @@ from collections import Counter
 
 import pytest
 
-from sapwood.mesh.core import link_state, route_table
+from sapwood.mesh.core.links import link_state
+from sapwood.mesh.core.tables import route_table
 from sapwood.mesh.sim import __main__ as command
 from sapwood.mesh.sim.broker_workload import broker_workload
 from sapwood.mesh.sim.scenario import Outcome, run_scenario

@@ -15,7 +15,7 @@ import pytest
 from sapwood import Limits, SapwoodError
 from sapwood.cli import main
 from sapwood.cli.common.run_log import summarize_error
-from sapwood.cli.run import default_log
+from sapwood.cli.pipeline.run import default_log
 from sapwood.config_file import ConfigError
 from sapwood.spark.distribution.pipeline_subscriptions import FileSubscriptions, compile_file
 from sapwood.spark.pipeline.checkpoint_lock import lock_checkpoint

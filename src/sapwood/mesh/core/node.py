@@ -45,14 +45,14 @@ from sapwood.mesh.core import events
 from sapwood.mesh.core.actions import Action
 from sapwood.mesh.core.events import Event
 from sapwood.mesh.core.frames import Epoch
-from sapwood.mesh.core.link_protocol import LinkProtocol
-from sapwood.mesh.core.message_pipeline import MessagePipeline
+from sapwood.mesh.core.links.link_protocol import LinkProtocol
+from sapwood.mesh.core.messages.message_pipeline import MessagePipeline
+from sapwood.mesh.core.messages.settlement import Settlement
+from sapwood.mesh.core.messages.source_history import Entry
 from sapwood.mesh.core.node_context import NodeContext
 from sapwood.mesh.core.node_state import NodeState
-from sapwood.mesh.core.route_table import RouteTable
-from sapwood.mesh.core.settlement import Settlement
-from sapwood.mesh.core.source_history import Entry
-from sapwood.mesh.core.table_exchange import TableExchange
+from sapwood.mesh.core.tables.route_table import RouteTable
+from sapwood.mesh.core.tables.table_exchange import TableExchange
 from sapwood.mesh.core.topology import Topology
 
 _ACK, _BEAT, _REMOVE = 0.2, 1.0, 1.0

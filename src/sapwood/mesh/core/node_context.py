@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from sapwood.mesh.core.actions import Action, Report, SendControl, StoredMessage
 from sapwood.mesh.core.frames import ConfirmFrame, Control, MessageKey, TableFrame
-from sapwood.mesh.core.journal import Journal
-from sapwood.mesh.core.link_state import Link
+from sapwood.mesh.core.links.link_state import Link
+from sapwood.mesh.core.messages.journal import Journal
 from sapwood.mesh.core.topology import Topology
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from sapwood.mesh.core.actions import Store, StoredMessage, TableChange
 from sapwood.mesh.core.frames import Epoch, MessageKey, Route
-from sapwood.mesh.core.number_sets import SortedNumbers
+from sapwood.mesh.core.messages.number_sets import SortedNumbers
 
 
 @dataclass(slots=True)

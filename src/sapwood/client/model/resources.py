@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from sapwood.client.delivery import Delivery, delivery_from_json
+from sapwood.client.model.delivery import Delivery, delivery_from_json
 from sapwood.errors import SapwoodError
 
 Policy = Literal["wait", "drop-oldest", "suspend"]

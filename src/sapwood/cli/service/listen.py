@@ -77,7 +77,7 @@ def listen(
         note(f"the connection to {url} was lost; connecting again ({getattr(error, 'reason', error)})")
 
     # Python would print the warnings about gaps, which `report_gap` prints, a second time.
-    logging.getLogger("sapwood.client.delivery_feed").addHandler(logging.NullHandler())
+    logging.getLogger("sapwood.client.transport.delivery_feed").addHandler(logging.NullHandler())
     with (
         _ListenInterruption() as interruption,
         connect(url, key, "sapwood listen") as client,

@@ -35,11 +35,11 @@ from sapwood.mesh.core.frames import (
     Opened,
     Refused,
 )
-from sapwood.mesh.core.journal import Cursor
-from sapwood.mesh.core.link_state import InboundLink, Link, OutboundLink
+from sapwood.mesh.core.links.link_state import InboundLink, Link, OutboundLink
+from sapwood.mesh.core.messages.journal import Cursor
+from sapwood.mesh.core.messages.settlement import Settlement
 from sapwood.mesh.core.node_context import NodeContext
-from sapwood.mesh.core.settlement import Settlement
-from sapwood.mesh.core.table_exchange import TableExchange
+from sapwood.mesh.core.tables.table_exchange import TableExchange
 
 _OPEN, _NACK, _LOST, _BEAT_ALL = 0.5, 1.0, 2.0, 10.0
 """seconds: between attempts to open a link; between complaints about a gap; from the last frame to the

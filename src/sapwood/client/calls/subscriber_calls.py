@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from sapwood.client.calls import Call, Page, as_is, json_call, list_call, params, path
-from sapwood.client.delivery import (
+from sapwood.client.calls.api_call import Call, Page, as_is, json_call, list_call, params, path
+from sapwood.client.model.delivery import (
     Acknowledgement,
     Delivery,
     DeliveryPage,
@@ -14,7 +14,7 @@ from sapwood.client.delivery import (
     gap_from_json,
     page_from_json,
 )
-from sapwood.client.resources import (
+from sapwood.client.model.resources import (
     DeadLetter,
     Key,
     Policy,

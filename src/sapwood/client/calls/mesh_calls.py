@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sapwood.client.calls import Call, as_is, json_call, params, path
+from sapwood.client.calls.api_call import Call, as_is, json_call, params, path
 
 
 def read_mesh(*names: str, **filters: object) -> Call[dict[str, Any]]:

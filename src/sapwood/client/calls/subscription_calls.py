@@ -6,10 +6,10 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sapwood.client.calls import Call, Page, json_call, list_call, params, path
-from sapwood.client.messages import Message, to_seconds
-from sapwood.client.problem_details import error_from_problem
-from sapwood.client.resources import (
+from sapwood.client.calls.api_call import Call, Page, json_call, list_call, params, path
+from sapwood.client.calls.problem_details import error_from_problem
+from sapwood.client.model.messages import Message, to_seconds
+from sapwood.client.model.resources import (
     ImportFailure,
     ImportReport,
     NewSubscription,

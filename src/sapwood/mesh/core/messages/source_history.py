@@ -20,7 +20,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from sapwood.mesh.core.frames import Intervals
-from sapwood.mesh.core.number_sets import SortedNumbers, to_intervals
+from sapwood.mesh.core.messages.number_sets import SortedNumbers, to_intervals
 
 
 class Entry(NamedTuple):

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 from uuid import uuid4
 
-from sapwood.client.retry_policy import is_retriable
+from sapwood.client.transport.retry_policy import is_retriable
 from sapwood.errors import ArgumentError, SapwoodError
 
 Time = float | str | datetime

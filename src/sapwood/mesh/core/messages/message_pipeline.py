@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from sapwood.mesh.core.actions import Match, Reply, StoredMessage
 from sapwood.mesh.core.events import BarrierSet, Matched, Published, RoutesChanged, Token
 from sapwood.mesh.core.frames import Epoch, MessageFrame, MessageKey, TableFrame
-from sapwood.mesh.core.link_state import InboundLink, Link
+from sapwood.mesh.core.links.link_state import InboundLink, Link
+from sapwood.mesh.core.messages.settlement import Settlement
+from sapwood.mesh.core.messages.source_history import Entry, SourceHistory
 from sapwood.mesh.core.node_context import NodeContext
-from sapwood.mesh.core.settlement import Settlement
-from sapwood.mesh.core.source_history import Entry, SourceHistory
-from sapwood.mesh.core.table_exchange import TableExchange
+from sapwood.mesh.core.tables.table_exchange import TableExchange
 
 MATCHES = 512
 """messages that are being matched at a time"""

@@ -19,11 +19,11 @@ from collections.abc import Callable
 from threading import Lock
 from typing import Any, Literal
 
+from sapwood.client.calls.problem_details import error_from_problem
 from sapwood.client.client_errors import ClientError, ProtocolError
-from sapwood.client.delivery import Delivery, Gap, delivery_from_json, gap_from_json
-from sapwood.client.event_stream import EventStreamParser, ServerEvent
-from sapwood.client.problem_details import error_from_problem
-from sapwood.client.retry_policy import RetryPolicy, is_retriable
+from sapwood.client.model.delivery import Delivery, Gap, delivery_from_json, gap_from_json
+from sapwood.client.transport.event_stream import EventStreamParser, ServerEvent
+from sapwood.client.transport.retry_policy import RetryPolicy, is_retriable
 from sapwood.errors import ArgumentError, SapwoodError
 
 AckMode = Literal["auto", "manual", "none"]

@@ -28,7 +28,7 @@ from sapwood.mesh.core.frames import (
     MessageKey,
     TableFrame,
 )
-from sapwood.mesh.core.number_sets import NumberRanges
+from sapwood.mesh.core.messages.number_sets import NumberRanges
 
 WINDOW = 256
 """frames that are sent and not accepted"""

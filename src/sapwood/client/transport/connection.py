@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 
 import httpx
 
-from sapwood.client.calls import Call
+from sapwood.client.calls.api_call import Call
+from sapwood.client.calls.problem_details import error_from_answer
 from sapwood.client.client_errors import ProtocolError, Unavailable
-from sapwood.client.problem_details import error_from_answer
-from sapwood.client.retry_policy import Attempts, RetryPolicy
+from sapwood.client.transport.retry_policy import Attempts, RetryPolicy
 from sapwood.errors import ArgumentError, SapwoodError
 
 T = TypeVar("T")

@@ -16,9 +16,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from sapwood.mesh.core.frames import Ack, Frame, Intervals, MessageFrame, MessageKey
-from sapwood.mesh.core.link_state import Link
+from sapwood.mesh.core.links.link_state import Link
+from sapwood.mesh.core.messages.source_history import Entry, SourceHistory
 from sapwood.mesh.core.node_context import NodeContext
-from sapwood.mesh.core.source_history import Entry, SourceHistory
 
 _ACK_ALL = 5.0
 """seconds between complete reports"""

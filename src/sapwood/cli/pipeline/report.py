@@ -9,7 +9,7 @@ import typer
 
 from sapwood.cli.common.console import errors
 from sapwood.cli.common.extras import require_extra
-from sapwood.cli.run import check_report
+from sapwood.cli.pipeline.run import check_report
 
 
 def report(

@@ -16,7 +16,7 @@ from collections import deque
 from dataclasses import dataclass
 
 from sapwood.mesh.core.frames import NO_EPOCH, Epoch
-from sapwood.mesh.core.route_table import RouteTable
+from sapwood.mesh.core.tables.route_table import RouteTable
 
 
 @dataclass(slots=True, eq=False)

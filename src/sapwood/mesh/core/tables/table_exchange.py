@@ -13,13 +13,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from sapwood.mesh.core.actions import Reply, SetRoutes, TableChange
-from sapwood.mesh.core.confirmations import Confirmations, Wait
 from sapwood.mesh.core.events import BarrierSet, RoutesChanged
 from sapwood.mesh.core.frames import EVERYTHING, Beat, ConfirmFrame, NeedTable, TableFrame
-from sapwood.mesh.core.link_state import InboundLink, Link
+from sapwood.mesh.core.links.link_state import InboundLink, Link
 from sapwood.mesh.core.node_context import NodeContext
 from sapwood.mesh.core.node_state import StoredTable
-from sapwood.mesh.core.route_table import Change, RouteTable
+from sapwood.mesh.core.tables.confirmations import Confirmations, Wait
+from sapwood.mesh.core.tables.route_table import Change, RouteTable
 
 
 class TableExchange:

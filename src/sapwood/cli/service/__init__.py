@@ -1,0 +1,1 @@
+"""Commands that run a broker service, or connect to one."""

@@ -1,0 +1,1 @@
+"""Commands that match with the tables of the relational engine."""

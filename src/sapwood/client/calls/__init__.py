@@ -1,0 +1,1 @@
+"""The calls of the HTTP API, and the reading of their answers, without I/O."""

@@ -1,0 +1,1 @@
+"""Connections, retries and event streams of both clients."""

@@ -1,0 +1,1 @@
+"""The links of a node: their numbers, acknowledgements and epochs."""
