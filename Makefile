@@ -70,8 +70,11 @@ format: setup
 # Without the kernel: all of the engine's tests, or those that take long only if they compare answers.
 PURE_PYTHON = $(if $(filter full,$(SAPWOOD_TESTS)),tests/engine,-m "not slow or oracle" tests/engine)
 
+# One process more than there are cores: many tests wait for servers that they have started.
+TEST_PROCESSES ?= 3
+
 test: java lint
-	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder --durations 10
+	$(BIN)/pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder --durations 10
 	SAPWOOD_KERNEL=0 $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder $(PURE_PYTHON)
 
 test-fast: setup

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import settings
 
 from sapwood.engine.fallback.process_pool import POOL
+from tests.support.requirements import FULL
 
 settings.register_profile("fixed", derandomize=True, database=None, print_blob=True)
 settings.load_profile("fixed")
@@ -32,6 +33,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         parameters = getattr(item, "callspec", None)
         if parameters is not None and "postgresql" in parameters.params.values():
             item.add_marker("server")
+        if not FULL and item.get_closest_marker("long") is not None:
+            item.add_marker(pytest.mark.skip("takes half a minute or more: make test-full"))
     if hasattr(config, "workerinput"):  # of pytest-xdist
         items.sort(key=lambda item: item.get_closest_marker("spark") is None)
 

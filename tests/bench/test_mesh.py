@@ -15,10 +15,7 @@ from tests.bench.support import (
     smoke_run,
 )
 from tests.support.mesh.trees import need_nats
-from tests.support.requirements import FULL
 
-_QUICK = ("transport", "parts", "import", "routing", "links", "scale")
-"""those that take a minute together; the others only in `make test-full`"""
 _MEASURES = (
     "transport of a message",
     "CPU of a message against its parts",
@@ -26,8 +23,6 @@ _MEASURES = (
     "link messages against flooding",
     "link messages of processes against the fewest",
     "simulation of a mesh",
-)
-_FURTHER = (
     "messages through two links",
     "durable deliveries",
     "subscribe to confirmed, 99 %",
@@ -36,19 +31,19 @@ _FURTHER = (
     "hub leader dead to flow",
 )
 
-pytestmark = [pytest.mark.slow, pytest.mark.server]
+pytestmark = [pytest.mark.long, pytest.mark.server]
 
 
 @pytest.fixture(scope="module")
 def everything(tmp_path_factory: pytest.TempPathFactory) -> Run:
     need_nats()
-    return smoke_run(MESH, tmp_path_factory.mktemp("bench") / "out", () if FULL else _QUICK)
+    return smoke_run(MESH, tmp_path_factory.mktemp("bench") / "out")
 
 
 def test_everything_is_measured(everything: Run) -> None:
     report = everything[0]
     assert not report.skipped
-    for measure in (*_MEASURES, *(_FURTHER if FULL else ())):
+    for measure in _MEASURES:
         figures = find_figures(report, measure)
         assert figures and all(figure.value > 0 for figure in figures), measure
         assert all(figure.met is None for figure in figures)  # nothing is promised about the smallest scale

@@ -64,6 +64,7 @@ def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
 # -- results -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_plans_are_timed_beside_those_of_the_paper(everything: Run) -> None:
     report = everything[0]
     curves = points_by_label(find_chart(report, "stocks"))

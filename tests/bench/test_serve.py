@@ -7,7 +7,7 @@ import pytest
 from sapwood.bench.suites import SERVE
 from tests.bench.support import Run, assert_helps, assert_written, find_figures, print_report, smoke_run
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 
 @pytest.fixture(scope="module")

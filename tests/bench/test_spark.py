@@ -10,7 +10,7 @@ import pytest
 from sapwood.bench.harness.runner import Options, run_suite
 from sapwood.bench.suites import SPARK
 from sapwood.spark.spark_session import JavaError, check_java
-from tests.support.requirements import FULL, missing
+from tests.support.requirements import missing
 
 
 @pytest.fixture(scope="module")
@@ -21,6 +21,7 @@ def java() -> None:
         pytest.skip(str(error))
 
 
+@pytest.mark.long
 def test_figures_are_measured_and_written(java: None, tmp_path: Path) -> None:
     only = "loading", "throughput", "xpath_boolean"
     report = run_suite(SPARK, Options(out=tmp_path, scale="smoke", only=only))
@@ -41,7 +42,7 @@ def test_figures_are_measured_and_written(java: None, tmp_path: Path) -> None:
 
 @pytest.mark.server
 @pytest.mark.slow
-@pytest.mark.skipif(not FULL, reason="takes a minute, most of it until Java is warm")
+@pytest.mark.long
 def test_latency_is_measured_on_a_kafka_server(java: None, tmp_path: Path) -> None:
     report = run_suite(SPARK, Options(out=tmp_path, scale="smoke", only=("real-time",)))
     if report.skipped:

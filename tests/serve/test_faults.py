@@ -20,7 +20,7 @@ import pytest
 from sapwood.serve.server_process import ServerStartError
 from tests.serve.test_equality import check_equality
 from tests.support import postgres
-from tests.support.requirements import FULL, missing
+from tests.support.requirements import missing
 from tests.support.service import calls
 from tests.support.service.running_server import RunningServer
 
@@ -63,7 +63,7 @@ def test_what_a_suspended_subscriber_misses_is_counted_over_a_restart(tmp_path: 
             assert (gap["after"], gap["count"], gap["reason"]) == (2, 7, "suspended")
 
 
-@pytest.mark.skipif(not FULL, reason="waits for the next deletion of messages: in make test-full")
+@pytest.mark.long
 def test_messages_that_a_subscriber_has_not_read_are_kept(tmp_path: Path) -> None:
     """Longer than those that all have acknowledged, also while they are in the tail of the log."""
     with RunningServer(tmp_path, '[log]\nkeep_acknowledged = "0 s"\n') as server, server.client() as client:
@@ -224,6 +224,7 @@ def test_a_database_that_another_locks_refuses_messages_and_loses_none(tmp_path:
         _check_all_delivered(client, burst)
 
 
+@pytest.mark.long
 def test_a_server_stops_although_the_log_cannot_be_written(tmp_path: Path) -> None:
     """What was not committed is in no snapshot: joins know the messages of the log, and no others."""
     with RunningServer(tmp_path) as server:

@@ -13,6 +13,7 @@ WITH_SPARK = [page for page in PAGES if any(block.with_spark for block in blocks
 
 
 @pytest.mark.parametrize("page", WITH_SPARK)
+@pytest.mark.long
 def test_every_block_of_a_page_runs(page: str, tmp_path: Path, java: None) -> None:
     with Interpreter(tmp_path) as interpreter:
         reader = Reader(tmp_path, interpreter)
@@ -21,10 +22,12 @@ def test_every_block_of_a_page_runs(page: str, tmp_path: Path, java: None) -> No
                 reader.follow(block)
 
 
+@pytest.mark.long
 def test_the_pages_on_spark_are_known() -> None:
     assert {"docs/tutorial/pipeline.md", "docs/how-to/spark-jobs.md"} <= set(WITH_SPARK)
 
 
+@pytest.mark.long
 def test_the_notebook_on_spark_runs(tmp_path: Path, java: None) -> None:
     cells = code_cells(read_notebook(ROOT / "examples" / "spark.ipynb"))
     with Interpreter(tmp_path) as interpreter:

@@ -15,7 +15,6 @@ import pytest
 
 from sapwood import Broker, MessageError
 from sapwood.workload import MessageGenerator, QueryGenerator, TransformationGenerator, load_dtd
-from tests.support.requirements import FULL
 from tests.support.spark.driver_kills import CLUSTER, spark_home
 from tests.support.spark.spark_stream import delivered_by
 
@@ -36,10 +35,8 @@ spark.stop()
 """
 
 
-_ONE_CORE = ["local[1]"] if FULL else []
-
-
-@pytest.mark.parametrize("master", [*_ONE_CORE, CLUSTER])
+@pytest.mark.parametrize("master", ["local[1]", CLUSTER])
+@pytest.mark.long
 def test_rows_are_those_of_one_process(java: None, tmp_path: Path, master: str) -> None:
     news = load_dtd("news")
     bodies = MessageGenerator(news, seed=21).take(40)

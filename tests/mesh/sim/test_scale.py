@@ -7,7 +7,6 @@ from random import Random
 import pytest
 
 from sapwood.mesh.sim.scale import make_tree, run_scale
-from tests.support.requirements import FULL
 
 
 def test_exact_routes_reach_the_optimum() -> None:
@@ -37,7 +36,7 @@ def test_trees_have_two_branches_of_full_depth(brokers: int, depth: int) -> None
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not FULL, reason="takes some minutes and gigabytes: make test-full")
+@pytest.mark.long
 def test_30_a_thousand_brokers() -> None:
     report = run_scale()
     assert report.wall_seconds < 600

@@ -103,7 +103,10 @@ def check_exactly_once(inboxes: dict[str, list[tuple[str, int]]], counts: Counte
 
 @pytest.mark.parametrize(
     ("name", "query"),
-    [("filter", "/m"), ("transformation", 'for $m in /m return <t s="{$m/@s}" n="{$m/@n}"/>')],
+    [
+        pytest.param("filter", "/m", marks=pytest.mark.long),
+        ("transformation", 'for $m in /m return <t s="{$m/@s}" n="{$m/@n}"/>'),
+    ],
 )
 def test_back_and_forth_under_load(mesh: LocalMesh, name: str, query: str) -> None:
     body = {"query": query, "subscriber": name, "streams": [name]}

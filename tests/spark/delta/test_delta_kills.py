@@ -10,7 +10,6 @@ from pyspark.sql import SparkSession
 
 from sapwood.spark.pipeline.config import read_config
 from sapwood.spark.pipeline.pipeline import Pipeline
-from tests.support.requirements import FULL
 from tests.support.spark.delta_streams import DeltaJoinedStreams, DeltaStream
 from tests.support.spark.driver_kills import kill_amid_batch, kill_executor_amid_batch
 from tests.support.spark.spark_joins import PUBLISHING, START, random_subscriptions
@@ -21,7 +20,7 @@ def _kill(settings: Path, delay: float) -> bool:
     return kill_amid_batch(settings, lambda name: (log / name).exists(), delay)
 
 
-@pytest.mark.skipif(not FULL, reason="takes minutes")
+@pytest.mark.long
 def test_a_driver_killed_amid_batches(tmp_path: Path, spark: SparkSession) -> None:
     rounds = 6
     stream = DeltaStream(tmp_path / "stream")
@@ -37,7 +36,7 @@ def test_a_driver_killed_amid_batches(tmp_path: Path, spark: SparkSession) -> No
     stream.assert_exact(spark)
 
 
-@pytest.mark.skipif(not FULL, reason="takes a minute")
+@pytest.mark.long
 def test_an_executor_killed_amid_a_batch(tmp_path: Path, spark: SparkSession) -> None:
     stream = DeltaStream(tmp_path / "stream")
     stream.subscribe(150)
@@ -46,7 +45,7 @@ def test_an_executor_killed_amid_a_batch(tmp_path: Path, spark: SparkSession) ->
     stream.assert_exact(spark)
 
 
-@pytest.mark.skipif(not FULL, reason="takes a minute")
+@pytest.mark.long
 @pytest.mark.parametrize("victim", ["driver", "executor"])
 def test_joins_with_a_process_killed_amid_a_batch(tmp_path: Path, spark: SparkSession, victim: str) -> None:
     streams = DeltaJoinedStreams(tmp_path / "joined", lateness=8)

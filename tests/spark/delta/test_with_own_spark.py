@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 
 from sapwood.bench.harness import maven_jars
-from tests.support.requirements import FULL, missing
+from tests.support.requirements import missing
 from tests.support.spark.pyspark_versions import DELTA_VERSION, InstallError, install_pyspark
 
 _ROOT = Path(__file__).parents[3]
 _SECONDS = 1_800
-_QUICK = "every_step or merged_by_id or changes_of_a_table"
 """the tests that run without `make test-full`: a sink that crashes, one that merges, and a source"""
 
 
+@pytest.mark.long
 def test_all_others_of_this_folder(java: None) -> None:
     try:
         maven_jars.DELTA.fetch()
@@ -27,8 +27,6 @@ def test_all_others_of_this_folder(java: None) -> None:
         missing(str(error))
     path = os.pathsep.join([str(pyspark), *filter(None, [os.environ.get("PYTHONPATH")])])
     command = [sys.executable, "-m", "pytest", str(Path(__file__).parent), "-p", "no:cacheprovider", "-rs"]
-    if not FULL:
-        command += ["-k", _QUICK]
     environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
     result = subprocess.run(
         command,

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from sapwood.bench.harness import maven_jars
 from sapwood.spark.io.file_system import FileSystemError, is_folder
 from sapwood.spark.io.s3_settings import share_s3_settings
-from tests.support.requirements import FULL, missing
+from tests.support.requirements import missing
 from tests.support.spark.driver_kills import kill_amid_batch, run_driver
 from tests.support.spark.s3_streams import Bucket, s3_server
 from tests.support.spark.spark_joins import START, JoinedStreams, random_subscriptions
@@ -37,31 +37,32 @@ def _upload(bucket: Bucket, folder: Path, *names: str) -> None:
             bucket.put(f"{name}/{path.name}", path.read_bytes())
 
 
+@pytest.mark.long
 def test_drivers_continue_what_others_have_left(tmp_path: Path, server: str, spark: SparkSession) -> None:
-    """In `make test-full`, others are killed amid batches."""
+    """Those are killed amid batches."""
     bucket = Bucket(server, "filters")
     stream = Stream(tmp_path / "stream")
     bucket.move_pipeline(stream.settings)
     stream.subscribe(150)
-    stream.publish(7 if FULL else 4, messages_each=10)
+    stream.publish(7, messages_each=10)
     _upload(bucket, stream.folder, "inbox")
     chance = Random(2)
     amid = 0
-    for round in range(3 if FULL else 0):
+    for round in range(3):
         amid += kill_amid_batch(
             stream.settings,
             lambda name: bucket.has(f"checkpoint/sapwood/{name}"),
             chance.uniform(0.0, 2.0),
         )
         stream.change_subscriptions(round)
-    assert amid > 0 or not FULL
+    assert amid > 0
     run_driver(stream.settings)
     assert not any("unfinished" in key for key in bucket.list_keys())
     bucket.copy_to(stream.folder)
     stream.assert_exact(spark)
 
 
-@pytest.mark.skipif(not FULL, reason="takes a minute")
+@pytest.mark.long
 def test_joins_with_their_state_and_feedback(tmp_path: Path, server: str, spark: SparkSession) -> None:
     bucket = Bucket(server, "joins")
     streams = JoinedStreams(tmp_path / "joined", lateness=8)

@@ -8,14 +8,13 @@ from random import Random
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.support.requirements import FULL
 from tests.support.spark.driver_kills import CLUSTER, kill_executor_amid_batch, run_driver
 from tests.support.spark.spark_joins import PUBLISHING, START, JoinedStreams, random_subscriptions
 
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.skipif(not FULL, reason="takes more than a minute")
+@pytest.mark.long
 @pytest.mark.parametrize("killed", [False, True])
 def test_two_executors_deliver_what_one_process_does(
     tmp_path: Path, spark: SparkSession, killed: bool

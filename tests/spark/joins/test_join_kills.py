@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 from random import Random
 
+import pytest
 from pyspark.sql import SparkSession
 
 from sapwood.spark.pipeline.config import read_config
@@ -20,6 +21,7 @@ from tests.support.spark.spark_joins import (
 )
 
 
+@pytest.mark.long
 def test_a_driver_killed_in_the_middle_of_a_batch(tmp_path: Path, spark: SparkSession) -> None:
     streams = JoinedStreams(tmp_path / "joined", lateness=8)
     subscriptions = random_subscriptions(Random(7), 15) | PUBLISHING

@@ -46,6 +46,7 @@ def run(
 # -- what is delivered ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_subscriptions_change_and_unused_state_is_evicted(
     tmp_path: Path,
     spark: SparkSession,

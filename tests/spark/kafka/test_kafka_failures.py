@@ -30,7 +30,10 @@ def _recreate(kafka: Kafka, topic: str, values: list[bytes]) -> None:
     kafka.produce(topic, values)
 
 
-@pytest.mark.parametrize("records", [4, 40], ids=["fewer records", "more records"])
+@pytest.mark.parametrize(
+    "records",
+    [pytest.param(4, id="fewer records", marks=pytest.mark.long), pytest.param(40, id="more records")],
+)
 def test_a_topic_that_was_created_again(
     records: int, tmp_path: Path, spark: SparkSession, kafka: Kafka
 ) -> None:
@@ -97,6 +100,7 @@ def test_a_pattern_that_is_none(tmp_path: Path, spark: SparkSession, kafka: Kafk
         KafkaStream(tmp_path, kafka, source).run(spark)
 
 
+@pytest.mark.long
 def test_a_server_that_is_restarted(tmp_path: Path, spark: SparkSession, kafka: Kafka) -> None:
     topic, to = kafka.topic("orders"), kafka.topic("deliveries")
     kafka.produce(topic, [order(number) for number in range(20)])

@@ -13,7 +13,6 @@ from pyspark.sql import SparkSession
 from sapwood.spark.pipeline.config import read_config
 from sapwood.spark.pipeline.pipeline import Pipeline
 from tests.support.kafka import Kafka
-from tests.support.requirements import FULL
 from tests.support.spark.driver_kills import kill_amid_batch, kill_executor_amid_batch
 from tests.support.spark.kafka_joins import JoinedTopics
 from tests.support.spark.spark_joins import PUBLISHING, random_subscriptions
@@ -33,13 +32,14 @@ def _kill_drivers(joined: JoinedTopics, count: int) -> None:
     assert sum(kills) > count / 2, "most kills fell between batches"
 
 
-@pytest.mark.parametrize("victim", [None, "driver", "executor"] if FULL else [None])
+@pytest.mark.parametrize("victim", [None, "driver", "executor"])
+@pytest.mark.long
 def test_topics_are_joined_while_processes_are_killed(
     tmp_path: Path, spark: SparkSession, kafka: Kafka, victim: str | None
 ) -> None:
     subscriptions = random_subscriptions(Random(7), 10) | PUBLISHING
     joined = JoinedTopics(tmp_path / "joined", kafka, subscriptions, per_batch=8)
-    joined.publish(Random(3), 64 if FULL else 12)
+    joined.publish(Random(3), 64)
     if victim == "driver":
         _kill_drivers(joined, 6)
     elif victim == "executor":

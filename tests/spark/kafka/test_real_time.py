@@ -75,6 +75,7 @@ class RealTimeStream(KafkaStream):
         return read_deliveries(delivered) == deliveries and dead == set(rejects)
 
 
+@pytest.mark.long
 def test_deliveries_are_those_of_a_broker_across_a_crash_and_a_change(
     tmp_path: Path, spark: SparkSession, kafka: Kafka
 ) -> None:

@@ -6,6 +6,7 @@ import random
 import time
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
 
 from sapwood.spark.pipeline.config import read_config
@@ -33,6 +34,7 @@ def test_a_driver_killed_at_random_moments(tmp_path: Path, spark: SparkSession) 
     stream.assert_exact(spark)
 
 
+@pytest.mark.long
 def test_an_executor_killed_in_the_middle_of_a_batch(tmp_path: Path, spark: SparkSession) -> None:
     stream = Stream(tmp_path / "stream")
     stream.subscribe(200)

@@ -27,7 +27,6 @@ FEW_CASES = [
     test_against_automaton.no_facts,
 ]
 PLANS = list(Plan) if FULL else [Plan.UNROLLED]
-only_in_full = pytest.mark.skipif(not FULL, reason="takes two minutes: make test-full")
 
 
 def assert_alike(
@@ -68,7 +67,7 @@ def test_hard_cases(spark: SparkSession, plan: Plan) -> None:
     assert assert_alike(spark, plan, queries, documents, test_against_automaton.NAMESPACES) > 500
 
 
-@only_in_full
+@pytest.mark.long
 @pytest.mark.parametrize("plan", Plan)
 def test_random_queries(spark: SparkSession, plan: Plan) -> None:
     rng = Random(plan)
@@ -83,7 +82,7 @@ def test_random_queries(spark: SparkSession, plan: Plan) -> None:
     assert assert_alike(spark, plan, queries, messages, lxml_oracle.NAMESPACES) > 500
 
 
-@only_in_full
+@pytest.mark.long
 @pytest.mark.parametrize("plan", Plan)
 def test_real_data(spark: SparkSession, plan: Plan) -> None:
     queries = [q for name, n in NITF_QUERIES.items() for q in sampled(folder("nitf") / name, n)]

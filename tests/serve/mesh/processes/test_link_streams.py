@@ -71,7 +71,7 @@ def _wait_for_stream(admin: JetStreamAdmin, before: int) -> None:
         assert time.monotonic() < deadline, "nothing comes into the stream"
 
 
-@pytest.mark.parametrize("operation", ["delete", "purge"])
+@pytest.mark.parametrize("operation", [pytest.param("delete", marks=pytest.mark.long), "purge"])
 def test_what_a_stream_has_lost_is_reported_and_sent_again(
     mesh: LocalMesh, clients: MeshClients, operation: str
 ) -> None:
@@ -147,6 +147,7 @@ def test_a_stream_that_is_rolled_back_repeats_nothing(mesh: LocalMesh, clients: 
     numbers.check()
 
 
+@pytest.mark.long
 def test_brokers_that_send_everything_again_double_nothing(mesh: LocalMesh, clients: MeshClients) -> None:
     """B.10: sender and receiver of a link are killed when the receiver has stored what it has not
     acknowledged, and start again much later than messages are on their way."""

@@ -14,7 +14,7 @@ from sapwood.serve.mesh.local_mesh import LocalMesh
 from tests.support.mesh.mesh_clients import MeshClients
 from tests.support.mesh.mesh_load import HostedRow
 from tests.support.mesh.trees import CHAIN, FOUR, need_nats
-from tests.support.requirements import FULL, SLOWDOWN
+from tests.support.requirements import SLOWDOWN
 from tests.support.service.broker_oracle import Row
 
 pytestmark = [pytest.mark.slow, pytest.mark.server]
@@ -65,10 +65,11 @@ def test_messages_pass_by_a_dead_inner_broker(tmp_path: Path) -> None:
         assert seconds < 20 * SLOWDOWN
 
 
+@pytest.mark.long
 def test_a_publisher_far_above_capacity_costs_no_memory_and_no_message(tmp_path: Path) -> None:
     """B.21: requests in parallel, as fast as they are answered, of messages that pass two links."""
     need_nats()
-    seconds = 60.0 if FULL else 6.0
+    seconds = 60.0
     with LocalMesh(tmp_path, CHAIN) as mesh, MeshClients(mesh) as clients:
         clients.put(HostedRow("last", Row("last", "/flood", "last")))
         before, _ = asyncio.run(_flood(mesh.brokers["first"].port, "warm", seconds / 3))
