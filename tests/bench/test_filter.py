@@ -74,6 +74,7 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> Run:
 # -- results -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_every_figure_is_measured(everything: Run) -> None:
     figures = everything[0].figures
     measures = [figure.measure for figure in figures]
@@ -96,11 +97,13 @@ def test_every_figure_is_measured(everything: Run) -> None:
     assert all(figure.value > 0 for figure in others)
 
 
+@pytest.mark.long
 def test_engines_that_cannot_be_measured_are_named_once(everything: Run) -> None:
     named = [reason for reason in everything[0].skipped if reason.startswith("engine ")]
     assert named == [f"engine {each.label}: {each.missing}" for each in ENGINES if each.missing]
 
 
+@pytest.mark.long
 def test_every_way_to_read_matches_is_listed(everything: Run) -> None:
     listing = find_listing(everything[0], "warm")
     assert listing.columns == tuple(engine.label for engine in ENGINES if not engine.missing)
@@ -108,6 +111,7 @@ def test_every_way_to_read_matches_is_listed(everything: Run) -> None:
     assert all(cell is not None and cell > 0 for row in listing.rows for cell in row.cells)
 
 
+@pytest.mark.long
 def test_bars_are_not_judged_on_generated_workloads(everything: Run) -> None:
     figures = everything[0].figures
     assert any(figure.bar is not None for figure in figures)
@@ -115,6 +119,7 @@ def test_bars_are_not_judged_on_generated_workloads(everything: Run) -> None:
     assert everything[0].missed == []
 
 
+@pytest.mark.long
 def test_every_chart_has_its_curves(everything: Run) -> None:
     report = everything[0]
     assert_filled(report, CHARTS, {"warm"})
@@ -132,10 +137,12 @@ def test_the_predicate_index_is_compared_with_its_twin_in_the_same_automaton() -
     assert all(isinstance(Matcher(tuning=tuning).index.automaton, Automaton) for tuning in tunings)
 
 
+@pytest.mark.long
 def test_files_are_written(everything: Run) -> None:
     assert_written(everything[1], "filter", CHARTS, everything[0])
 
 
+@pytest.mark.long
 def test_tables_show_everything(everything: Run) -> None:
     text = print_report(everything[0])
     for chart in everything[0].charts:

@@ -11,11 +11,10 @@ from tests.support.mesh.mesh_clients import MeshClients, publish_all
 from tests.support.mesh.mesh_load import HostedRow, SourcedMessage
 from tests.support.mesh.network_namespaces import CutMesh, NetworkNamespace
 from tests.support.mesh.trees import need_nats
-from tests.support.requirements import FULL
 from tests.support.service.broker_oracle import Row
 from tests.support.service.random_load import EPOCH, RandomMessage
 
-pytestmark = [pytest.mark.slow, pytest.mark.server]
+pytestmark = [pytest.mark.long, pytest.mark.server]
 _TREE = {"root": None, "inner": "root", "host": "inner"}
 
 
@@ -30,7 +29,7 @@ def _message(source: str, number: int) -> SourcedMessage:
 
 @pytest.mark.parametrize(
     ("site", "seconds"),
-    [("host", 5), ("host", 30), ("inner", 30), ("host", 150)] if FULL else [("host", 5)],
+    [("host", 5), ("host", 30), ("inner", 30), ("host", 150)],
 )
 def test_a_site_that_is_cut_off_serves_its_own_and_drains_afterwards(
     tmp_path: Path, site: str, seconds: float

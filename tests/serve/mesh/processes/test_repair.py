@@ -17,7 +17,7 @@ from tests.support.mesh.trees import CHAIN, FOUR, need_nats
 from tests.support.requirements import SLOWDOWN
 from tests.support.service.broker_oracle import Row
 
-pytestmark = [pytest.mark.slow, pytest.mark.server]
+pytestmark = [pytest.mark.long, pytest.mark.server]
 
 
 def _publish(clients: MeshClients, broker: str, id: str) -> None:
@@ -65,7 +65,6 @@ def test_messages_pass_by_a_dead_inner_broker(tmp_path: Path) -> None:
         assert seconds < 20 * SLOWDOWN
 
 
-@pytest.mark.long
 def test_a_publisher_far_above_capacity_costs_no_memory_and_no_message(tmp_path: Path) -> None:
     """B.21: requests in parallel, as fast as they are answered, of messages that pass two links."""
     need_nats()
