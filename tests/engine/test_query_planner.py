@@ -133,7 +133,11 @@ def texts_in_tests() -> list[str]:
     return [text for text in found if len(text) < 1_000]
 
 
-@pytest.mark.parametrize("namespaces", NAMESPACES, ids=str)
+@pytest.mark.parametrize(
+    "namespaces",
+    [NAMESPACES[0], *(pytest.param(each, marks=pytest.mark.slow) for each in NAMESPACES[1:])],
+    ids=str,
+)
 def test_all_queries_in_the_tests(namespaces: dict[str, str]) -> None:
     counts = compare(texts_in_tests(), QueryPlanner(namespaces), namespaces)
     assert counts["from a template"] > 500 and counts["compiled"] > 300 and counts["refused"] > 300

@@ -86,6 +86,7 @@ def filter_route(query: str) -> Condition:
 
 
 @pytest.mark.oracle
+@pytest.mark.slow
 def test_a_route_holds_wherever_its_filter_matches() -> None:
     filters = random_filters()
     assert filters.misses(filter_route) == []
@@ -230,6 +231,7 @@ def test_what_is_weakened_before_a_position_is_found_out() -> None:
 
 
 @pytest.mark.oracle
+@pytest.mark.slow
 def test_the_routes_of_a_join_hold_of_all_messages_that_may_take_part() -> None:
     rng = Random(3)
     messages = [join_strategies.random_message(rng) for _ in range(JOINED)]

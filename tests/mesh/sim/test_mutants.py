@@ -24,6 +24,7 @@ def find_out(mutant: Mutant) -> str | None:
     return None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mutant", REQUIRED, ids=str)
 def test_faults_that_must_be_found_out(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
     mutant.apply(monkeypatch)

@@ -9,6 +9,7 @@ import pytest
 from sapwood.mesh.sim.scale import make_tree, run_scale
 
 
+@pytest.mark.slow
 def test_exact_routes_reach_the_optimum() -> None:
     report = run_scale(brokers=60, subscriptions=2_000, messages=60, seed=3)
     assert report.frames == pytest.approx(report.optimum)

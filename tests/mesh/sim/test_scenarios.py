@@ -20,7 +20,7 @@ from sapwood.mesh.sim.scenario import Outcome, run_scenario
 from tests.support.requirements import FULL
 
 CHUNK = 25
-QUICK, USUAL = 100, 500
+QUICK, USUAL = 25, 500
 SEEDS = 10_000 if FULL else USUAL
 
 FAULTS = (
@@ -99,7 +99,8 @@ def test_large_trees() -> None:
     assert counts["due"] > 100
 
 
-@pytest.mark.parametrize("first", [200_000, pytest.param(200_040, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("first", [200_000, 200_040])
 def test_small_limits(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables in several parts, windows that are full, and backlogs, which scenarios are too small for."""
     monkeypatch.setattr(route_table, "PART", 2)
@@ -120,6 +121,7 @@ for seed in range({}, {}):
 """
 
 
+@pytest.mark.slow
 def test_a_seed_is_the_same_run_in_every_process() -> None:
     """With other hashes of strings, and so another order of sets."""
     here = [run_scenario(seed, broker_workload()).trace for seed in SEEDS_TWICE]

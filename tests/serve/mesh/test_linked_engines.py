@@ -12,6 +12,8 @@ from sapwood.errors import SapwoodError
 from sapwood.serve.mesh.node.mesh_store import MeshIdentityError, MeshStore, open_mesh_store
 from tests.support.mesh.linked_engines import LinkedEngines
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def chain(tmp_path: Path) -> Iterator[LinkedEngines]:

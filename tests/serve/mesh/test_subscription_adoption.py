@@ -14,6 +14,8 @@ from sapwood.serve.mesh.mesh_frames import AdoptSubscription
 from sapwood.store import NewSubscription
 from tests.support.mesh.linked_engines import LinkedEngine, LinkedEngines
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def pair(tmp_path: Path) -> Iterator[LinkedEngines]:
