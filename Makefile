@@ -14,7 +14,7 @@ JAVA := $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,java)
 help:
 	@echo "make demo    a whole pipeline on Spark: made-up news for 10,000 subscriptions, and a report; one to two minutes (needs Java 17)"
 	@echo "make test    lint, types, import layers and all tests"
-	@echo "make test-fast   the quick tests alone, without Spark and servers: about a minute"
+	@echo "make test-fast   the quick tests alone, without Spark and servers: two to three minutes"
 	@echo "make test-full   the same with the longest tests at full size, and two million answers from fresh seeds"
 	@echo "make test-sanitize   the engine's tests with a kernel that checks its memory and for undefined behaviour (gcc, Linux)"
 	@echo "make test-thread-sanitize   the engine's tests of threads with a kernel that checks for data races (gcc, Linux)"
