@@ -173,6 +173,20 @@ def read_blanks(kinds: Sequence[int], written: Sequence[str], names: Names) -> B
     return Blanks(values, texts)
 
 
+@lru_cache(maxsize=4_096)
+def split_steps(symbols: tuple[str, ...]) -> tuple[tuple[Axis, str], ...]:
+    """Return the axis and the name of each step of a path, given the symbols in its blank."""
+    steps: list[tuple[Axis, str]] = []
+    axis = Axis.CHILD
+    for symbol in symbols:
+        if symbol == Axis.DESCENDANT.value:
+            axis = Axis.DESCENDANT
+        else:
+            steps.append((axis, symbol))
+            axis = Axis.CHILD
+    return tuple(steps)
+
+
 def equal_blanks(texts: list[str]) -> tuple[int, ...] | None:
     """Return for each blank the first that is equal to it; None if they all differ."""
     return tuple(map(texts.index, texts)) if len(set(texts)) < len(texts) else None

@@ -28,6 +28,7 @@ from sapwood.lang.xpath.query_shape import (
     mark_at,
     read_blanks,
     split_blanks,
+    split_steps,
 )
 
 MOST_SHAPES = 1_000
@@ -236,14 +237,7 @@ def _prepare_steps(step: Step) -> Callable[[Values], tuple[Step, ...]]:
         return lambda values: (Step(axis, values[number][1:], tuple([make(values) for make in makers])),)
 
     def make_all(values: Values) -> tuple[Step, ...]:
-        steps: list[Step] = []
-        at = Axis.CHILD
-        for symbol in values[number]:
-            if symbol == Axis.DESCENDANT.value:
-                at = Axis.DESCENDANT
-            else:
-                steps.append(plain_step(at, symbol))
-                at = Axis.CHILD
+        steps = [plain_step(at, name) for at, name in split_steps(values[number])]
         if makers:
             last = steps[-1]
             steps[-1] = Step(last.axis, last.test, tuple([make(values) for make in makers]))

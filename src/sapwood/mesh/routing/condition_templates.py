@@ -15,7 +15,7 @@ from typing import Any
 
 from sapwood.lang.pattern import Axis
 from sapwood.lang.query import Query
-from sapwood.lang.xpath.query_shape import Blanks, PatternTemplate, mark_at, split_blanks
+from sapwood.lang.xpath.query_shape import Blanks, PatternTemplate, mark_at, split_blanks, split_steps
 from sapwood.lang.xpath.query_templates import QueryTemplates, may_have_template
 from sapwood.mesh.routing.condition_codec import (
     AND,
@@ -124,7 +124,7 @@ def _prepare_steps(form: Form) -> EncodeSteps:
         elif axis == encode_axis(Axis.ATTRIBUTE):  # whose value starts with the sign
             steps = [(axis, values[number][1:])]
         else:
-            steps = _to_steps(values[number])
+            steps = [(encode_axis(at), step) for at, step in split_steps(values[number])]
         encoded = [_encode_plain(*step) for step in steps]
         if makers:
             inner = b"".join([make(values) for make in makers])
@@ -132,20 +132,6 @@ def _prepare_steps(form: Form) -> EncodeSteps:
         return encoded
 
     return encode
-
-
-@lru_cache(maxsize=4_096)
-def _to_steps(symbols: tuple[str, ...]) -> list[tuple[int, str]]:
-    """Return the axes and names of a path's symbols."""
-    steps: list[tuple[int, str]] = []
-    axis = Axis.CHILD
-    for symbol in symbols:
-        if symbol == Axis.DESCENDANT.value:
-            axis = Axis.DESCENDANT
-        else:
-            steps.append((encode_axis(axis), symbol))
-            axis = Axis.CHILD
-    return steps
 
 
 @lru_cache(maxsize=4_096)
