@@ -171,3 +171,41 @@ def test_documents_leave_no_memory_behind() -> None:
     read(10_000)
     gc.collect()
     assert resident_bytes() - before < 2_000_000
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+def test_tag_paths_have_the_same_numbers(share: float) -> None:
+    """The trie has a share of the paths, so that the others are numbered behind them."""
+    rng = Random(f"paths {share}")
+    for _ in range(200):
+        data = random_message(rng)
+        both = read_both(data, with_text=False, with_source=False, tokenizer=True, limits=Limits())
+        if both is None:
+            continue
+        found, expected = both
+        everything: list[tuple[int, str]] = []
+        expected.number_paths([{}], everything)
+        children: list[dict[str, int]] = [{} for _ in range(len(everything) + 1)]
+        known: list[int | None] = []
+        for parent, name in everything:
+            above = -1 if parent < 0 else known[parent]
+            is_known = above is not None and rng.random() < share
+            known.append(sum(each is not None for each in known) if is_known else None)
+            if above is not None and known[-1] is not None:
+                children[above][name] = known[-1]
+        del children[sum(each is not None for each in known) : -1]
+        literals: tuple[list[tuple[int, str]], list[tuple[int, str]]] = ([], [])
+        numbers = expected.number_paths(children, literals[0])
+        assert found.number_paths(children, literals[1]) == numbers
+        assert literals[0] == literals[1]
+        assert len(literals[0]) + len(children) - 1 == len(everything) == len(set(numbers)) - 1
+
+
+def test_a_trie_that_is_none_is_refused() -> None:
+    document = read_nodes(Message("<a><b/></a>"), Limits(), _UNTESTED, False)
+    with pytest.raises(ValueError, match="roots"):
+        document.number_paths([], [])
+    with pytest.raises(TypeError, match="dict"):
+        document.number_paths([None], [])  # type: ignore[list-item]
+    with pytest.raises(TypeError, match="int"):
+        document.number_paths([{"a": "one"}], [])  # type: ignore[dict-item]

@@ -55,6 +55,9 @@ class DocumentColumns(Protocol):
     def __len__(self) -> int: ...
     @property
     def spans(self) -> Spans | None: ...
+    def number_paths(
+        self, children: list[dict[str, int]], literals: list[tuple[int, str]], /
+    ) -> list[int]: ...
 
 
 class Document(Generic[N]):
@@ -127,6 +130,28 @@ class Document(Generic[N]):
         document._root = root
         document._start()
         return document
+
+    def number_paths(self, children: list[dict[str, int]], literals: list[tuple[int, str]]) -> list[int]:
+        """Return the number of each element's tag path in a trie, -1 for the document.
+
+        `children` has, by the number of a path, those of the paths one step below, by name, and in its last
+        place those of roots. A path that the trie lacks gets the next number behind all of these, and its
+        parent and name are added to `literals`, which the caller gives as an empty list.
+        """
+        if self._columns is not None:
+            return self._columns.number_paths(children, literals)
+        numbers, new, first = [-1], dict[tuple[int, str], int](), len(children) - 1
+        names, parents = self.names, self.parents
+        for element in range(1, len(names)):
+            path = parent, name = numbers[parents[element]], names[element]
+            number = children[parent].get(name) if parent < first else None
+            if number is None:
+                number = new.get(path)
+            if number is None:
+                number = new[path] = first + len(literals)
+                literals.append(path)
+            numbers.append(number)
+        return numbers
 
     if not TYPE_CHECKING:
 

@@ -395,6 +395,8 @@ static PyGetSetDef document_columns[] = {
 static PyMethodDef document_methods[] = {
     {"of_elements", (PyCFunction)document_of_elements, METH_VARARGS | METH_STATIC,
      "Return a document of which only the elements are known, by names, parents and ends."},
+    {"number_paths", document_number_paths, METH_VARARGS,
+     "Return the number of each element's tag path in a trie, and add paths that it lacks to a list."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -15,4 +15,7 @@ struct document_object {
 
 extern PyTypeObject document_type;
 
+/* The method `number_paths`: see `tag_paths.c`. */
+PyObject *document_number_paths(PyObject *document, PyObject *arguments);
+
 #endif
