@@ -9,7 +9,9 @@ not on its side. So one number for each route is the whole table, for all links:
     //order[@x=1]       1      1      .     .       parent, child1, child2
 
 Routes are added to what a neighbour has at once, and removed from it later, some at a time: a route too many
-costs a message that nobody wants, a route too few would lose one.
+costs a message that nobody wants, a route too few would lose one. A table that exceeds a budget has *entries*
+in place of routes, which are told in the same way (see `link_entries`): when the entries become other ones,
+those that replace others are told before these are removed.
 """
 
 from __future__ import annotations
@@ -19,6 +21,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from sapwood.mesh.core.frames import UNNUMBERED, Route, TableFrame
+from sapwood.mesh.core.tables.generaliser import EXACT, Generaliser
+from sapwood.mesh.core.tables.link_entries import LinkEntries
 
 LOCAL = 1
 PART = 5_000
@@ -41,6 +45,13 @@ class Told:
     """whether it was told that more may be wanted"""
     digest: int = 0
     count: int = 0
+    entries: LinkEntries | None = None
+    """what stands for the routes that it has to know; None: each for itself"""
+
+    @property
+    def generalised(self) -> int:
+        """The number of entries that stand for other routes than themselves."""
+        return self.entries.generalised if self.entries is not None else 0
 
 
 @dataclass(slots=True)
@@ -69,7 +80,8 @@ class Change:
 class RouteTable:
     """The routes wanted on all sides of a node."""
 
-    def __init__(self) -> None:
+    def __init__(self, generaliser: Generaliser = EXACT) -> None:
+        self._generaliser = generaliser
         self._masks: dict[int, int] = {}
         self._routes: dict[int, Route] = {}
         self._uses: Counter[int] = Counter()
@@ -91,7 +103,9 @@ class RouteTable:
         bit = LOCAL << 1
         while bit in used:
             bit <<= 1
-        self.told[link] = Told(bit)
+        budget, routes = self._generaliser.budget, self._routes.values()  # all of other sides
+        entries = LinkEntries(self._generaliser, budget, routes) if budget is not None else None
+        self.told[link] = Told(bit, entries=entries)
         self.wanted[link] = Wanted()
         self._unknown[link] = None
 
@@ -235,15 +249,13 @@ class RouteTable:
             for told in self.told.values():
                 before, after = old & ~told.bit, mask & ~told.bit
                 if after and not before:
-                    if key in told.stale:
-                        del told.stale[key]
-                    else:
-                        told.added[key] = route
+                    entry = route if told.entries is None else told.entries.add(route)
+                    if entry is not None:
+                        _add_entry(told, entry)
                 elif before and not after:
-                    if key in told.added:
-                        del told.added[key]
-                    else:
-                        told.stale[key] = None
+                    gone = key if told.entries is None else told.entries.remove(route)
+                    if gone is not None:
+                        _remove_entry(told, gone)
         if not mask:
             del self._routes[key]
 
@@ -257,6 +269,8 @@ class RouteTable:
         """
         told = self.told[link]
         is_open = self._is_side_open(link)
+        if not is_open:
+            self._review(told)
         if is_open == told.is_open and (is_open or not told.added) and not always:
             return None
         told.is_open = is_open
@@ -283,10 +297,11 @@ class RouteTable:
         """Return the whole table for a neighbour, in parts of one new version."""
         told = self.told[link]
         told.version += 1
+        self._review(told)
         told.added, told.stale = {}, {}
         told.digest = told.count = 0
         told.is_open = self._is_side_open(link)
-        routes = [self._routes[key] for key, mask in self._masks.items() if mask & ~told.bit]
+        routes = self._routes_for(told) if told.entries is None else told.entries.list_entries()
         for route in routes:
             self._count(told, route.key, 1)
         starts = range(0, len(routes), PART) if routes else range(1)
@@ -300,3 +315,46 @@ class RouteTable:
             )
             for start in starts
         ]
+
+    # -- tables under a budget -------------------------------------------------------------------------
+
+    def is_due(self, link: str) -> bool:
+        """Return whether the entries for a neighbour are to be made anew, which `take_additions` does."""
+        entries = self.told[link].entries
+        return entries is not None and entries.is_due and not self._is_side_open(link)
+
+    def find_entry(self, link: str, key: int) -> Route | None:
+        """Return the generalised entry that stands for a route in what a neighbour is told; None if the route
+        is told as it is, or not at all."""
+        entries = self.told[link].entries
+        found = entries.find_entry(key) if entries is not None else None
+        return found if found is not None and found.key != key else None
+
+    def _routes_for(self, told: Told) -> list[Route]:
+        """Return what is wanted on all sides but that of a neighbour."""
+        return [self._routes[key] for key, mask in self._masks.items() if mask & ~told.bit]
+
+    def _review(self, told: Told) -> None:
+        """Make the entries for a neighbour anew, if that is due; those that replace others are told first."""
+        if told.entries is not None and told.entries.is_due:
+            change = told.entries.renew(self._routes_for(told))
+            for entry in change.added:
+                _add_entry(told, entry)
+            for key in change.removed:
+                _remove_entry(told, key)
+
+
+def _add_entry(told: Told, entry: Route) -> None:
+    """Note that a neighbour needs an entry, unless it has it still."""
+    if entry.key in told.stale:
+        del told.stale[entry.key]
+    else:
+        told.added[entry.key] = entry
+
+
+def _remove_entry(told: Told, key: int) -> None:
+    """Note that a neighbour needs an entry no more, unless it was never told."""
+    if key in told.added:
+        del told.added[key]
+    else:
+        told.stale[key] = None

@@ -19,15 +19,16 @@ from sapwood.mesh.core.links.link_state import InboundLink, Link
 from sapwood.mesh.core.node_context import NodeContext
 from sapwood.mesh.core.node_state import StoredTable
 from sapwood.mesh.core.tables.confirmations import Confirmations, Wait
+from sapwood.mesh.core.tables.generaliser import Generaliser
 from sapwood.mesh.core.tables.route_table import Change, RouteTable
 
 
 class TableExchange:
     """The routes of all sides, and who waits until all brokers have them."""
 
-    def __init__(self, context: NodeContext) -> None:
+    def __init__(self, context: NodeContext, generaliser: Generaliser) -> None:
         self._context = context
-        self.table = RouteTable()
+        self.table = RouteTable(generaliser)
         self.confirmations = Confirmations(self.table)
 
     def version(self, link: str) -> int:
@@ -80,8 +81,12 @@ class TableExchange:
                     self._context.send(name, frame)
 
     def tell_removals(self) -> None:
-        """Tell neighbours of routes that they need not have any more."""
+        """Tell neighbours of routes that they need not have any more, after what replaces these."""
         for name in self._context.links:
+            if self.table.is_due(name):
+                replacing = self.table.take_additions(name)
+                if replacing is not None:
+                    self._context.send(name, replacing)
             frame = self.table.take_removals(name)
             if frame is not None:
                 self._context.send(name, frame)
