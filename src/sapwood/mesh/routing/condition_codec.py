@@ -250,9 +250,7 @@ def _read_step(form: object, levels: int) -> Step:
     if not 0 <= code < len(_AXES):
         raise RouteError(f"a step along axis {code}, which there is not")
     axis = _AXES[code]
-    if not isinstance(name, str) or not (
-        _is_name_test(name) or (name == TEXT and axis is not Axis.ATTRIBUTE)
-    ):
+    if not isinstance(name, str) or not (is_name_test(name) or (name == TEXT and axis is not Axis.ATTRIBUTE)):
         raise RouteError(f"a step to {_describe(name)}, which is no name test")
     if len(form) == 2:
         return plain_step(axis, name)
@@ -280,7 +278,8 @@ def _not_canonical() -> RouteError:
 
 
 @lru_cache(maxsize=2_048)
-def _is_name_test(name: str) -> bool:
+def is_name_test(name: str) -> bool:
+    """Return whether a text tests the names of elements or attributes."""
     uri, brace, local = name.rpartition("}")
     if brace and (not uri or (ANY_NAMESPACE in uri and uri != ANY_NAMESPACE)):
         return False

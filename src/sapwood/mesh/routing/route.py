@@ -9,6 +9,9 @@ matches, or that takes part in its joins, meets the condition. The compilers see
 lxml can decide, the condition says what patterns can say); here, blocks become patterns, and a condition that
 is too large for the wire becomes the one that every message meets. Most filters have a shape in common with
 others: the condition of those is encoded without compiling the query, and decoded where it is needed.
+
+Beside its condition, a route of a transformation says which parts of a message are read (see `read_paths`),
+so that links can leave out the others.
 """
 
 from __future__ import annotations
@@ -27,6 +30,8 @@ from sapwood.lang.query import Query
 from sapwood.lang.xscl.model import MESSAGE, Join
 from sapwood.mesh.routing.condition_codec import from_form, pack, pack_form, pack_parts, to_form, unpack_form
 from sapwood.mesh.routing.condition_templates import share_encoder
+from sapwood.mesh.routing.read_codec import reads_from_form, reads_to_form
+from sapwood.mesh.routing.read_paths import ReadPaths, reads_of
 
 _REMEMBERED = 50_000
 """queries of which the routes are kept: real subscriptions repeat a query a dozen times over"""
@@ -41,10 +46,10 @@ class Route:
     holds them weakly: what no table or query uses any more is freed.
     """
 
-    __slots__ = ("__weakref__", "_condition", "exact", "identity", "key", "stream", "tenant")
+    __slots__ = ("__weakref__", "_condition", "exact", "identity", "key", "reads", "stream", "tenant")
 
     identity: bytes
-    """tenant, stream and condition in their canonical encoding"""
+    """tenant, stream and condition in their canonical encoding, and what is read, if that is known"""
     key: int
     """128 bits, the same for equal routes in every process"""
     tenant: str
@@ -53,22 +58,40 @@ class Route:
     exact: bool
     """for information, and no part of the key: whether the query that the route was first made for matches
     every message that meets the condition"""
+    reads: ReadPaths | None
+    """what is read of a message; None: all of it"""
     _condition: Condition | None
 
-    def __new__(cls, tenant: str, stream: str | None, condition: Condition, exact: bool = True) -> Route:
-        """Return the route; RouteError if the condition is too large for an encoding."""
-        identity = pack_form([tenant, stream, to_form(condition)])
-        return _intern(_key_of(identity), identity, tenant, stream, exact, condition)
+    def __new__(
+        cls,
+        tenant: str,
+        stream: str | None,
+        condition: Condition,
+        exact: bool = True,
+        reads: ReadPaths | None = None,
+    ) -> Route:
+        """Return the route; RouteError if it is too large for an encoding."""
+        parts = [tenant, stream, to_form(condition)]
+        if reads is not None:
+            parts.append(reads_to_form(reads))
+        identity = pack_form(parts)
+        return _intern(_key_of(identity), identity, tenant, stream, exact, condition, reads)
 
     @property
     def condition(self) -> Condition:
         """The condition on the document node; decoded when it is asked for first."""
         condition = self._condition
         if condition is None:
-            _, _, form = unpack_form(self.identity)
-            condition = from_form(form)
+            condition = from_form(unpack_form(self.identity)[2])
             object.__setattr__(self, "_condition", condition)
         return condition
+
+    @property
+    def of_whole_messages(self) -> Route:
+        """The route with the same condition that reads all of a message."""
+        if self.reads is None:
+            return self
+        return Route(self.tenant, self.stream, self.condition, self.exact)
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError("a Route is immutable")
@@ -82,8 +105,8 @@ class Route:
     def __hash__(self) -> int:
         return hash(self.key)
 
-    def __reduce__(self) -> tuple[type[Route], tuple[str, str | None, Condition, bool]]:
-        return type(self), (self.tenant, self.stream, self.condition, self.exact)
+    def __reduce__(self) -> tuple[type[Route], tuple[str, str | None, Condition, bool, ReadPaths | None]]:
+        return type(self), (self.tenant, self.stream, self.condition, self.exact, self.reads)
 
     def __copy__(self) -> Route:
         return self
@@ -121,7 +144,13 @@ def _find(key: int) -> Route | None:
 
 
 def _intern(
-    key: int, identity: bytes, tenant: str, stream: str | None, exact: bool, condition: Condition | None
+    key: int,
+    identity: bytes,
+    tenant: str,
+    stream: str | None,
+    exact: bool,
+    condition: Condition | None,
+    reads: ReadPaths | None = None,
 ) -> Route:
     """Return the route with a key, which is made of the other arguments if there is none."""
     known = _find(key)
@@ -134,6 +163,7 @@ def _intern(
     put(made, "tenant", tenant)
     put(made, "stream", stream)
     put(made, "exact", exact)
+    put(made, "reads", reads)
     put(made, "_condition", condition)
     kept = _KeyedRef(made, _forget)
     kept.key = key
@@ -164,7 +194,10 @@ def decode_route(data: bytes) -> Route:
     match unpack_form(identity):
         case [str(tenant), None | str() as stream, form]:
             return _intern(key, identity, tenant, stream, flag == b"\1", from_form(form))
-    raise RouteError("a route that is not a tenant, a stream or nil, and a condition")
+        case [str(tenant), None | str() as stream, form, reads]:
+            read = reads_from_form(reads)
+            return _intern(key, identity, tenant, stream, flag == b"\1", from_form(form), read)
+    raise RouteError("a route that is not a tenant, a stream or nil, a condition, and perhaps read paths")
 
 
 def _key_of(identity: bytes) -> int:
@@ -213,9 +246,10 @@ def _make_routes(
         ]
         return tuple(dict.fromkeys(blocks))
     exact = _is_exact(compiled)
+    reads = reads_of(compiled) if isinstance(compiled, Transformation) else None
     return tuple(
         [
-            _fitting_route(tenant, stream, compiled.condition, exact)
+            _fitting_route(tenant, stream, compiled.condition, exact, reads)
             for stream in dict.fromkeys(streams or (None,))
         ]
     )
@@ -240,10 +274,12 @@ def _is_exact(compiled: Query | Transformation | Join) -> bool:
     return compiled.exact and not (isinstance(compiled, Transformation) and compiled.joints)
 
 
-def _fitting_route(tenant: str, stream: str | None, condition: Condition, exact: bool) -> Route:
+def _fitting_route(
+    tenant: str, stream: str | None, condition: Condition, exact: bool, reads: ReadPaths | None = None
+) -> Route:
     """Return the route of a condition, or that of all messages if the condition is too large to be sent."""
     try:
-        return Route(tenant, stream, condition, exact)
+        return Route(tenant, stream, condition, exact, reads)
     except RouteError:
         return Route(tenant, stream, TRUE, exact=False)
 

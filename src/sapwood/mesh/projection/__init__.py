@@ -1,0 +1,1 @@
+"""Early projection: what subscriptions read of messages, and messages without the rest."""

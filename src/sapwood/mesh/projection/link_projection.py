@@ -1,0 +1,232 @@
+"""Projection on links: what nobody beyond a link reads is cut from the messages that go there.
+
+    routes beyond the link, of the message's tenant and stream
+        one that reads the whole message     nothing is cut
+        others                               all but what any of them reads is cut
+
+A plan grows at once when a route comes, and shrinks a while after one has gone. Whether cutting pays is
+measured for each stream of a link: the bytes that are saved, as they would go over the wire, against the CPU.
+Below a fifth of the bytes it does not.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from sapwood.engine.limits import Limits
+from sapwood.mesh.projection.pruning import PruningPlan, make_plan, prune
+from sapwood.mesh.routing.read_paths import ReadPaths, covers, unite_reads
+
+if TYPE_CHECKING:
+    from sapwood.mesh.routing.route import Route
+
+AUTO, ALWAYS, NEVER = "auto", "always", "never"
+LEAST_SAVED = 0.2
+"""of the bytes of messages, from which on cutting may pay"""
+_TRIED = 8
+"""messages that are cut before it is decided whether that pays"""
+_PROBE = 100
+"""messages that are sent whole before one is cut, where it does not pay"""
+_SMOOTHING = 0.1
+_SHRINK = 1.0
+"""seconds after which a plan is made anew without the routes that have gone"""
+
+Clock = Callable[[], float]
+StreamReads = tuple[str | None, ReadPaths | None]
+
+
+@dataclass(slots=True)
+class ReadUnion:
+    """What is read of the messages of one stream."""
+
+    reads: ReadPaths | None
+    """None: the whole message"""
+    made: float
+    is_stale: bool = False
+    """whether routes have gone since"""
+
+
+class ReadUnions:
+    """What some routes, all of one tenant, read of the messages of each stream."""
+
+    def __init__(self, clock: Clock = time.monotonic) -> None:
+        self._clock = clock
+        self._counts: Counter[StreamReads] = Counter()
+        self._unions: dict[str, ReadUnion] = {}
+
+    def change(self, added: Iterable[Route], removed: Iterable[Route]) -> None:
+        """Add and remove routes, each as often as it is given."""
+        new: dict[StreamReads, None] = {}
+        for route in added:
+            entry = route.stream, route.reads
+            if not self._counts[entry]:
+                new[entry] = None
+            self._counts[entry] += 1
+        gone = False
+        for route in removed:
+            entry = route.stream, route.reads
+            self._counts[entry] -= 1
+            if not self._counts[entry]:
+                del self._counts[entry]
+                gone = True
+        for stream, union in self._unions.items():
+            union.is_stale = union.is_stale or gone
+            wanted = [reads for of, reads in new if of in (None, stream)]
+            if not all(covers(union.reads, reads) for reads in wanted):
+                union.reads = unite_reads([union.reads, *wanted])
+
+    def find(self, stream: str) -> ReadPaths | None:
+        """Return what is read of a stream's messages; None: all, or it is not known."""
+        union = self._unions.get(stream)
+        now = self._clock()
+        if union is None or (union.is_stale and now - union.made >= _SHRINK):
+            union = self._unions[stream] = ReadUnion(self._unite(stream), now)
+        return union.reads
+
+    def _unite(self, stream: str) -> ReadPaths | None:
+        found = [reads for of, reads in self._counts if of in (None, stream)]
+        return unite_reads(found) if found else None
+
+
+@dataclass(slots=True)
+class _Measure:
+    """What cutting the messages of a stream has saved on a link."""
+
+    tried: int = 0
+    passed: int = 0
+    """messages since the last one that was cut"""
+    before: float = 0.0
+    after: float = 0.0
+    """bytes of a message, on average"""
+    seconds: float = 0.0
+    """to cut one"""
+
+    def add(self, before: int, after: int, seconds: float) -> None:
+        weight = max(_SMOOTHING, 1.0 / (self.tried + 1))
+        self.tried += 1
+        self.before += weight * (before - self.before)
+        self.after += weight * (after - self.after)
+        self.seconds += weight * (seconds - self.seconds)
+
+    @property
+    def saved(self) -> float:
+        """The share of the bytes that is cut."""
+        return 1.0 - self.after / self.before if self.before else 0.0
+
+    def find_loss(self, seconds_per_byte: float | None) -> str | None:
+        """Return why cutting does not pay; None: it does, or that is not known yet."""
+        if self.tried < _TRIED:
+            return None
+        if self.saved < LEAST_SAVED:
+            return f"only {self.saved:.0%} of the bytes would be cut"
+        if seconds_per_byte is not None and (self.before - self.after) * seconds_per_byte < self.seconds:
+            gained = (self.before - self.after) * seconds_per_byte
+            return f"it takes {self.seconds * 1e6:.0f} µs to save {gained * 1e6:.0f} µs on the link"
+        return None
+
+
+@dataclass(slots=True)
+class _Link:
+    """What is known of a link."""
+
+    unions: dict[str, ReadUnions] = field(default_factory=dict)
+    """by tenant"""
+    measures: dict[tuple[str, str], _Measure] = field(default_factory=dict)
+    """by tenant and stream"""
+
+
+class LinkProjection:
+    """Decides what is cut from the messages of each link, and cuts it."""
+
+    def __init__(
+        self,
+        mode: str,
+        limits: Limits,
+        seconds_per_byte: Callable[[str], float | None] = lambda link: None,
+        clock: Clock = time.monotonic,
+    ) -> None:
+        """`seconds_per_byte` says how long a link takes for a byte of text, if that is known."""
+        self._mode = mode
+        self._limits = limits
+        self._seconds_per_byte = seconds_per_byte
+        self._clock = clock
+        self._links: dict[str, _Link] = {}
+
+    def change(self, link: str, added: Iterable[Route], removed: Iterable[Route]) -> None:
+        """Change what is wanted beyond a link."""
+        if self._mode == NEVER:
+            return
+        changes: dict[str, tuple[list[Route], list[Route]]] = {}
+        for route in added:
+            changes.setdefault(route.tenant, ([], []))[0].append(route)
+        for route in removed:
+            changes.setdefault(route.tenant, ([], []))[1].append(route)
+        unions = self._links.setdefault(link, _Link()).unions
+        for tenant, (new, old) in changes.items():
+            unions.setdefault(tenant, ReadUnions(self._clock)).change(new, old)
+
+    def keep_only(self, links: Iterable[str]) -> None:
+        """Forget the links that are none any more."""
+        kept = set(links)
+        self._links = {name: link for name, link in self._links.items() if name in kept}
+
+    def find_plan(self, link: str, tenant: str, stream: str) -> PruningPlan | None:
+        """Return what messages are cut by on their way over a link; None: they are not."""
+        known = self._links.get(link)
+        if self._mode == NEVER or known is None or tenant not in known.unions:
+            return None
+        reads = known.unions[tenant].find(stream)
+        return None if reads is None else make_plan(reads)
+
+    def cut(
+        self, link: str, tenant: str, stream: str, body: bytes, before: PruningPlan | None
+    ) -> tuple[bytes, PruningPlan] | None:
+        """Return what goes over a link of a message, of which a plan may have cut parts before, and the plan
+        by which it is cut; None: the message as it is."""
+        plan = self.find_plan(link, tenant, stream)
+        if plan is None:
+            return None
+        if before is not None and (before.reads == plan.reads or not covers(before.reads, plan.reads)):
+            return None
+        measures = self._links[link].measures
+        measure = measures.get((tenant, stream))
+        if measure is None:
+            measure = measures[tenant, stream] = _Measure()
+        if self._mode == AUTO and measure.find_loss(self._seconds_per_byte(link)) is not None:
+            measure.passed += 1
+            if measure.passed < _PROBE:
+                return None
+            measure.passed = 0
+        began = time.perf_counter()
+        kept = prune(body, plan, self._limits)
+        measure.add(len(body), len(kept), time.perf_counter() - began)
+        return (kept, plan) if len(kept) < len(body) else None
+
+    def explain(self, link: str, tenant: str, stream: str) -> dict[str, object]:
+        """Return what is cut from the messages of a stream on a link, and why or why not."""
+        if self._mode == NEVER:
+            return {"cut": False, "reason": "mesh.project is never"}
+        plan = self.find_plan(link, tenant, stream)
+        if plan is None:
+            return {"cut": False, "reason": "somebody beyond reads whole messages, or too much of them"}
+        known = self._links[link].measures.get((tenant, stream))
+        reason = None
+        if known is not None and self._mode == AUTO:
+            reason = known.find_loss(self._seconds_per_byte(link))
+        found: dict[str, object] = {
+            "cut": reason is None,
+            "reason": reason or "nobody beyond reads more than this",
+            "reads": [str(path) for path in plan.paths],
+        }
+        if known is not None and known.tried:
+            found |= {"saved": known.saved, "seconds": known.seconds, "tried": known.tried}
+        return found
+
+    def list_streams(self, link: str) -> list[tuple[str, str]]:
+        """Return the tenants and streams of which messages were cut, or tried to be, on a link."""
+        known = self._links.get(link)
+        return sorted(known.measures) if known is not None else []
