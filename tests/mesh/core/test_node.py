@@ -11,6 +11,7 @@ from sapwood.mesh.core.frames import (
     Ack,
     Beat,
     ConfirmFrame,
+    Content,
     Epoch,
     MessageFrame,
     MessageKey,
@@ -425,6 +426,113 @@ def test_a_message_that_comes_again_after_a_reset_is_passed_on_without_being_han
     assert node.messages("b") == [("far", 1)]
 
 
+def reset(node: NodeDriver) -> None:
+    """Change the tree, to one in which the node has the same neighbours."""
+    node.topology = node.topology.move("far", "n").move("far", "a")
+    node.feed(events.TopologyChanged(node.topology))
+
+
+def receive_partial(node: NodeDriver, number: int) -> None:
+    """Let a message arrive of which parts were cut, and which nobody beyond the node wants."""
+    node.receive("a", MessageFrame(MessageKey("far", number), number, is_partial=True))
+    assert node.state.messages[MessageKey("far", number)].is_partial
+
+
+def stores_of(node: NodeDriver, key: tuple[str, int]) -> list[Store]:
+    return [a for a in node.asked if isinstance(a, Store) and a.message is not None and a.message.key == key]
+
+
+@pytest.mark.parametrize("is_partial", [False, True])
+def test_a_partial_message_comes_again_after_a_reset_and_is_replaced(
+    node: NodeDriver, is_partial: bool
+) -> None:
+    receive_partial(node, 1)
+    node.receive("a", *messages_of("far", [2]))
+    reset(node)
+    node.asked.clear()
+    node.connect("a", "b")
+    assert node.controls("a", Opened)[-1].have == {"far": ((2, 2),)}
+    node.wanted = {41: frozenset("b")}
+    node.asked.clear()
+    node.receive("a", MessageFrame(MessageKey("far", 1), 41, is_partial=is_partial))
+    (match,) = (action for action in node.asked if isinstance(action, Match))
+    assert (match.content, match.is_new, match.is_local) == (41, False, False)
+    (store,) = stores_of(node, ("far", 1))
+    assert (store.match, store.replaces) == (None, match.token)
+    assert store.message is not None
+    assert (store.message.is_partial, store.message.links) == (is_partial, frozenset("b"))
+    (frame,) = node.frames("b", MessageFrame)
+    assert (frame.content, frame.is_partial) == (Content.WHOLE, is_partial)
+    assert node.node.duplicates == 0
+
+
+def test_a_partial_message_that_comes_again_without_content_stays_partial(node: NodeDriver) -> None:
+    receive_partial(node, 1)
+    reset(node)
+    node.connect("a", "b")
+    node.wanted = {-1: frozenset("b")}
+    node.asked.clear()
+    node.receive("a", MessageFrame(MessageKey("far", 1), None))
+    (store,) = stores_of(node, ("far", 1))
+    assert (store.match, store.replaces) == (None, None)
+    assert store.message is not None
+    assert store.message.is_partial
+    (frame,) = node.frames("b", MessageFrame)
+    assert (frame.content, frame.is_partial) == (Content.WHOLE, True)
+
+
+def test_a_whole_message_is_not_replaced(node: NodeDriver) -> None:
+    node.receive("a", *messages_of("far", [1]))
+    reset(node)
+    node.connect("a", "b")
+    node.asked.clear()
+    node.receive("a", MessageFrame(MessageKey("far", 1), 1, is_partial=True))
+    (match,) = (action for action in node.asked if isinstance(action, Match))
+    (store,) = stores_of(node, ("far", 1))
+    assert (match.content, store.replaces) == (None, None)
+    assert store.message is not None
+    assert not store.message.is_partial
+
+
+def test_a_partial_message_whose_links_are_decided_is_a_duplicate(node: NodeDriver) -> None:
+    receive_partial(node, 1)
+    node.asked.clear()
+    node.receive("a", *messages_of("far", [1]))
+    assert node.node.duplicates == 1
+    assert not [action for action in node.asked if isinstance(action, Match)]
+    assert node.state.messages[MessageKey("far", 1)].is_partial
+
+
+def test_a_partial_message_that_is_being_matched_at_a_reset_is_replaced(node: NodeDriver) -> None:
+    node.answers_matches = False
+    node.receive("a", MessageFrame(MessageKey("far", 1), 1, is_partial=True))
+    reset(node)
+    node.connect("a", "b")
+    node.receive("a", MessageFrame(MessageKey("far", 1), 41))
+    assert [match.content for match in node.matches] == [1]
+    node.wanted = {41: frozenset("b")}
+    node.answer_matches()
+    assert node.state.messages[MessageKey("far", 1)].is_partial
+    (match,) = node.matches
+    assert (match.content, match.is_new) == (41, False)
+    node.answer_matches()
+    assert not node.state.messages[MessageKey("far", 1)].is_partial
+    assert [store.replaces for store in stores_of(node, ("far", 1))] == [None, match.token]
+    assert [frame.content for frame in node.frames("b", MessageFrame)] == [Content.WHOLE]
+
+
+def test_only_of_messages_since_the_reset_may_parts_be_cut(node: NodeDriver) -> None:
+    node.wanted = {7: frozenset("b"), 8: frozenset("b"), -1: frozenset("b")}
+    node.publish(7)
+    assert [frame.content for frame in node.frames("b", MessageFrame)] == [Content.STORED]
+    reset(node)
+    node.asked.clear()
+    node.connect("a", "b")
+    node.publish(8)
+    contents = [(frame.key.number, frame.content) for frame in node.frames("b", MessageFrame)]
+    assert contents == [(1, Content.WHOLE), (2, Content.STORED)]
+
+
 def test_what_does_not_come_again_after_a_reset_is_not_wanted_any_more(node: NodeDriver) -> None:
     node.receive("a", *messages_of("far", [1, 2, 3]))
     node.topology = node.topology.move("b", "a").move("b", "n")
@@ -500,6 +608,32 @@ def test_a_restart_goes_on_with_tables_positions_and_unsettled_messages(node: No
     again._sent["a"] = Epoch(1, 1), 2
     again.receive("a", *messages_of("far", [2]))
     assert [match.key for match in again.take(Match)] == [("far", 2)]
+
+
+def test_a_restart_knows_which_messages_are_partial(node: NodeDriver) -> None:
+    node.wanted = {1: frozenset("b"), 2: frozenset("b")}
+    receive_partial(node, 1)
+    node.receive("a", *messages_of("far", [2]))
+    again = NodeDriver("n", TREE, node.state, run=2)
+    again.feed(events.RoutesChanged(None))
+    again.open_outbound("b")
+    sent = [(frame.content, frame.is_partial) for frame in again.frames("b", MessageFrame)]
+    assert sent == [(Content.STORED, True), (Content.STORED, False)]
+    again.open_inbound("a", Epoch(1, 2))
+    assert again.controls("a", Opened)[-1].have == {"far": ((2, 2),)}
+
+
+def test_a_restart_at_a_reset_lets_partial_messages_come_again(node: NodeDriver) -> None:
+    receive_partial(node, 1)
+    tree = TREE.move("far", "n").move("far", "a")
+    again = NodeDriver("n", tree, node.state, run=2)
+    again.feed(events.RoutesChanged(None))
+    again.connect("a", "b")
+    again.wanted = {41: frozenset("b")}
+    again.asked.clear()
+    again.receive("a", MessageFrame(MessageKey("far", 1), 41))
+    assert [frame.content for frame in again.frames("b", MessageFrame)] == [Content.WHOLE]
+    assert not again.state.messages[MessageKey("far", 1)].is_partial
 
 
 def test_a_table_of_an_edge_that_is_gone_is_not_used_after_a_restart(node: NodeDriver) -> None:

@@ -70,6 +70,10 @@ def test_steps_have_all_that_has_changed_once() -> None:
     assert journal.store() == Store(2)
 
 
+def test_a_step_says_what_replaces_a_content() -> None:
+    assert Journal().store(message("s", 8), replaces=5) == Store(1, message("s", 8), replaces=5)
+
+
 def test_promises_wait_until_their_step_is_durable() -> None:
     journal = Journal()
     for number in (1, 2, 3):

@@ -19,6 +19,7 @@ class Known:
 
     links: set[str] | None
     store: int = 0
+    is_partial: bool = False
 
 
 class HistoryMachine(RuleBasedStateMachine):
@@ -28,16 +29,24 @@ class HistoryMachine(RuleBasedStateMachine):
         super().__init__()
         self.history = SourceHistory("s")
         self.known: dict[int, Known] = {}
-        self.floor = self.arrived = self.store = self.stored = 0
+        self.floor = self.arrived = self.store = self.stored = self.resent = 0
 
-    @rule(number=NUMBERS, links=LINKS | st.none())
-    def handle(self, number: int, links: frozenset[str] | None) -> None:
+    @rule(number=NUMBERS, links=LINKS | st.none(), is_partial=st.booleans())
+    def handle(self, number: int, links: frozenset[str] | None, is_partial: bool) -> None:
         if number in self.history:
             return
         self.store += 1
-        self.history.add(number, Entry(None, links), self.store)
-        self.known[number] = Known(set(links) if links is not None else None, self.store)
+        self.history.add(number, Entry(None, links), self.store, is_partial)
+        self.known[number] = Known(set(links) if links is not None else None, self.store, is_partial)
+        if links is None:
+            self.resent = max(self.resent, number)
         self.arrive(number)
+
+    @rule(number=NUMBERS, is_partial=st.booleans())
+    def replace(self, number: int, is_partial: bool) -> None:
+        if number in self.known:
+            self.history.set_partial(number, is_partial)
+            self.known[number].is_partial = is_partial
 
     @rule(number=NUMBERS)
     def arrive(self, number: int) -> None:
@@ -90,6 +99,8 @@ class HistoryMachine(RuleBasedStateMachine):
     @rule()
     def begin_anew(self) -> None:
         self.history.forget_links()
+        assert self.history.resent == self.history.last
+        self.resent = self.history.last
         self.arrived = self.floor
         for known in self.known.values():
             known.links = None
@@ -115,7 +126,14 @@ class HistoryMachine(RuleBasedStateMachine):
     @invariant()
     def have_is_the_same(self) -> None:
         have = [n for first, last in self.history.have() for n in range(first, last + 1)]
-        assert have == sorted(self.known)
+        assert have == sorted(n for n, known in self.known.items() if not known.is_partial)
+
+    @invariant()
+    def partial_is_the_same(self) -> None:
+        for number in range(1, 31):
+            known = self.known.get(number)
+            assert self.history.is_partial(number) == (known is not None and known.is_partial)
+        assert self.history.resent == self.resent
 
     @invariant()
     def settled_is_the_same(self) -> None:
@@ -129,6 +147,20 @@ class HistoryMachine(RuleBasedStateMachine):
 
 
 TestHistory = HistoryMachine.TestCase
+
+
+def test_partial_messages_are_not_had_and_forgotten_with_the_floor() -> None:
+    history = SourceHistory("s")
+    for number in (1, 2, 3, 4, 5):
+        history.add(number, Entry("a", frozenset()), is_partial=number in (2, 4))
+    assert history.have() == ((1, 1), (3, 3), (5, 5))
+    history.forget_links()
+    assert history.have() == ((1, 1), (3, 3), (5, 5))
+    history.set_partial(4, False)
+    assert history.have() == ((1, 1), (3, 5))
+    history.raise_floor(2)
+    assert history.have() == ((3, 5),)
+    assert not any(map(history.is_partial, range(1, 6)))
 
 
 def test_many_messages_settle_in_linear_time() -> None:

@@ -17,7 +17,7 @@ class Match:
 
     token: int
     content: object
-    """None: that of the stored message with this key"""
+    """None: that of the stored message with this key; if that is stored, one which may replace it"""
     key: MessageKey | None = None
     """None: a message published here, which has no number yet"""
     is_new: bool = True
@@ -47,6 +47,8 @@ class StoredMessage:
     """the neighbours it is for; None: not known yet"""
     reset: int
     """the version of the topology since which the links hold"""
+    is_partial: bool = False
+    """whether parts of its content were cut on the way here"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,8 @@ class Store:
     """by source; what is stored of messages up to it is not needed any more"""
     tables: tuple[TableChange, ...] = ()
     reset: int | None = None
+    replaces: int | None = None
+    """the token of the `Match` whose content replaces the stored one of the message, which was partial"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -109,6 +109,13 @@ class BarrierSet:
 
 
 @dataclass(frozen=True, slots=True)
+class Sampled:
+    """There is another sample of messages, by which losses of generalised tables are measured."""
+
+    messages: tuple[object, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class TopologyChanged:
     """The tree of brokers is another one."""
 
@@ -127,6 +134,7 @@ SingleEvent = (
     | Drained
     | RoutesChanged
     | BarrierSet
+    | Sampled
     | TopologyChanged
 )
 

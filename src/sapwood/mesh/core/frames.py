@@ -53,6 +53,8 @@ class Content(Enum):
 
     STORED = "stored"
     """with the sender, which is to take it from there"""
+    WHOLE = "whole"
+    """with the sender, too, and nothing may be cut from it"""
 
 
 # -- frames -------------------------------------------------------------------------------------------------
@@ -68,6 +70,9 @@ class MessageFrame:
     """the version of the receiver's table by which it was routed"""
     floor: int = 0
     """messages of the source up to this number are settled everywhere"""
+    is_partial: bool = False
+    """whether parts of the content that nobody beyond the link reads were cut; before the content is taken
+    from where it is, whether that was done on the way to the sender"""
 
 
 @dataclass(frozen=True, slots=True)

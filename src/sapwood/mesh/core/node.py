@@ -51,6 +51,7 @@ from sapwood.mesh.core.messages.settlement import Settlement
 from sapwood.mesh.core.messages.source_history import Entry
 from sapwood.mesh.core.node_context import NodeContext
 from sapwood.mesh.core.node_state import NodeState
+from sapwood.mesh.core.tables.generaliser import EXACT, Generaliser
 from sapwood.mesh.core.tables.route_table import RouteTable
 from sapwood.mesh.core.tables.table_exchange import TableExchange
 from sapwood.mesh.core.topology import Topology
@@ -62,12 +63,15 @@ _ACK, _BEAT, _REMOVE = 0.2, 1.0, 1.0
 class Node:
     """A broker's part in the mesh."""
 
-    def __init__(self, state: NodeState, topology: Topology, incarnation: int) -> None:
-        """Go on from what is stored; `incarnation` is greater than in any run before."""
+    def __init__(
+        self, state: NodeState, topology: Topology, incarnation: int, generaliser: Generaliser = EXACT
+    ) -> None:
+        """Go on from what is stored; `incarnation` is greater than in any run before. The generaliser, which
+        no other node has, makes tables smaller that exceed its budget."""
         self.name = state.name
         self._context = NodeContext(state.name, incarnation, state.reset)
         self._settlement = Settlement(self._context)
-        self._tables = TableExchange(self._context)
+        self._tables = TableExchange(self._context, generaliser)
         self._links = LinkProtocol(self._context, self._settlement, self._tables)
         self._pipeline = MessagePipeline(self._context, self._settlement, self._tables)
         self._handlers: dict[type, Callable[[Any], None]] = {
@@ -75,6 +79,7 @@ class Node:
             events.Published: self._pipeline.add,
             events.RoutesChanged: self._pipeline.add,
             events.BarrierSet: self._pipeline.add,
+            events.Sampled: lambda event: generaliser.set_sample(event.messages),
             events.Matched: self._pipeline.on_matched,
             events.Stored: self._on_stored,
             events.Received: self._links.on_received,
@@ -179,7 +184,8 @@ class Node:
             links = message.links if message.reset == state.reset else None
             if links is not None:
                 source.arrive(message.key.number)
-            source.add(message.key.number, settlement.share(Entry(message.came_by, links)))
+            entry = settlement.share(Entry(message.came_by, links))
+            source.add(message.key.number, entry, is_partial=message.is_partial)
         settlement.own.arrive(settlement.own.last)
         for source in settlement.sources.values():
             source.drop_links_but(neighbours)

@@ -57,10 +57,14 @@ class NodeContext:
         self.actions.append(Report(kind, link, detail, count))
 
     def store(
-        self, message: StoredMessage | None = None, match: int | None = None, reset: int | None = None
+        self,
+        message: StoredMessage | None = None,
+        match: int | None = None,
+        reset: int | None = None,
+        replaces: int | None = None,
     ) -> int:
         """Store a message, with all that has changed, and return the number of the `Store`."""
-        step = self.journal.store(message, match, reset)
+        step = self.journal.store(message, match, reset, replaces)
         self.actions.append(step)
         return step.number
 

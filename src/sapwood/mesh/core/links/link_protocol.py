@@ -13,7 +13,9 @@ sender, a new edge of the tree, or a receiver that has lost its place begins ano
       ◄─ Refused(epoch) ─────────────────────   not the epoch that was stored: the sender opens another
 
 A link that opens sends the whole table first, then all messages that the neighbour has not settled; those it
-has already are sent without content, so that their place in the order is known.
+has already are sent without content, so that their place in the order is known. Of a message, parts may be
+cut that nobody beyond the link reads. What is left is *partial*: enough for the routes of this tree, and
+maybe not for those of another. So a neighbour does not count partial messages among those it has.
 """
 
 from __future__ import annotations
@@ -167,10 +169,16 @@ class LinkProtocol:
                 del context.unsent[name]
 
     def _make_frame(self, outbound: OutboundLink, key: MessageKey, table: int) -> MessageFrame | None:
-        if key.number <= self._settlement.sources[key.source].floor:
+        """Return the frame of a message, without content if the neighbour has it. It may have a partial copy
+        of one that existed before the links began anew: of that, nothing is cut any more."""
+        source = self._settlement.sources[key.source]
+        if key.number <= source.floor:
             return None
-        content = None if outbound.has(key) else Content.STORED
-        return MessageFrame(key, content, table, self._settlement.floor(key.source))
+        floor = self._settlement.floor(key.source)
+        if outbound.has(key):
+            return MessageFrame(key, None, table, floor)
+        content = Content.WHOLE if key.number <= source.resent else Content.STORED
+        return MessageFrame(key, content, table, floor, source.is_partial(key.number))
 
     # -- controls --------------------------------------------------------------------------------------
 

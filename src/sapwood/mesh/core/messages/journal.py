@@ -65,11 +65,16 @@ class Journal:
         self._tables.append(change)
 
     def store(
-        self, message: StoredMessage | None = None, match: int | None = None, reset: int | None = None
+        self,
+        message: StoredMessage | None = None,
+        match: int | None = None,
+        reset: int | None = None,
+        replaces: int | None = None,
     ) -> Store:
         """Return the next step: a message, and all that has changed."""
         self.last += 1
-        step = Store(self.last, message, match, self._cursors, self._floors, tuple(self._tables), reset)
+        tables = tuple(self._tables)
+        step = Store(self.last, message, match, self._cursors, self._floors, tables, reset, replaces)
         for link, (epoch, handled) in self._cursors.items():
             self._releases.append((self.last, Cursor(link, epoch, handled)))
         if self._tables:

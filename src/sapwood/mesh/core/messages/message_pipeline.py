@@ -47,6 +47,10 @@ class Work:
     """whether it is decided later whom it is for, because tables are missing"""
     is_passed_over: bool = False
     """whether nothing follows from it, because it is known"""
+    is_partial: bool = False
+    """whether parts of the content that it came with were cut on the way"""
+    replaces: bool = False
+    """whether that content takes the place of the stored one, which is partial"""
     result: Matched | None = None
 
 
@@ -225,7 +229,10 @@ class MessagePipeline:
             self.duplicates += frame.content is not None
             self._pass_over(name, inbound, key)
         elif is_known:
-            self._match(Work(0, key, False, self._context.reset, name, inbound.epoch), None, False)
+            work = Work(0, key, False, self._context.reset, name, inbound.epoch)
+            if frame.content is not None and source.is_partial(key.number):
+                work.replaces, work.is_partial = True, frame.is_partial
+            self._match(work, frame.content if work.replaces else None, False)
         elif frame.content is None:  # which cannot be: the neighbour was told of more than is here
             self._context.report("lost", name, f"{key.source}/{key.number}")
             self._pass_over(name, inbound, key)
@@ -236,6 +243,7 @@ class MessagePipeline:
             is_local = key.number > source.last and key.number > greatest
             self._greatest_in_work[source.name] = max(key.number, greatest)
             work = Work(0, key, True, self._context.reset, name, inbound.epoch)
+            work.is_partial = frame.is_partial
             self._match(work, frame.content, is_local)
 
     def _pass_over(self, name: str, inbound: InboundLink, key: MessageKey) -> None:
@@ -313,14 +321,19 @@ class MessagePipeline:
             links = self._links_for(key.source, work.link, found)
         elif is_own and not self.is_syncing:
             self._again.append(key)
+        has_content = work.is_new or work.replaces
+        is_partial = work.is_partial if has_content else source.is_partial(key.number)
         store = context.store(
-            StoredMessage(key, work.link, links, context.reset), work.token if work.is_new else None
+            StoredMessage(key, work.link, links, context.reset, is_partial),
+            work.token if work.is_new else None,
+            replaces=work.token if work.replaces else None,
         )
         entry = self._settlement.share(Entry(work.link, links))
         if work.is_new:
-            source.add(key.number, entry, store)
+            source.add(key.number, entry, store, is_partial)
             self._unstored.append((store, source))
         else:
+            source.set_partial(key.number, is_partial)
             source.resolve(key.number, entry)
         if is_current or is_own:
             self._settlement.arrive(source, key.number)

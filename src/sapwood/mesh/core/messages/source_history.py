@@ -5,6 +5,10 @@
     last         the greatest number that was handled
     arrived      the greatest number that came since the links began anew: those before it came, or were not
                  wanted on this side
+    resent       the greatest number that was handled before the links began anew, or while it was not known
+                 for whom it is: messages up to it may have been sent through another tree
+    partial      the messages of which parts were cut on the way here, since nobody beyond the link read them:
+                 what is here is enough for the tree of that time, and for no other
 
         1 2 3 4 5 │ 6   8 9     12 │ 14            the numbers between were not wanted here
             floor ┘     arrived ┘     └ last, handled before the links began anew
@@ -36,6 +40,7 @@ class SourceHistory:
 
     __slots__ = (
         "_numbers",
+        "_partial",
         "_pending",
         "_unresolved",
         "_unstored",
@@ -45,14 +50,17 @@ class SourceHistory:
         "floor",
         "last",
         "name",
+        "resent",
     )
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.floor = self.last = self.arrived = 0
+        self.floor = self.last = self.arrived = self.resent = 0
         self.entries: dict[int, Entry] = {}
         self._numbers = SortedNumbers()
         """those of the entries"""
+        self._partial = SortedNumbers()
+        """those of them whose content is partial"""
         self._unresolved = SortedNumbers()
         """those whose links may not be known"""
         self._unstored: deque[tuple[int, int]] = deque()
@@ -76,10 +84,24 @@ class SourceHistory:
             if entry is not None and entry.links is None:
                 self.entries[number] = Entry(entry.came_by, frozenset())
 
-    def add(self, number: int, entry: Entry, store: int = 0) -> None:
+    def is_partial(self, number: int) -> bool:
+        """Return whether parts of a message were cut on the way here."""
+        return number in self._partial
+
+    def set_partial(self, number: int, is_partial: bool) -> None:
+        """Note whether parts of a message were cut on the way here."""
+        if is_partial:
+            self._partial.add(number)
+        else:
+            self._partial.discard(number)
+
+    def add(self, number: int, entry: Entry, store: int = 0, is_partial: bool = False) -> None:
         """Add a message that was handled; it is durable with a `Store`, or already."""
         self._numbers.add(number)
         self.last = max(self.last, number)
+        self.set_partial(number, is_partial)
+        if entry.links is None:
+            self.resent = max(self.resent, number)
         if store:
             self._unstored.append((store, number))
             self._unstored_numbers.add(number)
@@ -101,6 +123,7 @@ class SourceHistory:
         """Forget whom the messages are for, because the links begin anew."""
         self._pending.clear()
         self.arrived = self.floor
+        self.resent = self.last
         shared: dict[str | None, Entry] = {}
         for number, entry in self.entries.items():
             self.entries[number] = shared.setdefault(entry.came_by, Entry(entry.came_by, None))
@@ -165,13 +188,17 @@ class SourceHistory:
         self.arrived = max(self.arrived, floor)
         for number in self._numbers.remove_upto(floor):
             del self.entries[number]
-        for waiting in (self._unstored_numbers, *self._pending.values()):
+        for waiting in (self._partial, self._unstored_numbers, *self._pending.values()):
             waiting.remove_upto(floor)
         return True
 
     def have(self) -> Intervals:
-        """Return the numbers above the floor that were handled, as ranges."""
-        return to_intervals(self._numbers)
+        """Return the numbers above the floor that were handled, as ranges: without those whose content is
+        partial, so that it is sent again."""
+        if not self._partial:
+            return to_intervals(self._numbers)
+        partial = set(self._partial)
+        return to_intervals(number for number in self._numbers if number not in partial)
 
 
 _NONE = SortedNumbers()
