@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from zlib import crc32
+
 import msgpack  # type: ignore[import-untyped, unused-ignore]
 import pytest
 from hypothesis import given
@@ -25,21 +27,50 @@ from sapwood.mesh.core.frames import (
 )
 from sapwood.mesh.core.topology import Topology, TopologyError, build_tree
 from sapwood.mesh.routing.route import routes_of
+from sapwood.mesh.wire.bodies.body_format import BodyFormat, EncodedBody, encode_body
+from sapwood.mesh.wire.bodies.dictionary_controls import (
+    DictionaryControl,
+    HaveDictionary,
+    LackDictionary,
+    NeedDictionary,
+    OfferDictionary,
+)
+from sapwood.mesh.wire.bodies.wire_dictionary import train_dictionary
 from sapwood.mesh.wire.frame_codec import (
+    VERSION,
+    UnknownDictionary,
     WireError,
     decode_control,
     decode_payload,
     encode_control,
     encode_payload,
+    protect,
 )
 from sapwood.mesh.wire.message_content import MessageContent
+from sapwood.mesh.wire.skeletons.skeleton import Skeleton, TestedNames
 from sapwood.mesh.wire.topology_codec import TopologyFormatError, decode_topology, encode_topology
+
+TEXT = b"<order id='1'/>"
+DICTIONARY = train_dictionary([TEXT], [(-1, "order")])
+TESTED = TestedNames(frozenset({"id"}), frozenset())
+CONTENT = MessageContent(
+    "t",
+    "s",
+    "i",
+    1.5,
+    TEXT,
+    False,
+    encode_body(TEXT, BodyFormat.TEXT_ZSTD_TRAINED, DICTIONARY),
+    Skeleton(DICTIONARY.identity, TESTED, b"bones"),
+)
 
 numbers = st.integers(0, 2**53)
 names = st.text(max_size=20)
 epochs = st.builds(Epoch, numbers, numbers, numbers)
-times = st.none() | st.floats(allow_nan=False)
-contents = st.builds(MessageContent, names, names, names, times, st.binary(max_size=200), st.booleans())
+times = st.none() | st.floats(allow_nan=False, allow_infinity=False)
+contents = st.tuples(names, names, names, times, st.binary(max_size=200), st.booleans()).map(
+    lambda fields: MessageContent(*fields)
+)
 keys = st.builds(MessageKey, names, numbers)
 routes = st.sampled_from(["/a", "//b[@c = 1]", "/a[not(b)]/c", "//x[contains(., 'y')]"]).map(
     lambda query: routes_of(query, {}, "tenant", ("news",))[0]
@@ -59,7 +90,11 @@ ranges = st.lists(st.integers(0, 1_000), unique=True, max_size=6).map(
     lambda found: tuple((2 * n, 2 * n) for n in sorted(found))
 )
 by_source = st.dictionaries(names, numbers, max_size=3)
-controls: st.SearchStrategy[Control] = st.one_of(
+controls: st.SearchStrategy[Control | DictionaryControl] = st.one_of(
+    st.builds(OfferDictionary, st.binary(max_size=50)),
+    st.builds(HaveDictionary, st.binary(max_size=12)),
+    st.builds(NeedDictionary, st.binary(max_size=12)),
+    st.builds(LackDictionary, st.binary(max_size=12)),
     st.builds(Open, epochs, st.booleans()),
     st.builds(Opened, epochs, numbers, st.dictionaries(names, ranges, max_size=3), by_source),
     st.builds(Refused, epochs),
@@ -77,7 +112,7 @@ def test_payloads_come_back(epoch: Epoch, first: int, sent: list[Frame]) -> None
 
 
 @given(controls)
-def test_controls_come_back(control: Control) -> None:
+def test_controls_come_back(control: Control | DictionaryControl) -> None:
     assert decode_control(encode_control(control)) == control
 
 
@@ -91,39 +126,73 @@ def test_any_bytes_are_read_or_refused(data: bytes) -> None:
 
 
 @given(epochs, st.lists(frames, min_size=1, max_size=3), st.data())
-def test_a_damaged_payload_is_read_or_refused(epoch: Epoch, sent: list[Frame], data: st.DataObject) -> None:
+def test_a_damaged_payload_is_refused(epoch: Epoch, sent: list[Frame], data: st.DataObject) -> None:
     encoded = bytearray(encode_payload(epoch, 1, sent))
     at = data.draw(st.integers(0, len(encoded) - 1))
     encoded[at] ^= data.draw(st.integers(1, 255))
     for damaged in (bytes(encoded), bytes(encoded[:at])):
-        try:
+        with pytest.raises(WireError, match=r"damaged on their way|of the format, this one"):
             decode_payload(damaged)
-        except WireError as error:
-            assert str(error)
+
+
+@given(st.lists(st.integers(0, 60), max_size=5))
+def test_what_has_the_right_checksum_is_read_or_refused(changes: list[int]) -> None:
+    packed = bytearray(encode_payload(Epoch(1, 1), 1, [MessageFrame(MessageKey("a", 1), CONTENT)])[5:])
+    for at in changes:
+        packed[at % len(packed)] ^= 1 + at
+    data = bytes((VERSION,)) + crc32(packed).to_bytes(4, "big") + packed
+    try:
+        decode_payload(data, {DICTIONARY.identity: DICTIONARY})
+    except WireError as error:
+        assert str(error)
 
 
 def test_another_version_is_named() -> None:
-    with pytest.raises(WireError, match="version 99 of the format, this one 1"):
-        decode_payload(msgpack.packb([99, [1, 1, 0], 1, []]))
+    encoded = encode_payload(Epoch(1, 1), 1, [])
+    with pytest.raises(WireError, match=f"version 99 of the format, this one {VERSION}"):
+        decode_payload(bytes((99,)) + encoded[1:])
 
 
 def test_fields_of_another_type_are_refused() -> None:
-    good = [1, [1, 1, 0], 1, [[0, "a", 1, 0, 0, None]]]
-    assert decode_payload(msgpack.packb(good)).frames == [MessageFrame(MessageKey("a", 1), None, 0, 0)]
-    for path, value in (((1,), [1, 1, -1]), ((2,), "1"), ((3, 0, 0), 7), ((3, 0, 1), 5), ((3, 0, 2), True)):
+    good = [[1, 1, 0], 1, [[0, "a", 1, 0, 0, None]], [], [], []]
+    assert decode_payload(protect(good)).frames == [MessageFrame(MessageKey("a", 1), None, 0, 0)]
+    for path, value in (((0,), [1, 1, -1]), ((1,), "1"), ((2, 0, 0), 7), ((2, 0, 1), 5), ((2, 0, 2), True)):
         bad = msgpack.unpackb(msgpack.packb(good))
         target = bad
         for step in path[:-1]:
             target = target[step]
         target[path[-1]] = value
         with pytest.raises(WireError):
-            decode_payload(msgpack.packb(bad))
+            decode_payload(protect(bad))
+
+
+def test_bodies_and_skeletons_come_back() -> None:
+    frame = MessageFrame(MessageKey("a", 1), CONTENT)
+    payload = decode_payload(encode_payload(Epoch(1, 1), 1, [frame]), {DICTIONARY.identity: DICTIONARY})
+    assert payload.frames == [frame]
+
+
+def test_a_dictionary_that_is_missing_is_named() -> None:
+    encoded = encode_payload(Epoch(1, 1), 1, [MessageFrame(MessageKey("a", 1), CONTENT)])
+    with pytest.raises(UnknownDictionary) as caught:
+        decode_payload(encoded)
+    assert caught.value.identities == (DICTIONARY.identity,)
+
+
+def test_a_body_without_its_dictionary_is_refused() -> None:
+    for encoded in (
+        EncodedBody(BodyFormat.TEXT_ZSTD_TRAINED, None, b"x"),
+        EncodedBody(BodyFormat.TEXT, DICTIONARY.identity, b"x"),
+    ):
+        frame = MessageFrame(MessageKey("a", 1), CONTENT._replace(encoded=encoded))
+        with pytest.raises(WireError, match="needs a dictionary"):
+            decode_payload(encode_payload(Epoch(1, 1), 1, [frame]), {DICTIONARY.identity: DICTIONARY})
 
 
 def test_ranges_ascend() -> None:
     for wrong in ([[5, 3]], [[1, 4], [2, 6]]):
         with pytest.raises(WireError, match="ranges ascend"):
-            decode_control(msgpack.packb([1, 1, [[1, 1, 0], 0, {"a": wrong}, {}]]))
+            decode_control(protect([1, [[1, 1, 0], 0, {"a": wrong}, {}]]))
 
 
 def test_trees_come_back() -> None:

@@ -1,16 +1,25 @@
-"""Frames and controls as bytes: msgpack, with a version in front.
+"""Frames and controls as bytes: a version and a checksum in front, and MessagePack.
 
-    payload     version, epoch, number of the first frame, frames
-    control     version, kind, fields
+    payload     epoch, number of the first frame, frames, dictionaries, tested names, plans of projection
+    message     source, number, table, floor, content
+    content     tenant, stream, id, time, is unique, format, dictionary, body, skeleton, projection
+    skeleton    dictionary, tested names, bytes
+    projection  plan, digest of the message as it was published
+    plan        its identity, if the receiver has it, and otherwise its encoding in a list
+    control     kind, fields
 
-What comes from another site may be anything: what is not exactly as it should be is a WireError, and nothing
-of it is used. A later version may add formats of bodies; a receiver that does not know a version says so.
+Dictionaries, tested names and plans are listed once in a payload, and frames have their places in these
+lists. What comes from another site may be anything: what is not exactly as it should be is a WireError, and
+nothing of it is used. A receiver that does not know a version says so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import lru_cache
+from math import isfinite
 from typing import Any, NamedTuple, TypeVar
+from zlib import crc32
 
 import msgpack  # type: ignore[import-untyped, unused-ignore]
 
@@ -33,17 +42,43 @@ from sapwood.mesh.core.frames import (
     Route,
     TableFrame,
 )
+from sapwood.mesh.projection.pruning import PruningPlan, decode_plan
 from sapwood.mesh.routing.route import decode_route, encode_route
-from sapwood.mesh.wire.message_content import MessageContent
+from sapwood.mesh.wire.bodies.body_format import BodyError, BodyFormat, EncodedBody, decode_body
+from sapwood.mesh.wire.bodies.dictionary_controls import (
+    DictionaryControl,
+    HaveDictionary,
+    LackDictionary,
+    NeedDictionary,
+    OfferDictionary,
+    OfferPlan,
+)
+from sapwood.mesh.wire.bodies.wire_dictionary import WireDictionary
+from sapwood.mesh.wire.message_content import MessageContent, Projection
+from sapwood.mesh.wire.skeletons.skeleton import Skeleton, SkeletonError, TestedNames, decode_tested
 
-VERSION = 1
+VERSION = 3
+_CHECKED = 5
+"""bytes in front: the version, and the checksum of what follows"""
 _MESSAGE, _TABLE, _CONFIRM = 0, 1, 2
-_KEY_BYTES = 16
+_KEY_BYTES = _DIGEST_BYTES = 16
+_NO_DICTIONARIES: Mapping[bytes, WireDictionary] = {}
+_NO_PLANS: Mapping[bytes, PruningPlan] = {}
 T = TypeVar("T")
+_decode_tested = lru_cache(maxsize=256)(decode_tested)  # since payloads repeat them
 
 
 class WireError(SapwoodError):
     """Raised for bytes that are no payload or control of a broker, or of another version."""
+
+
+class UnknownDictionary(WireError):
+    """Raised for a payload that cannot be read without dictionaries or plans that are not here."""
+
+    def __init__(self, identities: Sequence[bytes]) -> None:
+        self.identities = tuple(identities)
+        names = ", ".join(identity.hex() for identity in identities)
+        super().__init__(f"frames that need the dictionary or plan {names}")
 
 
 class Payload(NamedTuple):
@@ -57,47 +92,173 @@ class Payload(NamedTuple):
 # -- payloads -----------------------------------------------------------------------------------------------
 
 
-def encode_payload(epoch: Epoch, first: int, frames: Sequence[Frame]) -> bytes:
-    """Return consecutive frames as bytes; those of messages have their content."""
-    encoded: bytes = msgpack.packb([VERSION, tuple(epoch), first, [_encode_frame(frame) for frame in frames]])
-    return encoded
+class _PayloadWriter:
+    """Collects what the frames of a payload have in common."""
+
+    def __init__(self) -> None:
+        self.dictionaries: dict[bytes, int] = {}
+        self.tested: dict[TestedNames, int] = {}
+        self.plans: dict[bytes, tuple[int, PruningPlan]] = {}
+
+    def encode_frame(self, frame: Frame) -> list[object]:
+        if isinstance(frame, MessageFrame):
+            content = frame.content
+            assert content is None or isinstance(content, MessageContent)
+            fields = None if content is None else self._encode_content(content)
+            return [_MESSAGE, *frame.key, frame.table, frame.floor, fields]
+        if isinstance(frame, TableFrame):
+            added = [encode_route(_own(route)) for route in frame.added]
+            removed = [key.to_bytes(_KEY_BYTES, "big") for key in frame.removed]
+            return [_TABLE, frame.version, added, removed, frame.begins, frame.ends, frame.is_open]
+        return [_CONFIRM, tuple(frame.epoch), frame.version]
+
+    def _encode_content(self, content: MessageContent) -> list[object]:
+        tenant, stream, id, time, text, is_unique, encoded, skeleton, projection = content
+        if encoded is None:
+            encoded = EncodedBody(BodyFormat.TEXT, None, text)
+        place = self._place(encoded.dictionary)
+        bones = None
+        if skeleton is not None:
+            names = self.tested.setdefault(skeleton.tested, len(self.tested))
+            bones = [self._place(skeleton.dictionary), names, skeleton.data]
+        moment = None if time is None else float(time)
+        cut = None if projection is None else [self._place_plan(projection.plan), projection.original]
+        return [tenant, stream, id, moment, is_unique, encoded.format.value, place, encoded.data, bones, cut]
+
+    def _place(self, dictionary: bytes | None) -> int | None:
+        if dictionary is None:
+            return None
+        return self.dictionaries.setdefault(dictionary, len(self.dictionaries))
+
+    def _place_plan(self, plan: PruningPlan) -> int:
+        place, _ = self.plans.setdefault(plan.identity, (len(self.plans), plan))
+        return place
 
 
-def _encode_frame(frame: Frame) -> list[object]:
-    if isinstance(frame, MessageFrame):
-        content = frame.content
-        assert content is None or isinstance(content, MessageContent)
-        fields = None if content is None else tuple(content)
-        return [_MESSAGE, *frame.key, frame.table, frame.floor, fields]
-    if isinstance(frame, TableFrame):
-        added = [encode_route(_own(route)) for route in frame.added]
-        removed = [key.to_bytes(_KEY_BYTES, "big") for key in frame.removed]
-        return [_TABLE, frame.version, added, removed, frame.begins, frame.ends, frame.is_open]
-    return [_CONFIRM, tuple(frame.epoch), frame.version]
+def encode_payload(
+    epoch: Epoch, first: int, frames: Sequence[Frame], is_shared: Callable[[bytes], bool] = lambda _: False
+) -> bytes:
+    """Return consecutive frames as bytes; those of messages have their content, encoded or as text.
+
+    `is_shared` says whether the receiver has a plan of projection with an identity.
+    """
+    writer = _PayloadWriter()
+    encoded = [writer.encode_frame(frame) for frame in frames]
+    tested = [names.encoded for names in writer.tested]
+    plans = [
+        identity if is_shared(identity) else [plan.encoded] for identity, (_, plan) in writer.plans.items()
+    ]
+    return protect([tuple(epoch), first, encoded, list(writer.dictionaries), tested, plans])
 
 
 def _own(route: Route) -> Any:
     return route
 
 
-def decode_payload(data: bytes) -> Payload:
-    """Return the frames in bytes; raises WireError."""
-    return _decode(data, _read_payload)
+def decode_payload(
+    data: bytes,
+    dictionaries: Mapping[bytes, WireDictionary] = _NO_DICTIONARIES,
+    plans: Mapping[bytes, PruningPlan] = _NO_PLANS,
+) -> Payload:
+    """Return the frames in bytes; raises WireError, or UnknownDictionary if one or a plan is missing."""
+    return _decode(data, lambda fields: _read_payload(fields, dictionaries, plans))
 
 
-def _read_payload(fields: list[Any]) -> Payload:
-    _, epoch, first, frames = fields
-    return Payload(_epoch(epoch), _number(first), [_decode_frame(frame) for frame in _list(frames)])
+def _read_payload(
+    fields: list[Any], dictionaries: Mapping[bytes, WireDictionary], plans: Mapping[bytes, PruningPlan]
+) -> Payload:
+    epoch, first, frames, named, tested, listed = fields
+    unknown = _find_unknown(_list(named), dictionaries)
+    unknown += _find_unknown([plan for plan in _list(listed) if not isinstance(plan, list)], plans)
+    if unknown:
+        raise UnknownDictionary(unknown)
+    reader = _PayloadReader(
+        [dictionaries[identity] for identity in named],
+        _read_tested(tested),
+        [decode_plan(_bytes(*plan)) if isinstance(plan, list) else plans[plan] for plan in listed],
+    )
+    return Payload(_epoch(epoch), _number(first), [reader.decode_frame(frame) for frame in _list(frames)])
 
 
-def _decode_frame(fields: list[Any]) -> Frame:
-    kind, *rest = _list(fields)
-    if kind == _MESSAGE:
+def _find_unknown(identities: list[Any], known: Collection[bytes]) -> list[bytes]:
+    return [identity for identity in identities if _bytes(identity) not in known]
+
+
+def _read_tested(tested: Any) -> list[TestedNames]:
+    return [_decode_tested(_bytes(names)) for names in _list(tested)]
+
+
+class _PayloadReader:
+    """Decodes frames, with what they have in common."""
+
+    def __init__(
+        self,
+        dictionaries: Sequence[WireDictionary],
+        tested: Sequence[TestedNames],
+        plans: Sequence[PruningPlan],
+    ) -> None:
+        self._dictionaries = dictionaries
+        self._tested = tested
+        self._plans = plans
+
+    def decode_frame(self, fields: list[Any]) -> Frame:
+        kind, *rest = _list(fields)
+        if kind != _MESSAGE:
+            return _decode_frame(kind, rest)
         source, number, table, floor, content = rest
         key = MessageKey(_text(source), _number(number))
-        return MessageFrame(
-            key, None if content is None else _content(*content), _integer(table), _number(floor)
+        found = None if content is None else self._content(*content)
+        is_partial = found is not None and found.projection is not None
+        return MessageFrame(key, found, _integer(table), _number(floor), is_partial)
+
+    def _content(
+        self,
+        tenant: Any,
+        stream: Any,
+        id: Any,
+        time: Any,
+        is_unique: Any,
+        format: Any,
+        place: Any,
+        data: Any,
+        bones: Any,
+        cut: Any,
+    ) -> MessageContent:
+        if time is not None and not (isinstance(time, float) and isfinite(time)):
+            raise WireError(f"a time is a number, not {time!r}")
+        dictionary = None if place is None else self._dictionaries[_number(place)]
+        encoded = EncodedBody(
+            BodyFormat(_number(format)), None if dictionary is None else dictionary.identity, _bytes(data)
         )
+        if encoded.format.needs_dictionary != (dictionary is not None):
+            raise WireError(f"a body that is {encoded.format.label} needs a dictionary, and others have none")
+        body = decode_body(encoded, dictionary)
+        skeleton = None
+        if bones is not None:
+            paths, names, parts = _list(bones)
+            identity = self._dictionaries[_number(paths)].identity
+            skeleton = Skeleton(identity, self._tested[_number(names)], _bytes(parts))
+        projection = None
+        if cut is not None:
+            plan, original = _list(cut)
+            if len(_bytes(original)) != _DIGEST_BYTES:
+                raise WireError(f"a digest has {_DIGEST_BYTES} bytes, not {len(original)}")
+            projection = Projection(self._plans[_number(plan)], original)
+        is_plain = encoded.format is BodyFormat.TEXT
+        return MessageContent(
+            _text(tenant),
+            _text(stream),
+            _text(id),
+            time,
+            body,
+            _flag(is_unique),
+            None if is_plain else encoded,
+            skeleton,
+            projection,
+        )
+
+
+def _decode_frame(kind: Any, rest: list[Any]) -> Frame:
     if kind == _TABLE:
         version, added, removed, begins, ends, is_open = rest
         return TableFrame(
@@ -114,20 +275,18 @@ def _decode_frame(fields: list[Any]) -> Frame:
     raise WireError(f"there is no frame of kind {kind!r}")
 
 
-def _content(tenant: Any, stream: Any, id: Any, time: Any, body: Any, is_unique: Any) -> MessageContent:
-    if time is not None and not isinstance(time, float):
-        raise WireError(f"a time is a number, not {time!r}")
-    return MessageContent(_text(tenant), _text(stream), _text(id), time, _bytes(body), _flag(is_unique))
-
-
 # -- controls -----------------------------------------------------------------------------------------------
 
 
-def encode_control(control: Control) -> bytes:
+def encode_control(control: Control | DictionaryControl) -> bytes:
     """Return a control as bytes."""
     kind = _KINDS.index(type(control))
     fields: list[object]
-    if isinstance(control, Open):
+    if isinstance(control, OfferDictionary | OfferPlan):
+        fields = [control.data]
+    elif isinstance(control, HaveDictionary | NeedDictionary | LackDictionary):
+        fields = [control.identity]
+    elif isinstance(control, Open):
         fields = [tuple(control.epoch), control.needs_table]
     elif isinstance(control, Opened):
         fields = [tuple(control.epoch), control.received, dict(control.have), dict(control.floors)]
@@ -141,22 +300,37 @@ def encode_control(control: Control) -> bytes:
         fields.append(dict(control.floors))
     else:
         fields = [tuple(control.epoch)]
-    encoded: bytes = msgpack.packb([VERSION, kind, fields])
-    return encoded
+    return protect([kind, fields])
 
 
-_KINDS: list[type[Any]] = [Open, Opened, Refused, Ack, Nack, Beat, NeedTable]
+_KINDS: list[type[Any]] = [
+    Open,
+    Opened,
+    Refused,
+    Ack,
+    Nack,
+    Beat,
+    NeedTable,
+    OfferDictionary,
+    HaveDictionary,
+    NeedDictionary,
+    LackDictionary,
+    OfferPlan,
+]
 
 
-def decode_control(data: bytes) -> Control:
+def decode_control(data: bytes) -> Control | DictionaryControl:
     """Return the control in bytes; raises WireError."""
     return _decode(data, _read_control)
 
 
-def _read_control(message: list[Any]) -> Control:
-    _, kind, fields = message
-    epoch, *rest = _list(fields)
+def _read_control(message: list[Any]) -> Control | DictionaryControl:
+    kind, fields = message
     made = _KINDS[_number(kind)]
+    if made in (OfferDictionary, OfferPlan, HaveDictionary, NeedDictionary, LackDictionary):
+        told: DictionaryControl = made(*map(_bytes, _list(fields)))
+        return told
+    epoch, *rest = _list(fields)
     at = _epoch(epoch)
     if made is Open:
         return Open(at, _flag(*rest))
@@ -181,15 +355,24 @@ def _read_control(message: list[Any]) -> Control:
 # -- checks -------------------------------------------------------------------------------------------------
 
 
+def protect(fields: list[object]) -> bytes:
+    """Return fields as bytes, behind the version and a checksum."""
+    packed: bytes = msgpack.packb(fields)
+    return bytes((VERSION,)) + crc32(packed).to_bytes(4, "big") + packed
+
+
 def _decode(data: bytes, read: Callable[[list[Any]], T]) -> T:
+    if data and data[0] != VERSION:
+        raise WireError(f"the other broker writes version {data[0]} of the format, this one {VERSION}")
+    packed = memoryview(data)[_CHECKED:]
+    if not packed or crc32(packed).to_bytes(4, "big") != data[1:_CHECKED]:
+        raise WireError(f"{len(data):,} bytes were damaged on their way: their checksum is another one")
     try:
-        fields = _list(msgpack.unpackb(data, use_list=True, strict_map_key=False))
-        if not fields or fields[0] != VERSION:
-            version = fields[0] if fields else None
-            raise WireError(f"the other broker writes version {version!r} of the format, this one {VERSION}")
-        return read(fields)
+        return read(_list(msgpack.unpackb(packed, use_list=True, strict_map_key=False)))
+    except (BodyError, SkeletonError) as error:
+        raise WireError(f"a message cannot be read: {error}") from error
     except RouteError as error:
-        raise WireError(f"a route cannot be read: {error}") from error
+        raise WireError(f"a route or plan cannot be read: {error}") from error
     except (
         ValueError,
         TypeError,

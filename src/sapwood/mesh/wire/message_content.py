@@ -4,6 +4,19 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from sapwood.mesh.projection.pruning import PruningPlan
+from sapwood.mesh.wire.bodies.body_format import EncodedBody
+from sapwood.mesh.wire.skeletons.skeleton import Skeleton
+
+
+class Projection(NamedTuple):
+    """What was cut of a message on its way."""
+
+    plan: PruningPlan
+    """what was kept"""
+    original: bytes
+    """the digest of the message as it was published"""
+
 
 class MessageContent(NamedTuple):
     """What was published, and where."""
@@ -16,3 +29,9 @@ class MessageContent(NamedTuple):
     body: bytes
     is_unique: bool = False
     """whether the id was made for this message, so that no other has it"""
+    encoded: EncodedBody | None = None
+    """the body as it came over a link, or as it was sent over one"""
+    skeleton: Skeleton | None = None
+    """what inner brokers may decide on"""
+    projection: Projection | None = None
+    """what was cut of the body; None: nothing"""
