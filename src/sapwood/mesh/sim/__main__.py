@@ -9,6 +9,8 @@ from collections.abc import Sequence
 
 from sapwood.mesh.sim.broker_workload import broker_workload
 from sapwood.mesh.sim.scenario import Outcome, run_scenario
+from sapwood.mesh.sim.sim_wire import run_on_wire
+from sapwood.mesh.sim.table_budget import run_with_budget
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -18,12 +20,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     seeds.add_argument("--seed", type=int, help="one scenario")
     seeds.add_argument("--seeds", type=_to_range, metavar="A-B", help="scenarios from A to B")
     parser.add_argument("--largest", type=int, default=30, metavar="N", help="brokers at most (30)")
+    parser.add_argument("--budget", action="store_true", help="with tables that exceed a small budget")
+    parser.add_argument("--wire", action="store_true", help="with frames as bytes, in formats by broker")
     options = parser.parse_args(arguments)
     chosen = [options.seed] if options.seeds is None else options.seeds
     counts: Counter[str] = Counter()
     failed = 0
     for seed in chosen:
-        outcome = run_scenario(seed, broker_workload(), largest=options.largest)
+        if options.budget:
+            outcome = run_with_budget(seed, options.largest)
+        elif options.wire:
+            outcome = run_on_wire(seed, broker_workload(), options.largest)
+        else:
+            outcome = run_scenario(seed, broker_workload(), largest=options.largest)
         counts += outcome.counts
         failed += bool(outcome.problems)
         if outcome.problems or options.seeds is None:

@@ -9,7 +9,7 @@ satisfies one of its blocks, which is written beside it as a plain filter.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -22,7 +22,7 @@ from sapwood.mesh.core import frames
 from sapwood.mesh.routing.route import Route, decode_route, encode_route, routes_of
 
 NAMESPACES = {"f": "urn:finance", "n": "urn:news"}
-_TENANT = "simulation"
+TENANT = "simulation"
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,15 +162,23 @@ class BrokerWorkload:
         self._refused = frozenset(n for n, document in enumerate(documents) if not _is_accepted(document))
         self._matching = _find_matches(queries, documents, self._refused)
         self._routes = [self._make_routes(query) for query in queries]
-        routes = {route.key: route for routes in self._routes for route in routes}.values()
-        self._holding = [
-            () if number in self._refused else _find_holding(routes, document)
+        self._streams = [document.stream for document in documents]
+        self._evaluators = {
+            number: _read(document)
             for number, document in enumerate(documents)
-        ]
+            if number not in self._refused
+        }
+        self._hits: dict[int, int] = {}
+        """by the key of a route, the documents of which it holds, as bits"""
+        self._known: set[int] = set()
+        self._holding: list[list[int]] = [[] for _ in documents]
+        for routes in self._routes:
+            for route in routes:
+                self.learn(route)
 
     def _make_routes(self, query: SimQuery) -> tuple[Route, ...]:
         """Return the routes of a query, as other brokers get them."""
-        return tuple(decode_route(encode_route(r)) for r in routes_of(query.text, NAMESPACES, _TENANT))
+        return tuple(decode_route(encode_route(r)) for r in routes_of(query.text, NAMESPACES, TENANT))
 
     def matching(self, document: int) -> Collection[int]:
         """Return the queries that a document matches."""
@@ -183,6 +191,27 @@ class BrokerWorkload:
     def holding(self, document: int) -> Collection[int]:
         """Return the keys of the routes whose condition holds of a document."""
         return self._holding[document]
+
+    def learn(self, route: frames.Route) -> None:
+        """Find out of which documents a route holds that a node has made."""
+        if route.key not in self._known:
+            assert isinstance(route, Route)
+            self._known.add(route.key)
+            (hits,) = self.find_hits([decode_route(encode_route(route))])
+            for document, holding in enumerate(self._holding):
+                if hits >> document & 1:
+                    holding.append(route.key)
+
+    def find_hits(self, routes: Sequence[Route]) -> list[int]:
+        """Return, for each route, the documents of which it holds, as bits."""
+        for route in routes:
+            if route.key not in self._hits:
+                self._hits[route.key] = sum(
+                    1 << number
+                    for number, message in self._evaluators.items()
+                    if route.stream in (None, self._streams[number]) and message.holds(route.condition)
+                )
+        return [self._hits[route.key] for route in routes]
 
     def is_refused(self, document: int) -> bool:
         """Return whether a document is not accepted as a message."""
@@ -227,12 +256,6 @@ def _find_matches(
     return [tuple(sorted(each)) for each in matches]
 
 
-def _find_holding(routes: Iterable[Route], document: SimDocument) -> tuple[int, ...]:
-    """Return the keys of the routes whose condition holds of a document."""
+def _read(document: SimDocument) -> PatternEvaluator:
     with Matcher() as matcher:
-        message = PatternEvaluator(matcher.index.read(Message(document.text), all=True))
-        return tuple(
-            route.key
-            for route in routes
-            if route.stream in (None, document.stream) and message.holds(route.condition)
-        )
+        return PatternEvaluator(matcher.index.read(Message(document.text), all=True))

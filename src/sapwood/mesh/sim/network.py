@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from sapwood.mesh.core import events
 from sapwood.mesh.core.frames import Control
+from sapwood.mesh.wire.bodies.dictionary_controls import DictionaryControl
 
 if TYPE_CHECKING:
     from sapwood.mesh.sim.sim_broker import SimBroker, StreamedFrame
@@ -78,7 +79,7 @@ class Network:
         if sender.life == life:
             sender.handle(events.SendFailed(receiver, item.epoch))
 
-    def send_control(self, sender: str, receiver: str, control: Control) -> None:
+    def send_control(self, sender: str, receiver: str, control: Control | DictionaryControl) -> None:
         """Carry a control, which may get lost."""
         world = self._world
         for copy in range(2):
@@ -89,7 +90,7 @@ class Network:
             else:
                 world.after(self._delay(), self._control, sender, receiver, control)
 
-    def _control(self, sender: str, receiver: str, control: Control) -> None:
+    def _control(self, sender: str, receiver: str, control: Control | DictionaryControl) -> None:
         broker = self._world.brokers.get(receiver)
         if broker is not None and broker.is_up and not self.is_cut(sender, receiver):
-            broker.handle(events.Controlled(sender, control))
+            broker.receive_control(sender, control)

@@ -21,6 +21,7 @@ from itertools import accumulate
 from random import Random
 from time import perf_counter
 
+from sapwood.mesh.core.frames import Route
 from sapwood.mesh.core.topology import Topology, build_tree
 from sapwood.mesh.sim.check import find_unrest
 from sapwood.mesh.sim.faults import Faults
@@ -79,6 +80,9 @@ class LocalWorkload:
     def holding(self, document: int) -> Collection[int]:
         """Return the keys of the routes whose condition holds of a document."""
         return [self._routes[query][0].key for query in self._matching[document]]
+
+    def learn(self, route: Route) -> None:
+        """Learn nothing: nodes of the experiment make no routes."""
 
     def is_refused(self, document: int) -> bool:
         """Return whether a document is not accepted as a message."""

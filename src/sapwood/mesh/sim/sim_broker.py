@@ -8,13 +8,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from sapwood.mesh.core import actions, events
-from sapwood.mesh.core.frames import Content, Epoch, Frame, MessageFrame, MessageKey, Route
+from sapwood.mesh.core.frames import Beat, Content, Control, Epoch, Frame, MessageFrame, MessageKey, Route
 from sapwood.mesh.core.membership import Membership
 from sapwood.mesh.core.node import Node
 from sapwood.mesh.core.node_state import NodeState
 from sapwood.mesh.core.topology import Topology
+from sapwood.mesh.wire.bodies.dictionary_controls import DictionaryControl
 
 if TYPE_CHECKING:
+    from sapwood.mesh.sim.sim_wire import SimWire
     from sapwood.mesh.sim.world import World
 
 NodeFactory = Callable[[NodeState, Topology, int], Node]
@@ -36,6 +38,8 @@ class StreamedFrame:
     epoch: Epoch
     number: int
     frame: Frame
+    payload: bytes | None = None
+    """the frame as bytes, if brokers send such"""
 
 
 @dataclass(slots=True)
@@ -60,6 +64,9 @@ class SimBroker:
         self.world = world
         self.name = name
         self._make_node = make_node
+        self._wire: SimWire | None = None
+        self._routes: dict[int, Route] = {}
+        """by key, those that links want"""
         self.storage = Storage(NodeState(name), topology=topology)
         self.node: Node | None = None
         self.membership = Membership(name, topology)
@@ -109,13 +116,17 @@ class SimBroker:
         self._evaluated, self._bits, self._wanted, self._delivered = {}, {}, {}, {}
         self._unstored.clear()
         self._drained.clear()
+        self._routes.clear()
+        self._wire = self.world.make_wire(self.world, self.name) if self.world.make_wire is not None else None
+        if self._wire is not None:
+            self._wire.set_neighbours(self.storage.topology)
         self.membership = Membership(self.name, self.storage.topology)
         self.node = self._make_node(self.storage.state, self.storage.topology, self.storage.incarnation)
         self.handle(events.Tick(self.world.now))
         workload = self.world.workload
         routes = [r for query in self.storage.subscriptions.values() for r in workload.routes(query)]
         standing = tuple(self.storage.subscriptions.items())
-        self.handle(events.RoutesChanged(("restart", standing), tuple(routes)))
+        self.change_routes(("restart", standing), tuple(routes), ())
         self._tick(self.life)
 
     def stop(self) -> None:
@@ -138,6 +149,8 @@ class SimBroker:
             return
         world = self.world
         self.handle(events.Tick(world.now))
+        if self._wire is not None:
+            self._wire.tick()
         for name, stream in list(self.storage.streams.items()):
             self._feed(name)
             if name not in self._drained and self._delivered.get(name, 0) >= len(stream):
@@ -184,10 +197,13 @@ class SimBroker:
             world.after(world.faults.store_delay(world.random), self._stored, self.life, action.number)
         elif isinstance(action, actions.Send):
             frame = action.frame
-            if isinstance(frame, MessageFrame) and frame.content is Content.STORED:
+            if isinstance(frame, MessageFrame) and isinstance(frame.content, Content):
                 document = self.storage.contents[frame.key]
                 frame = MessageFrame(frame.key, document, frame.table, frame.floor)
-            world.network.send(self, action.link, StreamedFrame(action.epoch, action.number, frame))
+            item = StreamedFrame(action.epoch, action.number, frame)
+            if self._wire is not None:
+                item.payload = self._wire.encode(action.link, item)
+            world.network.send(self, action.link, item)
         elif isinstance(action, actions.SendControl):
             world.network.send_control(self.name, action.link, action.control)
         elif isinstance(action, actions.Release):
@@ -202,24 +218,37 @@ class SimBroker:
     def _set_routes(self, action: actions.SetRoutes) -> None:
         bit = self._bits.setdefault(action.link, 1 << len(self._bits))
         wanted = self._wanted
+        if self._wire is not None:
+            self._set_wire_routes(self._wire, action, bit)
         for route in action.added:
+            self.world.workload.learn(route)
             wanted[route.key] = wanted.get(route.key, 0) | bit
         for key in action.removed:
             wanted[key] &= ~bit
             if not wanted[key]:
                 del wanted[key]
 
+    def _set_wire_routes(self, wire: SimWire, action: actions.SetRoutes, bit: int) -> None:
+        added = [route for route in action.added if not self._wanted.get(route.key, 0) & bit]
+        self._routes.update((route.key, route) for route in added)
+        number = bit.bit_length() - 1
+        wire.set_bit(action.link, number)
+        wire.change_routes(number, added, [self._routes[key] for key in action.removed])
+
     def _match(self, action: actions.Match) -> None:
         """Match at once, with the routes of this moment; the result comes later."""
         workload = self.world.workload
         document = self._find_document(action)
+        decided = self._wire.decide(action.key, action.is_local) if self._wire is not None else None
         if action.is_new:
             queries = workload.matching(document) if action.is_local else ()
             found = [number for query in queries for number in self._by_query.get(query, ())]
+            found = found if decided is None else []
             self._evaluated[action.token] = document, found
         mask = 0
         for key in workload.holding(document):
             mask |= self._wanted.get(key, 0)
+        mask = mask if decided is None else decided
         links = frozenset(link for link, bit in self._bits.items() if mask & bit)
         problem = "not well-formed" if workload.is_refused(document) else None
         delay = self.world.faults.match_delay(self.world.random)
@@ -258,6 +287,8 @@ class SimBroker:
             storage.contents[key] = document
             storage.deliveries += [SimDelivery(s, key, document) for s in found]
             self.world.on_stored(self.name, key, document)
+            if self._wire is not None and key.source == self.name:
+                self._wire.learn(key, document)
         if self.name in store.floors:
             self.world.on_settled(self.name, store.floors[self.name])
 
@@ -272,10 +303,27 @@ class SimBroker:
         """Give the node what it has not seen of a stream."""
         stream = self.storage.streams[sender]
         while self.node is not None and (at := self._delivered.get(sender, 0)) < len(stream):
+            item = stream[at]
+            frame: Frame | None = item.frame
+            if self._wire is not None and item.payload is not None:
+                frame, waits = self._wire.decode(sender, item.payload)
+                if waits:
+                    return
             self._delivered[sender] = at + 1
             self._drained.discard(sender)
-            item = stream[at]
-            self.handle(events.Received(sender, item.epoch, item.number, item.frame))
+            if frame is not None:
+                self.handle(events.Received(sender, item.epoch, item.number, frame))
+
+    def receive_control(self, sender: str, control: Control | DictionaryControl) -> None:
+        """Take a control of a neighbour."""
+        if not isinstance(control, DictionaryControl):
+            holds = self._wire is not None and self._wire.holds(sender)
+            if not (holds and isinstance(control, Beat)):  # what is held is not lost
+                self.handle(events.Controlled(sender, control))
+        elif self._wire is not None:
+            self._wire.receive(sender, control)
+            if sender in self.storage.streams:
+                self._feed(sender)
 
     def _release(self, action: actions.Release) -> None:
         stream = self.storage.streams.get(action.link)
@@ -307,6 +355,8 @@ class SimBroker:
 
     def change_routes(self, token: object, added: tuple[Route, ...], removed: tuple[Route, ...]) -> None:
         """Tell the node of routes."""
+        if self._wire is not None:
+            self._wire.change_local(added, removed)
         self.handle(events.RoutesChanged(token, added, removed))
 
     def adopt(self, topology: Topology) -> None:
@@ -317,6 +367,8 @@ class SimBroker:
             self._take_over(topology)
             self.membership.change_topology(topology)
             self.handle(events.TopologyChanged(topology))
+            if self._wire is not None:
+                self._wire.set_neighbours(topology)
         else:
             self.world.retire(self.name)
 

@@ -27,5 +27,8 @@ class Workload(Protocol):
     def holding(self, document: int) -> Collection[int]:
         """Return the keys of the routes whose condition holds of a document."""
 
+    def learn(self, route: Route) -> None:
+        """Find out of which documents a route holds that a node has made."""
+
     def is_refused(self, document: int) -> bool:
         """Return whether a document is not accepted as a message."""

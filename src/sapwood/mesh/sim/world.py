@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sapwood.mesh.core.actions import Reply
 from sapwood.mesh.core.events import Published
@@ -20,6 +20,9 @@ from sapwood.mesh.sim.faults import Faults
 from sapwood.mesh.sim.network import Network
 from sapwood.mesh.sim.sim_broker import NodeFactory, SimBroker
 from sapwood.mesh.sim.workload import Workload
+
+if TYPE_CHECKING:
+    from sapwood.mesh.sim.sim_wire import WireFactory
 
 
 @dataclass(slots=True)
@@ -67,11 +70,14 @@ class World:
         faults: Faults | None = None,
         make_node: NodeFactory = Node,
         starts: bool = True,
+        make_wire: WireFactory | None = None,
     ) -> None:
-        """Make the brokers of a tree, and start them unless somebody else does."""
+        """Make the brokers of a tree, and start them unless somebody else does; without `make_wire`, they
+        hand each other frames as objects."""
         self.random = Random(seed)
         self.now = 0.0
         self.workload = workload
+        self.make_wire = make_wire
         self.faults = faults or Faults()
         self.counts: Counter[str] = Counter()
         self._heap: list[tuple[float, int, Callable[..., object], tuple[Any, ...]]] = []
