@@ -49,7 +49,7 @@ TOPOLOGY = {
         {"broker": "osaka", "subscriptions": None, "error": "it has not answered"},
     ],
     "links": [
-        link("basel", "lyon"),
+        link("basel", "lyon", generalised=2),
         link("lyon", "basel", open=False, outbox=12),
         link("lyon", "osaka", table_known=False, table_lag=2),
         link("osaka", "lyon", open=None),
@@ -103,7 +103,14 @@ ANSWERS: dict[tuple[str, ...], dict[str, Any]] = {
                 "confirmed": False,
                 "routes": [ROUTE],
                 "brokers": [
-                    {"broker": "basel", "side": "lyon", "has": True, "table_version": 8, "error": None},
+                    {
+                        "broker": "basel",
+                        "side": "lyon",
+                        "has": True,
+                        "table_version": 8,
+                        "entries": [ROUTE | {"condition": "o[x]"}],
+                        "error": None,
+                    },
                     {"broker": "lyon", "side": "local", "has": False, "error": None},
                     {"broker": "osaka", "side": "lyon", "has": None, "error": "no answer"},
                 ],
@@ -187,7 +194,7 @@ def test_the_tree_is_drawn(client: FakeClient) -> None:
     assert lines[1] == "basel  4 subscriptions"
     assert lines[2] == "└── lyon  1,000 subscriptions"
     assert "↑ broken, 12 wait" in lines[3]
-    assert "↓    1.5 messages/s    2.5 kB/s  queue 0.2 s  7 routes" in lines[4]
+    assert "↓    1.5 messages/s    2.5 kB/s  queue 0.2 s  7 routes, 2 generalised" in lines[4]
     assert lines[5].startswith("    └── osaka  ? subscriptions  it has not answered")
     assert "everything is sent" in lines[7] and "table 2 behind" in lines[7]
 
@@ -208,6 +215,7 @@ def test_explain(client: FakeClient) -> None:
     assert "route o[x > 2]" in text and "osaka: no answer" in text
     assert re.search(r"basel +│ lyon +│ yes +│ 8", text)
     assert re.search(r"lyon +│ local +│ no", text)
+    assert "basel has it as o[x]" in text
 
 
 def test_trace(client: FakeClient) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -110,12 +110,25 @@ def _show_link(link: Mapping[str, Any]) -> str:
         f"{link['messages_per_second']:6.1f} messages/s",
         f"{format_bytes(link['bytes_per_second']):>8}/s",
         f"queue {format_age(link['queue_age'])}",
-        f"{link['routes']:,} routes" if link["table_known"] else "[yellow]everything is sent[/]",
+        _count_routes(link) if link["table_known"] else "[yellow]everything is sent[/]",
+        *_show_format(link),
         *([f"{link['outbox']:,} to send"] if link["outbox"] else []),
         *([f"{link['unsettled']:,} unsettled"] if link["unsettled"] else []),
         *([f"[yellow]table {link['table_lag']} behind[/]"] if link["table_lag"] else []),
     ]
     return "  ".join(parts)
+
+
+def _show_format(link: Mapping[str, Any]) -> list[str]:
+    """Return the format of a link, and how much smaller than its text a message is in it."""
+    if not link.get("text_bytes"):
+        return []
+    return [f"{link['format']} {100 * link['body_bytes'] / link['text_bytes']:.0f} %"]
+
+
+def _count_routes(link: Mapping[str, Any]) -> str:
+    generalised = link.get("generalised")
+    return f"{link['routes']:,} routes" + (f", {generalised:,} generalised" if generalised else "")
 
 
 # -- tables, subscriptions, messages -----------------------------------------------------------------------
@@ -158,8 +171,16 @@ def explain_subscription(found: Mapping[str, Any]) -> Iterator[str | Table]:
                 "–" if version is None else str(version),
             )
         yield table
+        yield from _name_entries(host["brokers"])
     for name, reason in found["silent"].items():
         yield f"[red]{escape(name)}: {escape(reason)}[/]"
+
+
+def _name_entries(brokers: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield the generalised entries that stand for the routes of a subscription."""
+    for broker in brokers:
+        for entry in broker.get("entries") or ():
+            yield f"  {escape(broker['broker'])} has it as {escape(entry['condition'])}"
 
 
 def show_trace(found: Mapping[str, Any]) -> Iterator[str | Tree]:
