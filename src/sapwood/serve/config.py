@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -15,6 +15,8 @@ from sapwood.lang.literals.durations import parse_duration
 from sapwood.serve.engine.engine_settings import EngineSettings, TenantQuota
 from sapwood.serve.log.retention import Retention
 from sapwood.serve.mesh.mesh_config import MeshConfig
+from sapwood.serve.mesh.mesh_settings import MeshSettings
+from sapwood.serve.mesh.tables_config import TablesConfig
 
 DEFAULT_LOG = "sapwood.db"
 
@@ -168,6 +170,7 @@ class ServerConfig(ConfigTable):
     monitoring: MonitoringConfig = MonitoringConfig()
     mesh: MeshConfig | None = None
     """of a server that is a broker of a mesh"""
+    tables: TablesConfig = TablesConfig()
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -218,8 +221,14 @@ class ServerConfig(ConfigTable):
             log_level=self.monitoring.log_level,
             log_format=self.monitoring.log_format,
             separate_results=self.mesh is not None,
-            mesh=self.mesh.engine_settings() if self.mesh is not None else None,
+            mesh=self._mesh_settings(),
         )
+
+    def _mesh_settings(self) -> MeshSettings | None:
+        """Return the settings of the node of a mesh, if the server is a broker of one."""
+        if self.mesh is None:
+            return None
+        return replace(self.mesh.engine_settings(), table_budget=self.tables.most_bytes)
 
 
 def _engine_quota(quota: QuotaConfig) -> TenantQuota:

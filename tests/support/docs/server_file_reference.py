@@ -24,6 +24,8 @@ _OF_EACH = {
     "[messages, limits and failures](messages.md#limits).",
 }
 
+_UNITS = (("MiB", 2**20), ("GB", 10**9), ("MB", 10**6), ("B", 1))
+
 
 def server_file_reference() -> str:
     """Return a section for each table, with its keys, their defaults and meanings."""
@@ -66,7 +68,8 @@ def _table(model: type[BaseModel]) -> Iterator[str]:
 def format_default(value: Any) -> str:
     """Return a default as TOML."""
     if isinstance(value, ByteSize):
-        return f'"{value // 2**20}MiB"' if value % 2**20 == 0 else f'"{value // 10**9}GB"'
+        unit, size = next(each for each in _UNITS if value % each[1] == 0)
+        return f'"{value // size}{unit}"'
     return json.dumps(list(value) if isinstance(value, tuple) else value)
 
 

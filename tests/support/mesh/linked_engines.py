@@ -40,7 +40,9 @@ from sapwood.store import NewSubscription
 class LinkedEngine:
     """The engine of one broker."""
 
-    def __init__(self, mesh: LinkedEngines, name: str, folder: Path, lateness: float = 0.0) -> None:
+    def __init__(
+        self, mesh: LinkedEngines, name: str, folder: Path, lateness: float = 0.0, **settings: Any
+    ) -> None:
         folder.mkdir(exist_ok=True)
         self.location = str(folder / "log.db")
         self.name = name
@@ -51,7 +53,7 @@ class LinkedEngine:
             str(folder / "snapshot"),
             lateness=lateness,
             separate_results=True,
-            mesh=MeshSettings("test", name),
+            mesh=MeshSettings("test", name, **settings),
         )
         self.answers: dict[int, Any] = {}
         self.confirmed = -1
@@ -173,6 +175,16 @@ class LinkedEngine:
         """Return the result of an operation of the node."""
         return self.call(lambda n: MeshRequest(n, operation, arguments))
 
+    def counters(self) -> dict[str, int]:
+        """Return what the node has counted."""
+        assert self.engine._mesh is not None
+        return self.engine._mesh.describe().counters
+
+    def link(self, name: str) -> dict[str, Any]:
+        """Return what is known of the link to a neighbour."""
+        assert self.engine._mesh is not None
+        return self.engine._mesh.describe().links[name]
+
     def deliveries(self, subscriber: str = "desk") -> list[tuple[str, bytes]]:
         """Return the messages and bodies in an inbox."""
         log = open_log(self.location)
@@ -195,13 +207,19 @@ class LinkedEngine:
 class LinkedEngines:
     """All engines of a mesh."""
 
-    def __init__(self, folder: Path, parents: Mapping[str, str | None], lateness: float = 0.0) -> None:
+    def __init__(
+        self, folder: Path, parents: Mapping[str, str | None], lateness: float = 0.0, **settings: Any
+    ) -> None:
+        """`settings` are those of the nodes beside their names."""
+        self.damage: Callable[[bytes], bytes] = lambda payload: payload
+        """what becomes of a payload on its way"""
+        self.lose_control: Callable[[bytes], bool] = lambda payload: False
         self.topology = build_tree(parents)
         self.cut: set[frozenset[str]] = set()
         """links that are down"""
         self.engines: dict[str, LinkedEngine] = {}
         for name in parents:
-            self.engines[name] = LinkedEngine(self, name, folder / name, lateness)
+            self.engines[name] = LinkedEngine(self, name, folder / name, lateness, **settings)
         self.run(self.is_linked)
 
     def __getitem__(self, name: str) -> LinkedEngine:
@@ -220,18 +238,21 @@ class LinkedEngines:
     def is_settled(self) -> bool:
         """Return whether every message is stored wherever it is wanted, and all know."""
         nodes = [engine.engine._mesh.node for engine in self.engines.values()]  # type: ignore[union-attr]
+        if any(engine.engine._deferred for engine in self.engines.values()):
+            return False
         return all(not node.waiting and not node.unsettled() for node in nodes)
 
     def carry(self, sender: str, receiver: str, payload: bytes) -> bool:
         """Carry a payload over a link; return whether it has arrived."""
         if frozenset((sender, receiver)) in self.cut or receiver not in self.engines:
             return False
-        self.engines[receiver].arrive(sender, payload)
+        self.engines[receiver].arrive(sender, self.damage(payload))
         return True
 
     def carry_control(self, sender: str, receiver: str, payload: bytes) -> None:
         """Carry a control over a link."""
-        if frozenset((sender, receiver)) not in self.cut and receiver in self.engines:
+        is_cut = frozenset((sender, receiver)) in self.cut or self.lose_control(payload)
+        if not is_cut and receiver in self.engines:
             self.engines[receiver].arrive_control(sender, payload)
 
     def run(self, until: Callable[[], bool], wait: float = 20.0) -> None:
@@ -248,6 +269,8 @@ class LinkedEngines:
     def settle(self) -> None:
         """Let all messages arrive."""
         self.run(self.is_settled)
+        for engine in self.engines.values():
+            engine.engine._commits.drain()
 
     def change(self, topology: Topology) -> None:
         """Tell all engines of another tree."""

@@ -68,11 +68,15 @@ class LinkAnswer(BaseModel):
     bytes_per_second: float | None
     messages: int | None = Field(description="since the sender was started")
     bytes: int | None
+    format: str | None = Field(None, description="in which bodies of messages are sent at present")
+    text_bytes: int | None = Field(None, description="of the messages that were sent")
+    body_bytes: int | None = Field(None, description="of these in the formats in which they were sent")
     outbox: int | None = Field(description="frames that the receiver has not acknowledged")
     unsettled: int | None = Field(description="messages that are not settled on the receiver's side")
     queue_age: float | None = Field(description="seconds that the oldest message waits for the receiver")
     queue_bytes: int | None
     routes: int | None = Field(description="that are wanted on the receiver's side")
+    generalised: int | None = Field(None, description="routes among them that stand for several others")
     table_known: bool | None = Field(description="false: everything is sent")
     table_version: int | None
     table_lag: int | None = Field(description="versions of the table that are not confirmed")
@@ -146,6 +150,9 @@ class RouteHolder(BaseModel):
     side: str | None = Field(description="`local`, or the neighbour on the way to the host")
     has: bool | None = Field(description="whether it has all routes; null: not known")
     table_version: int | None = Field(None, description="the version of the table that it has of that side")
+    entries: list[RouteAnswer] = Field(
+        [], description="that stand for its routes, where tables are generalised"
+    )
     error: str | None = None
 
 

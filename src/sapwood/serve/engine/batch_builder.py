@@ -25,8 +25,8 @@ from sapwood.serve.engine.frames import (
 from sapwood.serve.engine.message_ids import Key, KnownMessage, MessageIds, digest
 from sapwood.serve.log.entries import ENTRY, MESSAGE, NO_ENTRIES, Entries
 from sapwood.serve.log.inbox_table import InboxTable
-from sapwood.serve.log.log_batch import Gap, LogBatch, Row
-from sapwood.serve.tenants.evaluation import Evaluation, Publication
+from sapwood.serve.log.log_batch import EvaluatedMessage, Gap, LogBatch, Row
+from sapwood.serve.tenants.evaluation import Deferred, Evaluation, Publication
 from sapwood.serve.tenants.tenant_engines import TenantEngines
 
 if TYPE_CHECKING:
@@ -71,6 +71,7 @@ class BatchBuilder:
         """receipts of repetitions, with those of the messages"""
         self._stored: list[Entries] = []
         """of messages that the log had before"""
+        self._evaluated: list[tuple[Deferred, Evaluation]] = []
         self._touched: set[int] = set()
         self._gaps: dict[int, Gap] = {}
         self.failures: list[dict[str, Any]] = []
@@ -183,7 +184,7 @@ class BatchBuilder:
             self._outputs[seq, number] = output
         self._sources.append((seq, request, i, received, moment, has_time))
         if self._mesh is not None:
-            self._mesh.place(seq, evaluation)
+            self._mesh.place(Deferred(seq, version, message), evaluation)
         self._evaluations.append(evaluation)
         receipt = Receipt(message.id, seq, version, 0, moment, False, evaluation.late)
         receipt.failures = len(evaluation.failures)
@@ -254,6 +255,13 @@ class BatchBuilder:
             self._outputs[seq, number] = output
         if len(entries):
             self._stored.append(entries)
+
+    def store_evaluation(self, deferred: Deferred, evaluation: Evaluation) -> None:
+        """Store what became of a message that was stored without its deliveries, in this batch or before."""
+        self.deliver_stored(deferred.seq, evaluation, 0)
+        self._evaluated.append((deferred, evaluation))
+        for failure in evaluation.failures:
+            self._record_failure(deferred.message, failure)
 
     def finish_mesh(self) -> None:
         """Complete what is to be stored for the mesh."""
@@ -332,11 +340,13 @@ class BatchBuilder:
         batch = self._batch
         batch.number = number
         batch.last_inbox = self._inboxes.last_number
-        entries, gaps, affected = self._inboxes.admit(
-            np.concatenate([*self._stored, self._collect_entries()])
-        )
+        unnumbered = np.concatenate([*self._stored, self._collect_entries()])
+        if self._evaluated:  # an inbox has its deliveries in the order of messages
+            unnumbered = unnumbered[np.argsort(unnumbered["seq"], kind="stable")]
+        entries, gaps, affected = self._inboxes.admit(unnumbered)
         batch.entries = entries
         self._count_deliveries(entries)
+        self._count_evaluated(entries)
         self._touched |= affected
         self._touched.update(gap.inbox for gap in gaps)
         batch.gaps = [*self._gaps.values(), *gaps]
@@ -379,6 +389,16 @@ class BatchBuilder:
             self._ids.add(key, KnownMessage(receipt.seq, receipt.version, count, _bytes(id["digest"])))
         for again, receipt in self._repeated:
             again.deliveries = receipt.deliveries
+
+    def _count_evaluated(self, entries: Entries) -> None:
+        for (seq, version, message), evaluation in self._evaluated:
+            count = int(np.count_nonzero(entries["seq"] == seq))
+            moment = evaluation.time if message.time is None else None
+            self._batch.evaluated.append(
+                EvaluatedMessage(seq, message.tenant, message.stream, message.id, count, moment)
+            )
+            key = message.tenant, message.stream, message.id
+            self._ids.add(key, KnownMessage(seq, version, count, digest(message.body)))
 
 
 def _list_outputs(evaluations: Iterable[Evaluation]) -> Iterator[Any]:

@@ -57,7 +57,7 @@ class EngineProcess:
         taken: list[Command] = []
         messages = size = 0
         try:
-            command = self._commands.get(timeout=_IDLE)
+            command = self._commands.get(timeout=0.0 if self._engine.has_local_work else _IDLE)
             while True:
                 if command is None or isinstance(command, Stop):
                     self._stop(orderly=command is not None, last=taken)

@@ -42,6 +42,7 @@ from sapwood.serve.log.log_database import open_log
 from sapwood.serve.log.log_reader import read_inboxes, read_suspension_gaps
 from sapwood.serve.log.log_writer import LogWriter
 from sapwood.serve.mesh.mesh_frames import AdoptSubscription, MeshInput, MeshRequest, MeshStored
+from sapwood.serve.mesh.node.local_work import SLICE
 from sapwood.serve.mesh.node.subscription_adoption import deliver_missed
 from sapwood.serve.tenants.tenant_engines import TenantEngines
 from sapwood.store import SubscriptionStore
@@ -57,6 +58,8 @@ _STATUS = 1.0
 _RETENTION = 20.0
 _SNAPSHOT = 10.0
 """seconds between snapshots at least"""
+_SNAPSHOT_WAIT = 60.0
+"""seconds that a snapshot waits for a moment when no message is deferred"""
 _SNAPSHOT_SHARE = 0.05
 """of the time that snapshots may take"""
 _STOP = 10.0
@@ -114,6 +117,8 @@ class MessageEngine:
         self._save_seconds = 0.0
         self._busy = 0.0
         self._batch = self._seq = self._saved_seq = 0
+        self._routed = self._stored = 0
+        """the last `Store` of the node that was handed to the commit thread, and that is durable"""
 
     # -- start and end ---------------------------------------------------------------------------------
 
@@ -139,7 +144,7 @@ class MessageEngine:
             self._mesh = MeshRuntime(
                 self._settings.mesh, self._settings.log, self._engines, self._ids, self._send
             )
-            replayed = self._engines.recover(self._log, self._mesh.store.list_passed)
+            replayed = self._recover(self._mesh)
         else:
             replayed = self._engines.recover(self._log)
         self._changed = not loaded or bool(replayed)
@@ -157,9 +162,18 @@ class MessageEngine:
         if self._mesh is not None:
             self._mesh.start()
             self._finish(self._begin())
+            self._drain_local_work()
         rows = [self._inboxes.row(number) for number in self._inboxes.names]
         self._send(Started(self._seq, self._engines.version, rows, seconds))
         self._report()
+
+    def _recover(self, mesh: MeshRuntime) -> int:
+        """Bring joins to the state of the log, and evaluate what was deferred."""
+        deferred = mesh.store.list_deferred()
+        replayed = self._engines.recover(
+            self._log, mesh.store.list_passed, lambda: mesh.local_work.recover(deferred)
+        )
+        return replayed + len(deferred)
 
     def prepare_stop(self) -> None:
         """Bound the time that the end may take; another thread may call this while commands are handled."""
@@ -167,9 +181,11 @@ class MessageEngine:
 
     def stop(self, save: bool) -> None:
         """Finish what was begun, and write a snapshot if wanted."""
+        if save:  # or what is deferred is evaluated after the next start
+            self._drain_local_work(time.monotonic() + _STOP)
         if not self._commits.stop(_STOP):
             _log.error("the engine ends although not all of its work is in the log")
-        elif save and self._changed:
+        elif save and self._changed and not self._deferred:
             self._save()
         self._checkpoints.stop()
         if self._mesh is not None:
@@ -190,15 +206,21 @@ class MessageEngine:
             if isinstance(command, Inspect):  # which waits for no commit
                 self._send(Answer(command.request, self._inspect(command)))
             elif isinstance(command, MeshRequest):
+                if command.operation == "positions" and self._deferred:
+                    self._finish(builder)
+                    self._drain_local_work()
+                    builder = self._begin()
                 self._request_mesh(command)
             elif isinstance(command, ChangeStore | DeleteInbox | AdoptSubscription):
                 self._finish(builder)
+                self._drain_local_work()
                 self._commits.drain()
                 self._send(Answer(command.request, self._run(command)))
                 builder = self._begin()
             else:
                 self._add(builder, command)
         self._finish(builder)
+        self._guard_local_work()
         self._busy += time.perf_counter() - started
 
     def _begin(self) -> BatchBuilder:
@@ -218,6 +240,7 @@ class MessageEngine:
         elif isinstance(command, MeshInput) and self._mesh is not None:
             self._mesh.handle(command)
         elif isinstance(command, MeshStored) and self._mesh is not None:
+            self._stored = command.number
             self._mesh.stored(command.number)
 
     def _finish(self, builder: BatchBuilder) -> None:
@@ -234,6 +257,7 @@ class MessageEngine:
         self._failures.extend(builder.failures)
         if batch.messages and self._engines.have_joins:
             self._changed = True
+        self._routed = committed.mesh_store or self._routed
         self._commits.put(batch, committed)
 
     def _inspect(self, command: Inspect) -> Any:
@@ -307,6 +331,42 @@ class MessageEngine:
         self._commits.drain()
         return changed, count
 
+    # -- local work ------------------------------------------------------------------------------------
+
+    @property
+    def _deferred(self) -> int:
+        """How many messages local subscriptions have still to see."""
+        return len(self._mesh.local_work) if self._mesh is not None else 0
+
+    @property
+    def has_local_work(self) -> bool:
+        """Whether messages are deferred, and none waits for its commit to be forwarded."""
+        return bool(self._deferred) and self._stored >= self._routed
+
+    def _work_locally(self, seconds: float | None = SLICE) -> None:
+        """Evaluate deferred messages, in a transaction of their own."""
+        assert self._mesh is not None
+        builder = self._begin()
+        self._mesh.local_work.run(seconds)
+        self._changed = self._changed or self._engines.have_joins
+        self._finish(builder)
+
+    def _drain_local_work(self, deadline: float | None = None) -> None:
+        """Evaluate all deferred messages, until a time if there is one."""
+        while self._deferred and (deadline is None or time.monotonic() < deadline):
+            self._work_locally(None if deadline is None else SLICE)
+
+    def _guard_local_work(self) -> None:
+        """Let local work go on although there is always something to route."""
+        if self._mesh is None:
+            return
+        if self._mesh.barriers:
+            self._drain_local_work()
+        elif self._mesh.local_work.is_overdue:
+            self._work_locally()
+        while self._mesh.local_work.is_full:
+            self._work_locally()
+
     # -- the store -------------------------------------------------------------------------------------
 
     def _poll(self) -> None:
@@ -320,7 +380,12 @@ class MessageEngine:
                 _log.error("the store cannot be read, so changes have to wait: %s", error)
 
     def _follow_store(self) -> None:
-        if self._engines.follow_store():
+        newest: int | None = None
+        if self._deferred:  # and to be evaluated with the version that they were stored with
+            newest = self._engines.read_newest()
+            if newest > self._engines.version:
+                self._drain_local_work()
+        if self._engines.follow_store(newest):
             self._changed = True
             if self._mesh is not None:
                 self._mesh.follow_store()
@@ -345,6 +410,8 @@ class MessageEngine:
         self._poll()
         if self._mesh is not None and self._mesh.tick():
             self._finish(self._begin())
+        if self.has_local_work:
+            self._work_locally()
         now = time.monotonic()
         if now - self._reported >= _STATUS:
             self._report()
@@ -355,6 +422,9 @@ class MessageEngine:
             except StoreError as error:
                 _log.error("messages that are not kept any longer cannot be deleted: %s", error)
         if self._changed and now - self._saved >= max(_SNAPSHOT, self._save_seconds / _SNAPSHOT_SHARE):
+            if self._deferred and now - self._saved < _SNAPSHOT_WAIT:
+                return
+            self._drain_local_work()
             self._commits.drain()
             self._save()
 

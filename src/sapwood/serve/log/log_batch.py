@@ -50,6 +50,18 @@ class InboxRow(NamedTuple):
     suspended: bool
 
 
+class EvaluatedMessage(NamedTuple):
+    """What the evaluation of a message that was stored before has made known."""
+
+    seq: int
+    tenant: str
+    stream: str
+    id: str
+    deliveries: int
+    time: float | None
+    """the event time that joins were given, if the message came without one"""
+
+
 @dataclass(slots=True)
 class LogBatch:
     """What a transaction adds, changes and deletes; rows are those of the tables."""
@@ -61,6 +73,8 @@ class LogBatch:
     """the last number that an inbox was given"""
     messages: list[Row] = field(default_factory=list)
     ids: list[Row] = field(default_factory=list)
+    evaluated: list[EvaluatedMessage] = field(default_factory=list)
+    """messages, of this batch or before, that were evaluated after they were stored"""
     outputs: list[Row] = field(default_factory=list)
     entries: Entries = field(default_factory=lambda: NO_ENTRIES)
     inboxes: dict[int, InboxRow] = field(default_factory=dict)

@@ -15,7 +15,7 @@ from sapwood.errors import SapwoodError
 from sapwood.serve.log import log_schema
 from sapwood.serve.log.entries import NO_ENTRIES, Entries, Segment, decode_batch, encode_batch, to_segments
 from sapwood.serve.log.inbox_table import InboxTable
-from sapwood.serve.log.log_batch import LogBatch
+from sapwood.serve.log.log_batch import EvaluatedMessage, LogBatch
 from sapwood.serve.log.log_database import insert_all, insert_missing, upsert
 from sapwood.serve.log.retention import delete_messages
 from sapwood.store.database import Database
@@ -93,6 +93,7 @@ class LogWriter:
     def _store(self, connection: Connection, batch: LogBatch) -> None:
         insert_all(connection, log_schema.messages, batch.messages)
         insert_all(connection, log_schema.message_ids, batch.ids)
+        _store_evaluated(connection, batch.evaluated)
         insert_all(connection, log_schema.outputs, batch.outputs)
         if len(batch.entries):
             row = {"batch": batch.number, "entries": encode_batch(batch.entries)}
@@ -205,6 +206,22 @@ class _Compaction:
     def advance(self, part: Sequence[Segment]) -> None:
         """Go on after segments that are stored."""
         self._position += len(part)
+
+
+def _store_evaluated(connection: Connection, evaluated: Sequence[EvaluatedMessage]) -> None:
+    """Store what is known of messages since they were evaluated, after they were stored."""
+    messages, ids = log_schema.messages, log_schema.message_ids
+    counted = [each._asdict() for each in evaluated if each.deliveries]
+    if counted:
+        named = ids.c.tenant == bindparam("tenant_"), ids.c.stream == bindparam("stream_")
+        rows = [{f"{name}_": value for name, value in row.items()} for row in counted]
+        count: dict[str, Any] = {"deliveries": bindparam("deliveries_")}
+        connection.execute(update(messages).where(messages.c.seq == bindparam("seq_")).values(count), rows)
+        connection.execute(update(ids).where(*named, ids.c.id == bindparam("id_")).values(count), rows)
+    timed = [{"seq_": each.seq, "time_": each.time} for each in evaluated if each.time is not None]
+    if timed:
+        mine = messages.c.seq == bindparam("seq_")
+        connection.execute(update(messages).where(mine).values(time=bindparam("time_"), has_time=True), timed)
 
 
 def _gap_row(gap: Any) -> dict[str, object]:

@@ -29,6 +29,7 @@ class NodeStart:
     state: NodeState
     topology: Topology
     incarnation: int
+    table_budget: int | None = None
 
 
 class EventLog:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import ByteSize, Field, StringConstraints
 
@@ -15,6 +15,22 @@ if TYPE_CHECKING:
     from sapwood.mesh.nats.settings import TransportSettings
 
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]+$", max_length=60)]
+
+
+LinkFormat = Literal[
+    "auto",
+    "text",
+    "text-zlib",
+    "text-zstd",
+    "text-zstd-trained",
+    "elements",
+    "elements-zlib",
+    "named-elements",
+    "named-elements-zlib",
+    "named-elements-zstd",
+    "named-elements-zstd-trained",
+]
+"""written out, since the libraries of a mesh need not be there to read a file"""
 
 
 class MeshConfig(ConfigTable):
@@ -52,6 +68,19 @@ class MeshConfig(ConfigTable):
     """NATS servers of the hub that keep the directory of the mesh"""
     spill: ByteSize = ByteSize(2 * 10**9)
     """bytes that the NATS server keeps of a neighbour while this broker is away"""
+    format: LinkFormat = "auto"
+    """in which links carry the bodies of messages: `auto` for what takes the least time, or one of `text`,
+    `text-zlib`, `text-zstd`, `text-zstd-trained`, `elements`, `elements-zlib`, `named-elements`,
+    `named-elements-zlib`, `named-elements-zstd`, `named-elements-zstd-trained`"""
+    skeletons: Literal["auto", "always", "never"] = "auto"
+    """whether messages for brokers that forward them carry their tag paths, to be routed by these alone;
+    `auto`: where there is no compiled kernel, or a neighbour has thousands of routes"""
+    dictionary_samples: Annotated[int, Field(ge=8, le=10_000)] = 200
+    """messages of a stream from which the dictionary is trained that compresses the later ones"""
+    scheduling: Literal["dependencies", "priority", "fcfs"] = "dependencies"
+    """when local subscriptions see a message of another broker: if they take long, after it is forwarded
+    (`dependencies`; `priority`, for comparison, encodes it for all neighbours, whether they want it or
+    not), or together with its routing, in the order of arrival (`fcfs`)"""
     confirm_wait: Duration = "10 s"
     """how long the answer to a change of a subscription waits until all brokers have it"""
 
@@ -62,7 +91,14 @@ class MeshConfig(ConfigTable):
 
     def engine_settings(self) -> MeshSettings:
         """Return what the engine has to know."""
-        return MeshSettings(self.name, self.broker)
+        return MeshSettings(
+            self.name,
+            self.broker,
+            self.format,
+            self.skeletons,
+            self.dictionary_samples,
+            scheduling=self.scheduling,
+        )
 
     def transport_settings(self) -> TransportSettings:
         """Return what the transport has to know; raises ConfigError if its libraries are missing."""

@@ -7,7 +7,17 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class MeshSettings:
-    """The names of a mesh and of its broker here."""
+    """The names of a mesh and of its broker here, and what its links are to do."""
 
     mesh: str
     broker: str
+    format: str = "auto"
+    """the label of the format in which links carry bodies, or `auto`"""
+    skeletons: str = "auto"
+    """whether messages carry skeletons, and are routed by them: `always`, `never`, or `auto`: if it pays"""
+    dictionary_samples: int = 200
+    """messages of a stream from which a dictionary is trained"""
+    scheduling: str = "dependencies"
+    """the order of routing, link transformation and local work: `dependencies`, `priority` or `fcfs`"""
+    table_budget: int | None = None
+    """bytes of routes that a neighbour is told, beyond which they are generalised; None: never"""

@@ -26,6 +26,15 @@ class Publication:
     """whether no message can have this id, because it was made for this one"""
 
 
+class QueryResult(Publication):
+    """A message that a query has published."""
+
+    @classmethod
+    def of(cls, result: Publication) -> QueryResult:
+        """Return a result as a message to be published."""
+        return cls(result.tenant, result.stream, result.id, result.body, result.time, result.is_new)
+
+
 class Output(NamedTuple):
     """What is delivered instead of the message."""
 
@@ -61,3 +70,14 @@ class Evaluation:
     """its place in the mesh, if there is one"""
     is_local: bool = True
     """whether subscriptions were evaluated: a message may only pass on its way to others"""
+    is_deferred: bool = False
+    """whether subscriptions are evaluated later, and only links were decided"""
+
+
+class Deferred(NamedTuple):
+    """A stored message that the subscriptions of its tenant have still to see."""
+
+    seq: int
+    version: int
+    """of the store that it was stored with, and is evaluated with"""
+    message: Publication

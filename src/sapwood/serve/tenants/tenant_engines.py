@@ -11,6 +11,7 @@ from typing import Protocol
 from sqlalchemy import Connection, func, select
 
 from sapwood.engine.bulk_load import pause_garbage_collection
+from sapwood.engine.limits import Limits
 from sapwood.engine.serialization import PackError
 from sapwood.lang.languages import XSCL
 from sapwood.serve.engine.engine_settings import EngineSettings
@@ -84,6 +85,11 @@ class TenantEngines:
         )
 
     @property
+    def limits(self) -> Limits:
+        """The limits of messages."""
+        return self._settings.limits
+
+    @property
     def _key(self) -> tuple[object, ...]:
         """The settings that are part of packed engines."""
         return self._settings.limits, self._settings.lateness
@@ -94,6 +100,11 @@ class TenantEngines:
         return any(engine.broker.joins for engine in self._engines.values())
 
     # -- the store -------------------------------------------------------------------------------------
+
+    def read_newest(self) -> int:
+        """Return the newest version of the store."""
+        with self._store.reading() as connection:
+            return history.read_state(connection).version
 
     def follow_store(self, until: int | None = None) -> bool:
         """Apply what the store has changed, up to a version; return whether anything has.
@@ -184,11 +195,17 @@ class TenantEngines:
         self.version, self.seq = snapshot.version, snapshot.seq
         return True
 
-    def recover(self, log: Database, passed: Callable[[int], Container[int]] = lambda seq: ()) -> int:
+    def recover(
+        self,
+        log: Database,
+        passed: Callable[[int], Container[int]] = lambda seq: (),
+        evaluate_deferred: Callable[[], None] = lambda: None,
+    ) -> int:
         """Bring the engines to the state of the log and the store: joins see what came after the snapshot.
 
         Each message is given to joins with the subscriptions that it was evaluated with. Returns how many
-        there were. `passed` returns the messages after a sequence number that no subscription has seen.
+        there were. `passed` returns the messages after a sequence number that no subscription has seen;
+        `evaluate_deferred` evaluates those that are still to be seen, before the newest version applies.
         """
         replayed = 0
         messages = log_schema.messages.c
@@ -221,6 +238,7 @@ class TenantEngines:
                     )
                     self.seq = seq
                     replayed += 1
+        evaluate_deferred()
         self.follow_store()
         self.seq = last
         return replayed

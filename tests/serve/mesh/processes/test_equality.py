@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -24,6 +25,16 @@ pytestmark = [pytest.mark.slow, pytest.mark.server]
 _ROUNDS = 3 if FULL else 2
 _SPREAD = 400 if FULL else 60
 """values in a field of messages: the more subscriptions there are, the rarer each value is"""
+
+LINKS = {
+    "off": ("", 'format = "text"\nskeletons = "never"\nscheduling = "fcfs"', {"bodies encoded": False}),
+    "on": (
+        '[tables]\ngeneralise = "budget"\nbudget = "4KB"\n',
+        'format = "named-elements-zstd-trained"\nskeletons = "always"\ndictionary_samples = 10',
+        {"bodies encoded": True, "dictionaries trained": True, "skeletons made": True},
+    ),
+}
+"""by name, tables of the configuration, lines of `[mesh]`, and which counters are used"""
 
 
 @pytest.fixture(scope="module")
@@ -160,11 +171,10 @@ class _Equality:
         return sum(self._oracle.check(host, self._clients.read(host, host)) for host in self._mesh.parents)
 
 
-def test_deliveries_are_those_of_one_broker(mesh: LocalMesh, clients: MeshClients) -> None:
-    """B.7: six brokers on three levels, all three languages, changes everywhere, real and hostile files;
-    rejects are at the broker that a message was published at, once. B.6: no message is routed by a table that
-    is older than one that was confirmed."""
-    subscriptions, messages, changes = (10_000, 20_000, 100) if FULL else (300, 800, 12)
+def compare_with_one_broker(
+    mesh: LocalMesh, clients: MeshClients, subscriptions: int, messages: int, changes: int
+) -> None:
+    """Let a mesh and one Broker have the same subscriptions and messages, and compare what is delivered."""
     started = time.monotonic()
     with MeshOracle() as oracle:
         clients.declare()
@@ -181,6 +191,26 @@ def test_deliveries_are_those_of_one_broker(mesh: LocalMesh, clients: MeshClient
         f"{subscriptions} subscriptions, {messages} messages, {equality.changes} changes while publishing, "
         f"{deliveries} deliveries; {subscribed - started:.1f} s + {time.monotonic() - subscribed:.1f} s"
     )
+
+
+def test_deliveries_are_those_of_one_broker(mesh: LocalMesh, clients: MeshClients) -> None:
+    """B.7: six brokers on three levels, all three languages, changes everywhere, real and hostile files;
+    rejects are at the broker that a message was published at, once. B.6: no message is routed by a table that
+    is older than one that was confirmed."""
+    subscriptions, messages, changes = (10_000, 20_000, 100) if FULL else (300, 800, 12)
+    compare_with_one_broker(mesh, clients, subscriptions, messages, changes)
+
+
+@pytest.mark.parametrize("links", [pytest.param("off", marks=pytest.mark.long), "on"])
+def test_deliveries_are_the_same_however_links_work(links: str, tmp_path: Path) -> None:
+    """What makes links cheap is off everywhere, and on everywhere: what is delivered is the same."""
+    need_nats()
+    tables, settings, counters = LINKS[links]
+    with LocalMesh(tmp_path, SIX, CONFIG + tables, settings) as mesh, MeshClients(mesh) as clients:
+        subscriptions, messages, changes = (2_000, 4_000, 50) if FULL else (150, 500, 6)
+        compare_with_one_broker(mesh, clients, subscriptions, messages, changes)
+        for name, is_used in counters.items():
+            assert (clients.counter(name) > 0) == is_used, name
 
 
 def test_a_subscription_is_confirmed_soon(mesh: LocalMesh, clients: MeshClients) -> None:

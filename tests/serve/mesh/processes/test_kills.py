@@ -12,6 +12,7 @@ from sapwood.mesh.core.events import Batch
 from sapwood.mesh.core.node import Node
 from sapwood.serve.mesh import event_log
 from sapwood.serve.mesh.local_mesh import LocalMesh
+from sapwood.serve.mesh.node.table_budget import make_generaliser
 from tests.support.mesh.mesh_clients import MeshClients, publish_all
 from tests.support.mesh.mesh_load import MeshLoad
 from tests.support.mesh.mesh_oracle import MeshOracle
@@ -116,7 +117,7 @@ def test_kills_lose_and_double_nothing(tmp_path: Path, seed: int, monkeypatch: p
 def replay(path: Path) -> int:
     """Feed a node what another one was told, compare the actions, and return the number of events."""
     start, pairs = event_log.read_event_log(path)
-    node = Node(start.state, start.topology, start.incarnation)
+    node = Node(start.state, start.topology, start.incarnation, make_generaliser(start.table_budget))
     replayed = 0
     for event, actions in pairs:
         assert node.handle(event) == actions, f"{path.name}: event {replayed}"

@@ -11,6 +11,7 @@ from sapwood.errors import SapwoodError
 from sapwood.mesh.core.membership import Proposal
 from sapwood.mesh.core.topology import Topology
 from sapwood.serve.mesh.administration.mesh_check import check_mesh
+from sapwood.serve.mesh.administration.route_cover import RouteCover
 from sapwood.serve.mesh.administration.subscription_move import Moved, SubscriptionMove
 from sapwood.serve.mesh.mesh_errors import BrokerSilent, UnknownBroker, UnknownSubscription
 
@@ -129,24 +130,13 @@ class MeshAdministration:
 
     async def _explain_host(self, host: str, found: dict[str, Any]) -> dict[str, Any]:
         keys = [route["key"] for route in found["routes"]]
-        answers = await self._ask_all("has routes", keys=keys)
-        brokers: list[dict[str, Any]] = []
-        for name, answer in answers.items():
-            side = "local" if name == host else self._topology.next_hops(name).get(host)
-            if isinstance(answer, SapwoodError):
-                brokers.append({"broker": name, "side": side, "has": None, "error": str(answer)})
-                continue
-            has = all(side in each["sides"] for each in answer)
-            versions = [each["versions"].get(side) for each in answer]
-            version = found["since"] if name == host else next((v for v in versions if v is not None), None)
-            brokers.append(
-                {"broker": name, "side": side, "has": has, "table_version": version, "error": None}
-            )
+        cover = RouteCover(self._topology)
+        await cover.ask(self._ask_all, keys)
         fields = ("query", "language", "subscriber", "streams", "active", "routes", "confirmed")
         return {name: found[name] for name in fields} | {
             "broker": host,
             "version": found["since"],
-            "brokers": brokers,
+            "brokers": cover.describe(host, keys, found["since"]),
         }
 
     async def trace(self, tenant: str, id: str) -> dict[str, Any]:
@@ -259,11 +249,15 @@ def _describe_link(brokers: dict[str, Any], sender: str, receiver: str) -> dict[
         "bytes_per_second": rates.get("bytes out"),
         "messages": sending.get("messages out"),
         "bytes": sending.get("bytes out"),
+        "format": sending.get("format"),
+        "text_bytes": sending.get("text out"),
+        "body_bytes": sending.get("bodies out"),
         "outbox": sending.get("outbox"),
         "unsettled": sending.get("unsettled"),
         "queue_age": backlog.get("oldest_age"),
         "queue_bytes": backlog.get("bytes"),
         "routes": sending.get("routes in"),
+        "generalised": receiving.get("generalised"),
         "table_known": sending.get("knows table"),
         "table_version": version,
         "table_lag": None if version is None or confirmed is None else max(0, version - confirmed),

@@ -15,6 +15,9 @@ _COUNTERS = {
     "lost": "Frames of neighbours that were lost",
     "duplicates": "Messages that came again, and were not handled again",
     "refused": "Messages of neighbours that cannot be read here",
+    "refused payloads": "Payloads of neighbours that were damaged, or that nobody can read here",
+    "held payloads": "Payloads of neighbours that had to wait for a dictionary",
+    "decided by skeleton": "Messages that were routed without being read",
     "healed": "Tables that were sent again, because they differed",
 }
 _LINK_COUNTERS = {
@@ -22,11 +25,15 @@ _LINK_COUNTERS = {
     "messages out": "Messages for a neighbour",
     "bytes in": "Bytes of a neighbour",
     "bytes out": "Bytes for a neighbour",
+    "text out": "Bytes of the texts of messages for a neighbour",
+    "bodies out": "Bytes of these as they were sent",
+    "skeletons out": "Messages for a neighbour that have a skeleton",
 }
 _LINK_GAUGES = {
     "outbox": ("outbox", "Frames that a neighbour has not received"),
     "unsettled": ("unsettled", "Messages that are not settled on the side of a neighbour"),
     "routes in": ("routes", "Routes that are wanted on the side of a neighbour"),
+    "generalised": ("generalised", "Entries for a neighbour that stand for several routes"),
     "version": ("table_version", "The version of the table that a neighbour was told"),
     "confirmed": ("table_confirmed", "The version of it that all brokers on its side have"),
 }
@@ -60,7 +67,7 @@ class MeshCollector(Collector):
         )
         yield GaugeMetricFamily("sapwood_mesh_routes", "Routes that are known", status.routes)
         for name, text in _COUNTERS.items():
-            counter = CounterMetricFamily(f"sapwood_mesh_{name}", text)
+            counter = CounterMetricFamily(f"sapwood_mesh_{name.replace(' ', '_')}", text)
             counter.add_metric([], status.counters.get(name, 0))
             yield counter
         yield from _collect_links(status.links)

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from sapwood.engine.bulk_load import pause_garbage_collection
 from sapwood.mesh.core.actions import Release, Send
 from sapwood.mesh.core.frames import Content, Epoch, Frame, MessageFrame, MessageKey
-from sapwood.mesh.wire.frame_codec import Payload, decode_payload, encode_payload
+from sapwood.mesh.wire.frame_codec import (
+    Payload,
+    UnknownDictionary,
+    WireError,
+    decode_payload,
+    encode_payload,
+)
+from sapwood.mesh.wire.link_codec import LinkCodec
 from sapwood.mesh.wire.message_content import MessageContent
 from sapwood.serve.mesh.mesh_frames import PayloadArrived, PayloadOut, TagReleased
 
@@ -18,7 +26,16 @@ _PAYLOAD_BYTES = 256 * 1024
 _PAYLOAD_FRAMES = 512
 _FRAME_BYTES = 100
 """of a frame beside the body of its message"""
-FindContent = Callable[[MessageKey], MessageContent | None]
+
+
+class ContentSource(Protocol):
+    """Has the contents of messages that are stored."""
+
+    def find(self, key: MessageKey) -> MessageContent | None:
+        """Return a content, if the log keeps it."""
+
+    def replace(self, key: MessageKey, content: MessageContent) -> None:
+        """Keep a form of a content that was made of it."""
 
 
 @dataclass(slots=True)
@@ -34,8 +51,9 @@ class _ArrivedPayload:
 class LinkExchange:
     """Encodes what the node sends, and keeps account of what has come, by neighbour."""
 
-    def __init__(self, find_content: FindContent) -> None:
-        self._find_content = find_content
+    def __init__(self, codec: LinkCodec, contents: ContentSource) -> None:
+        self._codec = codec
+        self._contents = contents
         self._outgoing: dict[str, list[Send]] = {}
         self._arrived: dict[str, deque[_ArrivedPayload]] = {}
         self._traffic: dict[str, Counter[str]] = {}
@@ -49,6 +67,10 @@ class LinkExchange:
     def send(self, action: Send) -> None:
         """Send a frame with the next payloads."""
         self._outgoing.setdefault(action.link, []).append(action)
+
+    def keep_only(self, links: Collection[str]) -> None:
+        """Forget what is to be sent to neighbours that are none any more."""
+        self._outgoing = {link: sends for link, sends in self._outgoing.items() if link in links}
 
     def take_payloads(self) -> Iterator[PayloadOut]:
         """Yield what is to be sent, consecutive frames of a link together."""
@@ -64,18 +86,40 @@ class LinkExchange:
                     frames, size = [], 0
                 if not frames:
                     epoch, first = send.epoch, send.number
-                frame = self._fill(send.frame)
+                frame = self._fill(link, send.frame)
                 if isinstance(frame, MessageFrame) and isinstance(frame.content, MessageContent):
-                    size += len(frame.content.body)
+                    size += _encoded_size(frame.content)
                 size += _FRAME_BYTES
                 frames.append(frame)
             yield self._encode(link, epoch, first, frames)
 
-    def _fill(self, frame: Frame) -> Frame:
+    def encode_for_all(self, key: MessageKey, links: Iterable[str]) -> None:
+        """Encode a message for neighbours, whether they want it or not."""
+        for link in links:
+            found = self._contents.find(key)
+            if found is not None:
+                self._encode_content(link, key, found)
+
+    def _encode_content(self, link: str, key: MessageKey, found: MessageContent) -> MessageContent:
+        content = self._codec.encode(link, found)
+        if content is not found:  # other links may need what this one has not
+            encoded, skeleton = content.encoded or found.encoded, content.skeleton or found.skeleton
+            self._contents.replace(key, content._replace(encoded=encoded, skeleton=skeleton))
+        return content
+
+    def _fill(self, link: str, frame: Frame) -> Frame:
         """Return a frame with the content that is stored; without any, if the log does not keep it."""
-        if isinstance(frame, MessageFrame) and frame.content is Content.STORED:
-            return MessageFrame(frame.key, self._find_content(frame.key), frame.table, frame.floor)
-        return frame
+        if not isinstance(frame, MessageFrame) or frame.content is not Content.STORED:
+            return frame
+        found = self._contents.find(frame.key)
+        if found is None:
+            return MessageFrame(frame.key, None, frame.table, frame.floor)
+        content = self._encode_content(link, frame.key, found)
+        traffic = self.traffic(link)
+        traffic["text out"] += len(content.body)
+        traffic["bodies out"] += _encoded_size(content)
+        traffic["skeletons out"] += content.skeleton is not None
+        return MessageFrame(frame.key, content, frame.table, frame.floor)
 
     def _encode(self, link: str, epoch: Epoch, first: int, frames: Sequence[Frame]) -> PayloadOut:
         payload = encode_payload(epoch, first, frames)
@@ -88,18 +132,29 @@ class LinkExchange:
     # -- what comes in ---------------------------------------------------------------------------------
 
     def receive(self, item: PayloadArrived) -> Payload:
-        """Return the frames of a payload; WireError if it cannot be read, and then it is not needed."""
-        arrived = _ArrivedPayload(item.tag, Epoch(0, 0), 0, is_done=True)
-        self._arrived.setdefault(item.link, deque()).append(arrived)
-        with pause_garbage_collection():  # a table is many objects, none of them in a cycle
-            payload = decode_payload(item.payload)
-        arrived.is_done = False
-        arrived.epoch, arrived.last = payload.epoch, payload.first + len(payload.frames) - 1
+        """Return the frames of a payload; WireError if it cannot be read, and then it is not needed, and
+        UnknownDictionary if it cannot be read yet."""
+        try:
+            with pause_garbage_collection():  # a table is many objects, none of them in a cycle
+                payload = decode_payload(item.payload, self._codec.dictionaries)
+        except UnknownDictionary:
+            raise
+        except WireError:
+            self.refuse(item)
+            raise
+        last = payload.first + len(payload.frames) - 1
+        self._arrived.setdefault(item.link, deque()).append(_ArrivedPayload(item.tag, payload.epoch, last))
         traffic = self.traffic(item.link)
         traffic["frames in"] += len(payload.frames)
         traffic["messages in"] += sum(isinstance(frame, MessageFrame) for frame in payload.frames)
         traffic["bytes in"] += len(item.payload)
         return payload
+
+    def refuse(self, item: PayloadArrived) -> None:
+        """Note that a payload was not read: its frames come again."""
+        self._arrived.setdefault(item.link, deque()).append(
+            _ArrivedPayload(item.tag, Epoch(0, 0), 0, is_done=True)
+        )
 
     def drop(self, link: str, tag: int) -> None:
         """Note that a payload is not needed: its frames come again, if they are."""
@@ -119,3 +174,7 @@ class LinkExchange:
         while arrived and arrived[0].is_done:
             tag = arrived.popleft().tag
         return TagReleased(link, tag) if tag is not None else None
+
+
+def _encoded_size(content: MessageContent) -> int:
+    return len(content.body) if content.encoded is None else len(content.encoded.data)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from sapwood.errors import SapwoodError
@@ -58,6 +58,11 @@ class LocalRoutes:
     def get(self, tenant: str, place: int) -> tuple[Route, ...]:
         """Return the routes of a subscription."""
         return self._routes.get((tenant, place), ())
+
+    def list_routes(self) -> Iterator[Route]:
+        """Yield the routes of all subscriptions, each as often as it is used."""
+        for routes in self._routes.values():
+            yield from routes
 
     def take(self) -> tuple[tuple[Route, ...], tuple[Route, ...]]:
         """Return the routes that are new and gone since the last call."""

@@ -130,6 +130,7 @@ class MeshOperations:
                     "confirmed": told.confirmed,
                     "count": told.count,
                     "digest": f"{told.digest:032x}",
+                    "generalised": told.generalised,
                 },
                 "wanted": {
                     "version": wanted.version,
@@ -153,8 +154,15 @@ class MeshOperations:
         for key in keys:
             sides = node.table.sides_of(int(key, 16))
             versions = {link: node.table.wanted[link].version for link in sides if link in node.table.wanted}
-            found.append({"key": key, "sides": sides, "versions": versions})
+            told = self._find_entries(int(key, 16))
+            found.append({"key": key, "sides": sides, "versions": versions, "told as": told})
         return found
+
+    def _find_entries(self, key: int) -> dict[str, Any]:
+        """Return, by neighbour, the entry that stands for a route in what it is told, if that is another."""
+        table = self._runtime.node.table
+        found = {link: table.find_entry(link, key) for link in table.told}
+        return {link: self._describe(entry) for link, entry in found.items() if entry is not None}
 
     # -- messages --------------------------------------------------------------------------------------
 

@@ -12,21 +12,33 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
 from sapwood.errors import MessageError
 from sapwood.mesh.core import actions, events
-from sapwood.mesh.core.frames import MessageKey
+from sapwood.mesh.core.frames import Beat
 from sapwood.mesh.core.node import Node
 from sapwood.mesh.core.topology import Topology
 from sapwood.mesh.routing.route import Route
+from sapwood.mesh.wire.bodies.body_format import parse_format
+from sapwood.mesh.wire.bodies.dictionary_controls import (
+    DictionaryControl,
+    LackDictionary,
+    OfferDictionary,
+)
+from sapwood.mesh.wire.bodies.dictionary_exchange import LinkControl
+from sapwood.mesh.wire.bodies.wire_dictionary import DictionaryError
 from sapwood.mesh.wire.frame_codec import (
+    UnknownDictionary,
     WireError,
     decode_control,
     encode_control,
 )
+from sapwood.mesh.wire.held_payloads import HeldPayloads
+from sapwood.mesh.wire.link_codec import LinkCodec
 from sapwood.mesh.wire.message_content import MessageContent
-from sapwood.mesh.wire.topology_codec import decode_topology, encode_topology
+from sapwood.mesh.wire.skeletons.skeleton_router import LOCAL, SkeletonRouter
+from sapwood.mesh.wire.topology_codec import decode_topology
 from sapwood.serve.engine.message_ids import digest
 from sapwood.serve.log.log_batch import MoreChanges
 from sapwood.serve.mesh.event_log import NodeStart, open_event_log
@@ -46,14 +58,18 @@ from sapwood.serve.mesh.mesh_frames import (
     StreamDrained,
 )
 from sapwood.serve.mesh.mesh_settings import MeshSettings
-from sapwood.serve.mesh.node.content_cache import ContentCache
+from sapwood.serve.mesh.node.content_cache import StoredContents
 from sapwood.serve.mesh.node.link_exchange import LinkExchange
 from sapwood.serve.mesh.node.link_routes import LinkRoutes
 from sapwood.serve.mesh.node.local_routes import LocalRoutes
+from sapwood.serve.mesh.node.local_work import PRIORITY, LocalWork
 from sapwood.serve.mesh.node.mesh_operations import MeshOperations
-from sapwood.serve.mesh.node.mesh_store import MeshChanges, MeshStore, encode_links, open_mesh_store
+from sapwood.serve.mesh.node.mesh_store import MeshChanges, MeshStore, open_mesh_store
 from sapwood.serve.mesh.node.message_matcher import Matching, MessageMatcher
-from sapwood.serve.tenants.evaluation import Evaluation, Publication
+from sapwood.serve.mesh.node.message_sink import MessageSink
+from sapwood.serve.mesh.node.node_status import describe_node
+from sapwood.serve.mesh.node.table_budget import MessageSampler, make_generaliser
+from sapwood.serve.tenants.evaluation import Deferred, Evaluation, Publication, QueryResult
 
 if TYPE_CHECKING:
     from sapwood.serve.engine.message_ids import MessageIds
@@ -62,17 +78,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _TICK = 0.1
 _STATUS = 1.0
-_CACHE_BYTES = 64 * 2**20
-
-
-class MessageSink(Protocol):
-    """Takes messages that did not come from a publisher of this service."""
-
-    def store_received(self, message: Publication, mark: bytes, evaluation: Evaluation) -> None:
-        """Store a message with its deliveries."""
-
-    def reject_received(self, message: Publication, error: MessageError) -> None:
-        """Record a message that is refused."""
 
 
 class MeshRuntime:
@@ -93,20 +98,39 @@ class MeshRuntime:
         self.store = MeshStore(open_mesh_store(location))
         self._incarnation, topology = self.store.begin(settings.mesh, settings.broker)
         state = self.store.read_state(settings.broker)
-        self._event_log = open_event_log(NodeStart(state, topology, self._incarnation))
-        self.node = Node(state, topology, self._incarnation)
+        budget = settings.table_budget
+        self._event_log = open_event_log(NodeStart(state, topology, self._incarnation, budget))
+        self.node = Node(state, topology, self._incarnation, make_generaliser(budget))
+        self._sampler = MessageSampler(budget)
         self.local_routes = LocalRoutes()
         self.operations = MeshOperations(self)
         self._changes = MeshChanges()
         self._sink: MessageSink | None = None
-        self._matcher = MessageMatcher(engines, ids, self.counters)
+        self._skeletons = SkeletonRouter() if settings.skeletons != "never" else None
+        self._codec = LinkCodec(
+            parse_format(settings.format),
+            self._skeletons,
+            engines.limits,
+            settings.dictionary_samples,
+            always_skeletons=settings.skeletons == "always",
+        )
+        self.local_work = LocalWork(engines, settings.scheduling, self.counters, self._store_outcome)
+        self._matcher = MessageMatcher(
+            engines, ids, self.counters, self.local_work, self._skeletons, self._codec.dictionaries
+        )
         self._matches: list[Matching] = []
         self._matched: dict[int, Matching] = {}
-        self._links = LinkExchange(self._find_content)
-        self._routes = LinkRoutes(engines)
+        self._contents = StoredContents(self.store, self.counters)
+        self._links = LinkExchange(self._codec, self._contents)
+        self._held: HeldPayloads[PayloadArrived] = HeldPayloads()
+        self._routes = LinkRoutes(engines, self._skeletons)
+        if self._skeletons is not None:
+            self._skeletons.set_source(self._list_routes)
         self._output: list[MeshOutputItem] = []
-        self._contents = ContentCache(_CACHE_BYTES)
+        self.barriers: list[RequestDone] = []
+        """answers that wait until all that was deferred is evaluated"""
         self._ticked = self._reported = 0.0
+        self._set_neighbours(topology)
 
     # -- the engine ------------------------------------------------------------------------------------
 
@@ -114,8 +138,7 @@ class MeshRuntime:
         """Tell the node of the routes of local subscriptions."""
         self._engines.observe(self.local_routes)
         self._feed(events.Tick(time.monotonic()))
-        added, _ = self.local_routes.take()
-        self._feed(events.RoutesChanged(("version", self._engines.version), added))
+        self.follow_store()
         self.flush(None)
 
     def use(self, sink: MessageSink) -> None:
@@ -144,6 +167,11 @@ class MeshRuntime:
             return False
         self._ticked = now
         self._feed(events.Tick(now))
+        self._send_controls(self._codec.tick(now))
+        self._check_held(now)
+        sampled = self._sampler.take(now)
+        if sampled is not None:
+            self._feed(sampled)
         if now - self._reported >= _STATUS:
             self._reported = now
             self._send(self.describe())
@@ -152,14 +180,21 @@ class MeshRuntime:
     def follow_store(self) -> None:
         """Tell the node of routes that have changed with the store."""
         added, removed = self.local_routes.take()
+        if self._skeletons is not None:
+            self._skeletons.change(LOCAL, added, removed)
         self._feed(events.RoutesChanged(("version", self._engines.version), added, removed))
+
+    def _list_routes(self) -> Iterator[tuple[int, Route]]:
+        """Yield all routes, with the bits of those who want them."""
+        yield from self._routes.list_routes()
+        yield from ((LOCAL, route) for route in self.local_routes.list_routes())
 
     def handle(self, command: MeshInput) -> None:
         """Handle what came over the mesh."""
         for item in command.items:
             try:
                 self._receive(item)
-            except WireError as error:
+            except (WireError, DictionaryError) as error:
                 self.counters["refused payloads"] += 1
                 _log.error("what came from %s cannot be used: %s", getattr(item, "link", "the hub"), error)
                 if isinstance(item, PayloadArrived):  # its frames are asked for again
@@ -169,11 +204,13 @@ class MeshRuntime:
         if isinstance(item, PayloadArrived):
             self._receive_payload(item)
         elif isinstance(item, ControlArrived):
-            self._feed(events.Controlled(item.link, decode_control(item.payload)))
+            self._receive_control(item)
         elif isinstance(item, PayloadAccepted):
+            self._codec.accepted(item.link, item.number, time.monotonic())
             self._feed(events.Accepted(item.link, item.epoch, item.number))
         elif isinstance(item, PayloadFailed):
             self.counters["failed sends"] += 1
+            self._codec.failed(item.link)
             self._feed(events.SendFailed(item.link, item.epoch))
         elif isinstance(item, StreamDrained):
             self._feed(events.Drained(item.link))
@@ -189,6 +226,15 @@ class MeshRuntime:
         self._feed(events.TopologyChanged(topology))
         neighbours = topology.neighbours(self._settings.broker)
         self._routes.keep_only(neighbours)
+        self._links.keep_only(neighbours)
+        self._set_neighbours(topology)
+
+    def _set_neighbours(self, topology: Topology) -> None:
+        neighbours = topology.neighbours(self._settings.broker)
+        self.local_work.is_inner = len(neighbours) > 1
+        self._codec.set_neighbours(
+            neighbours, [name for name in neighbours if len(topology.neighbours(name)) > 1]
+        )
 
     # -- messages --------------------------------------------------------------------------------------
 
@@ -206,7 +252,20 @@ class MeshRuntime:
                 yield found.evaluation
 
     def _receive_payload(self, item: PayloadArrived) -> None:
-        payload = self._links.receive(item)
+        if self._held.holds(item.link):
+            self._held.add(item.link, item)
+            return
+        try:
+            payload = self._links.receive(item)
+        except UnknownDictionary as error:
+            if self._held.waits_in_vain(item.link, error.identities):
+                self._links.refuse(item)
+                raise
+            self.counters["held payloads"] += 1
+            _log.info("a payload from %s waits: %s", item.link, error)
+            self._held.begin(item.link, item, error.identities, time.monotonic())
+            self._send_controls(self._codec.ask(item.link, error.identities))
+            return
         last = payload.first + len(payload.frames) - 1
         frames = enumerate(payload.frames, payload.first)
         received = [events.Received(item.link, payload.epoch, number, frame) for number, frame in frames]
@@ -214,6 +273,34 @@ class MeshRuntime:
         if not self.node.has_taken(item.link, payload.epoch, last):
             self._links.drop(item.link, item.tag)  # out of order, or of another epoch
             self._release(item.link)
+
+    def _receive_control(self, item: ControlArrived) -> None:
+        control = decode_control(item.payload)
+        if not isinstance(control, DictionaryControl):
+            if not (isinstance(control, Beat) and self._held.holds(item.link)):  # what is held is not lost
+                self._feed(events.Controlled(item.link, control))
+            return
+        self._send_controls(self._codec.receive(item.link, control))
+        if isinstance(control, LackDictionary):
+            self._held.note_lack(item.link, control.identity)
+            self._check_held(time.monotonic())
+        if isinstance(control, OfferDictionary):
+            self._held.note_offer(item.link)
+            self.handle(MeshInput([*self._held.take(item.link)]))
+
+    def _send_controls(self, controls: Iterable[LinkControl]) -> None:
+        self._output += [ControlOut(link, encode_control(control)) for link, control in controls]
+
+    def _check_held(self, now: float) -> None:
+        """Ask again for dictionaries, and drop what has waited for too long."""
+        for link in self._held.expired(now):
+            _log.warning("payloads from %s are dropped: their dictionary does not come", link)
+            for item in self._held.take(link):
+                self.counters["refused payloads"] += 1
+                self._links.refuse(item)
+            self._release(link)
+        for link, identities in self._held.ask_again(now):
+            self._send_controls(self._codec.ask(link, identities))
 
     def _release(self, link: str) -> None:
         released = self._links.take_released(link)
@@ -225,7 +312,12 @@ class MeshRuntime:
         if sink is not None:
             self._sink = sink
         self._run_matches({})
-        self._output += self._links.take_payloads()
+        for payload in self._links.take_payloads():
+            self._codec.sent(payload.link, payload.number, len(payload.payload), time.monotonic())
+            self._output.append(payload)
+        if not self.local_work:
+            self._output += self.barriers
+            self.barriers.clear()
         if self._output:
             output, self._output = self._output, []
             self._send(MeshOutput(output))
@@ -276,7 +368,7 @@ class MeshRuntime:
             return Matching(action, content, is_received=False)
         if content is None:
             assert action.key is not None
-            content = self._find_content(action.key)
+            content = self._contents.find(action.key)
         if content is None:  # the log does not keep it any more
             assert action.key is not None
             _log.error("message %s/%d is not in the log any more", *action.key)
@@ -285,7 +377,7 @@ class MeshRuntime:
         publication = Publication(
             content.tenant, content.stream, content.id, content.body, content.time, content.is_unique
         )
-        return Matching(action, publication, is_received=True)
+        return Matching(action, publication, is_received=True, content=content)
 
     def _run_matches(self, published: dict[int, Matching]) -> None:
         """Match what the node wants to be matched, until it wants no more."""
@@ -297,6 +389,8 @@ class MeshRuntime:
                 self._matched[matching.action.token] = matching
                 if not matching.is_received:
                     published[id(matching.publication)] = matching
+                if matching.error is None:
+                    self._sampler.add(matching.publication)
                 matched += self._describe_match(matching)
             self._feed(events.Batch(tuple(matched)))
             self._matched.clear()
@@ -310,7 +404,7 @@ class MeshRuntime:
         assert matching.evaluation is not None
         yield events.Matched(token, self._routes.name(matching.evaluation.links))
         for result in matching.evaluation.published:
-            yield events.Published(None, _Result.of(result))
+            yield events.Published(None, QueryResult.of(result))
 
     # -- storing ---------------------------------------------------------------------------------------
 
@@ -323,7 +417,7 @@ class MeshRuntime:
             self._changes.moved.append(message)
             return
         matching = self._matched[store.match]
-        publication = matching.publication
+        publication, came = matching.publication, matching.content
         content = MessageContent(
             publication.tenant,
             publication.stream,
@@ -331,44 +425,42 @@ class MeshRuntime:
             publication.time,
             publication.body,
             publication.is_new,
+            None if came is None else came.encoded,
+            None if came is None else came.skeleton,
         )
         self._contents.add(message.key, content)
         if message.key.source == self._settings.broker:
             self._changes.last = message.key.number
+            self._codec.learn(content)
         evaluation = matching.evaluation or Evaluation(publication.time)
         evaluation.mesh = message
         evaluation.is_local = matching.action.is_local and matching.error is None
-        if matching.is_received or isinstance(publication, _Result):
+        evaluation.is_deferred = matching.is_deferred and matching.error is None
+        if self._settings.scheduling == PRIORITY:
+            self._links.encode_for_all(message.key, self.node.topology.neighbours(self._settings.broker))
+        if matching.is_received or isinstance(publication, QueryResult):
             assert self._sink is not None
             if matching.error is not None:
                 self._sink.reject_received(publication, matching.error)
             self._sink.store_received(publication, digest(publication.body), evaluation)
 
-    def place(self, seq: int, evaluation: Evaluation) -> None:
-        """Add the row of a message that has its sequence number in the log."""
-        message = evaluation.mesh
-        if message is None:
+    def _store_outcome(self, deferred: Deferred, outcome: Evaluation | MessageError) -> None:
+        """Store what became of a deferred message, and publish the results of queries."""
+        assert self._sink is not None
+        self._changes.evaluated.append((deferred.seq, isinstance(outcome, Evaluation)))
+        if isinstance(outcome, MessageError):
+            self._sink.reject_received(deferred.message, outcome)
             return
-        self._changes.messages.append(
-            {
-                "seq": seq,
-                "source": message.key.source,
-                "number": message.key.number,
-                "came_by": message.came_by,
-                "links": encode_links(message.links),
-                "reset": message.reset,
-                "is_local": evaluation.is_local,
-            }
-        )
+        self._sink.store_evaluation(deferred, outcome)
+        for result in outcome.published:
+            self._feed(events.Published(None, QueryResult.of(result)))
 
-    def _find_content(self, key: MessageKey) -> MessageContent | None:
-        found = self._contents.get(key)
-        if found is None:
-            self.counters["contents read"] += 1
-            found = self.store.read_contents([key]).get(key)
-            if found is not None:
-                self._contents.add(key, found)
-        return found
+    def place(self, stored: Deferred, evaluation: Evaluation) -> None:
+        """Add the row of a message that has its sequence number in the log."""
+        if evaluation.mesh is not None:
+            self._changes.place(stored.seq, evaluation.mesh, evaluation)
+            if evaluation.is_deferred:
+                self.local_work.add(stored)
 
     # -- replies, reports ----------------------------------------------------------------------
 
@@ -380,7 +472,7 @@ class MeshRuntime:
         if kind == "version":
             self._output.append(RoutesConfirmed(number))
         else:
-            self._output.append(RequestDone(number))
+            self.barriers.append(RequestDone(number))
 
     def _report(self, report: actions.Report) -> None:
         self.counters[report.kind] += report.count
@@ -392,51 +484,19 @@ class MeshRuntime:
 
     def describe(self) -> MeshStatus:
         """Return the state of the node."""
-        node = self.node
-        links: dict[str, dict[str, Any]] = {}
-        for name in node.topology.neighbours(self._settings.broker):
-            told, wanted = node.table.told[name], node.table.wanted[name]
-            links[name] = {
-                "open": node.is_open(name),
-                "outbox": node.outbox(name),
-                "unsettled": node.unsettled_for(name),
-                "version": told.version,
-                "confirmed": told.confirmed,
-                "routes out": told.count,
-                "routes in": wanted.count,
-                "knows table": not node.table.is_unknown(name),
-                **self._links.traffic(name),
-            }
-        self.counters["late"] = node.late
-        self.counters["duplicates"] = node.duplicates
-        return MeshStatus(
-            encode_topology(node.topology),
-            self._incarnation,
-            links,
-            dict(self.counters),
-            node.unsettled(),
-            node.unconfirmed,
-            node.waiting,
-            len(node.table),
-            len(self.local_routes),
-            node.floors,
-            node.positions,
-        )
+        self.counters.update(self._codec.take_counters())
+        neighbours = self.node.topology.neighbours(self._settings.broker)
+        traffic = {name: {**self._links.traffic(name), **self._codec.describe(name)} for name in neighbours}
+        return describe_node(self.node, traffic, self.counters, self._incarnation, len(self.local_routes))
 
     def find_needed(self) -> int | None:
-        """Return the first message of the log that is not settled everywhere; None if all are."""
-        return self.store.find_needed(self.node.floors)
+        """Return the first message of the log that is not settled everywhere, or not evaluated here."""
+        found = self.store.find_needed(self.node.floors), self.local_work.first
+        return min((seq for seq in found if seq is not None), default=None)
 
     def close(self) -> None:
-        """Close the database."""
+        """Close the database, and end the training of dictionaries."""
+        self._codec.close()
         self.store.close()
         if self._event_log is not None:
             self._event_log.close()
-
-
-class _Result(Publication):
-    """A message that a query has published."""
-
-    @classmethod
-    def of(cls, result: Publication) -> _Result:
-        return cls(result.tenant, result.stream, result.id, result.body, result.time, result.is_new)

@@ -20,7 +20,7 @@ from sqlalchemy import (
     Text,
 )
 
-LAYOUT = 1
+LAYOUT = 2
 """The number of this schema, raised when the tables change; other versions are refused."""
 
 metadata = MetaData()
@@ -34,7 +34,8 @@ messages = Table(
     Column("came_by", Text),  # the neighbour it came from; null: published here
     Column("links", Text),  # the neighbours it is for, separated by spaces; null: not known yet
     Column("reset", BigInteger, nullable=False),  # the version of the topology since which the links hold
-    Column("is_local", Boolean, nullable=False),  # whether local subscriptions were evaluated
+    Column("is_local", Boolean, nullable=False),  # whether local subscriptions were evaluated, or will be
+    Column("is_deferred", Boolean, nullable=False),  # whether they are still to be evaluated
 )
 Index("sapwood_mesh_messages_key", messages.c.source, messages.c.number, unique=True)
 

@@ -21,6 +21,7 @@ from sapwood.serve.log import log_schema
 from sapwood.serve.log.log_batch import Row
 from sapwood.serve.log.log_database import LOCK_TIMEOUT, insert_all, upsert
 from sapwood.serve.mesh.node import mesh_schema
+from sapwood.serve.tenants.evaluation import Deferred, Evaluation, Publication
 from sapwood.store.database import Database, Schema
 
 _KEY_BYTES = 16
@@ -38,6 +39,8 @@ class MeshChanges:
     store: int = 0
     """the number of the last `Store` that is part of it"""
     messages: list[Row] = field(default_factory=list)
+    evaluated: list[tuple[int, bool]] = field(default_factory=list)
+    """deferred messages that local subscriptions have seen now, and whether they could be read"""
     moved: list[StoredMessage] = field(default_factory=list)
     """messages that were stored before, and are for others than before"""
     cursors: dict[str, tuple[Epoch, int]] = field(default_factory=dict)
@@ -59,12 +62,33 @@ class MeshChanges:
         if store.reset is not None:
             self.reset = store.reset
 
+    def place(self, seq: int, message: StoredMessage, evaluation: Evaluation) -> None:
+        """Add the row of a message that has its sequence number in the log."""
+        self.messages.append(
+            {
+                "seq": seq,
+                "source": message.key.source,
+                "number": message.key.number,
+                "came_by": message.came_by,
+                "links": encode_links(message.links),
+                "reset": message.reset,
+                "is_local": evaluation.is_local,
+                "is_deferred": evaluation.is_deferred,
+            }
+        )
+
     def __bool__(self) -> bool:
-        return bool(self.store or self.topology is not None)
+        return bool(self.store or self.evaluated or self.topology is not None)
 
     def write(self, connection: Connection) -> None:
         """Write them, as part of a transaction of the log."""
         insert_all(connection, mesh_schema.messages, self.messages)
+        if self.evaluated:
+            changes = update(mesh_schema.messages).where(mesh_schema.messages.c.seq == bindparam("s"))
+            connection.execute(
+                changes.values(is_deferred=False, is_local=bindparam("l")),
+                [{"s": seq, "l": is_local} for seq, is_local in self.evaluated],
+            )
         if self.moved:
             columns = mesh_schema.messages.c
             mine = (columns.source == bindparam("s")) & (columns.number == bindparam("n"))
@@ -250,11 +274,30 @@ class MeshStore:
         return min((seq for seq in found if seq is not None), default=None)
 
     def list_passed(self, after: int) -> set[int]:
-        """Return the messages after a sequence number that local subscriptions did not see."""
+        """Return the messages after a sequence number that local subscriptions did not see, or not yet."""
         columns = mesh_schema.messages.c
         with self._database.reading() as connection:
-            query = select(columns.seq).where(columns.seq > after, columns.is_local.is_(False))
-            return set(connection.scalars(query))
+            unseen = columns.is_local.is_(False) | columns.is_deferred
+            return set(connection.scalars(select(columns.seq).where(columns.seq > after, unseen)))
+
+    def list_deferred(self) -> list[Deferred]:
+        """Return the messages that local subscriptions have still to see, in order."""
+        columns, log = mesh_schema.messages.c, log_schema.messages.c
+        query = select(
+            log.seq, log.version, log.tenant, log.stream, log.id, log.body, log.time, log.has_time
+        ).join_from(mesh_schema.messages, log_schema.messages, columns.seq == log.seq)
+        with self._database.reading() as connection:
+            rows = connection.execute(query.where(columns.is_deferred).order_by(columns.seq)).all()
+        return [
+            Deferred(
+                row.seq,
+                row.version,
+                Publication(
+                    row.tenant, row.stream, row.id, bytes(row.body), row.time if row.has_time else None
+                ),
+            )
+            for row in rows
+        ]
 
     def trace(self, tenant: str, id: str) -> list[dict[str, Any]]:
         """Return where the messages with an id came from, and whom they are for."""

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING
 
 from sapwood.errors import MessageError
 from sapwood.mesh.core import actions
+from sapwood.mesh.wire.message_content import MessageContent
+from sapwood.mesh.wire.skeletons.skeleton import SkeletonError
 from sapwood.serve.engine.message_ids import digest
-from sapwood.serve.tenants.evaluation import Evaluation, Publication
+from sapwood.serve.tenants.evaluation import Evaluation, Publication, QueryResult
 
 if TYPE_CHECKING:
+    from sapwood.mesh.wire.bodies.wire_dictionary import WireDictionary
+    from sapwood.mesh.wire.skeletons.skeleton_router import SkeletonRouter
     from sapwood.serve.engine.message_ids import MessageIds
+    from sapwood.serve.mesh.node.local_work import LocalWork
     from sapwood.serve.tenants.tenant_engines import TenantEngines
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -26,23 +34,86 @@ class Matching:
     publication: Publication
     is_received: bool
     """whether it came from another broker, or was stored before"""
+    content: MessageContent | None = None
+    """the message as it came from another broker"""
     evaluation: Evaluation | None = None
     error: MessageError | None = None
+    is_deferred: bool = False
+    """whether only links are decided now, and local subscriptions see it later"""
+
+    @property
+    def is_deferrable(self) -> bool:
+        """Whether nobody waits for its deliveries."""
+        return (self.is_received and self.action.is_new) or isinstance(self.publication, QueryResult)
 
 
 class MessageMatcher:
     """Matches messages, in order, as many as possible at a time."""
 
-    def __init__(self, engines: TenantEngines, ids: MessageIds, counters: Counter[str]) -> None:
+    def __init__(
+        self,
+        engines: TenantEngines,
+        ids: MessageIds,
+        counters: Counter[str],
+        local_work: LocalWork,
+        skeletons: SkeletonRouter | None = None,
+        dictionaries: Mapping[bytes, WireDictionary] | None = None,
+    ) -> None:
         self._engines = engines
+        self._skeletons = skeletons
+        self._dictionaries = dictionaries if dictionaries is not None else {}
         self._ids = ids
+        self._local_work = local_work
         self._counters = counters
 
     def match(self, matches: Sequence[Matching]) -> None:
         """Match messages, each of which then has an evaluation or an error."""
         self._rename_known(matches)
-        for (tenant, is_local), run in groupby(matches, _group):
+        self._defer(matches)
+        undecided = [matching for matching in matches if not self._decide_by_skeleton(matching)]
+        for (tenant, is_local), run in groupby(undecided, _group):
             self._evaluate_run(tenant, is_local, list(run))
+
+    def _defer(self, matches: Sequence[Matching]) -> None:
+        """Choose the messages that local subscriptions see later; all of a tenant here, or none."""
+        local = [matching for matching in matches if matching.action.is_local]
+        urgent = {matching.publication.tenant for matching in local if not matching.is_deferrable}
+        for tenant in urgent:
+            self._local_work.drain(tenant)
+        for matching in local:
+            tenant = matching.publication.tenant
+            matching.is_deferred = tenant not in urgent and self._local_work.defers(tenant)
+
+    def _decide_by_skeleton(self, matching: Matching) -> bool:
+        if self._decide(matching, matching.action.is_local):
+            matching.is_deferred = False  # no local subscription wants it
+            return True
+        return matching.is_deferred and self._decide(matching, is_local=False)
+
+    def _decide(self, matching: Matching, is_local: bool) -> bool:
+        """Decide on the skeleton of a message; return whether that was possible.
+
+        Joins see every message, because their time goes on with it.
+        """
+        content, publication = matching.content, matching.publication
+        if self._skeletons is None or content is None or content.skeleton is None:
+            return False
+        dictionary = self._dictionaries.get(content.skeleton.dictionary)
+        if dictionary is None or (is_local and self._engines.of(publication.tenant).broker.joins):
+            return False
+        try:
+            links = self._skeletons.decide(
+                publication.tenant, publication.stream, content.skeleton, dictionary, is_local
+            )
+        except SkeletonError as error:
+            _log.error("message %s is matched, since its skeleton cannot be read: %s", publication.id, error)
+            self._counters["refused skeletons"] += 1
+            return False
+        if links is None:
+            return False
+        self._counters["decided by skeleton"] += 1
+        matching.evaluation = Evaluation(publication.time, links=links)
+        return True
 
     def _rename_known(self, matches: Sequence[Matching]) -> None:
         """Find messages of other brokers whose id is known here.
@@ -51,23 +122,23 @@ class MessageMatcher:
         """
         new = [m for m in matches if m.is_received and m.action.is_new and m.action.is_local]
         known = self._ids.find([m.publication for m in new])
-        taken: set[tuple[str, str, str]] = set()
+        taken: dict[tuple[str, str, str], bytes] = {}
         for matching in new:
             publication, key = matching.publication, matching.action.key
             assert key is not None
             name = publication.tenant, publication.stream, publication.id
-            found = known.get(name)
-            if found is not None or name in taken:
+            mark = digest(publication.body)
+            found = known[name].digest if name in known else taken.get(name)
+            if found is not None:
                 publication.id = f"{publication.id}@{key.source}/{key.number}"
-                if found is not None and found.digest == digest(publication.body):
+                if found == mark:
                     matching.action = actions.Match(matching.action.token, None, key, True, is_local=False)
                     self._counters["repeated ids"] += 1
-            taken.add((publication.tenant, publication.stream, publication.id))
+            taken[publication.tenant, publication.stream, publication.id] = mark
 
     def _evaluate_run(self, tenant: str, is_local: bool, run: Sequence[Matching]) -> None:
-        engine = self._engines.of(tenant)
         if is_local:
-            evaluations = engine.evaluate([matching.publication for matching in run])
+            evaluations = self._local_work.evaluate(tenant, [matching.publication for matching in run])
             for matching, evaluation in zip(run, evaluations, strict=True):
                 if isinstance(evaluation, MessageError):
                     matching.error = evaluation
@@ -77,11 +148,11 @@ class MessageMatcher:
         for matching in run:
             evaluation = Evaluation(matching.publication.time)
             try:
-                evaluation.links = engine.find_links(matching.publication)
+                evaluation.links = self._local_work.find_links(matching.publication)
                 matching.evaluation = evaluation
             except MessageError as error:
                 matching.error = error
 
 
 def _group(matching: Matching) -> tuple[str, bool]:
-    return matching.publication.tenant, matching.action.is_local
+    return matching.publication.tenant, matching.action.is_local and not matching.is_deferred
