@@ -14,6 +14,7 @@ from tests.bench.support import (
     print_report,
     smoke_run,
 )
+from tests.bench.test_link_formats import FORMAT_CHARTS
 from tests.support.mesh.trees import need_nats
 
 _MEASURES = (
@@ -29,6 +30,7 @@ _MEASURES = (
     "latency beside a slow subscriber",
     "inner broker dead to flow",
     "hub leader dead to flow",
+    "time through a broker with local work",
 )
 
 pytestmark = [pytest.mark.long, pytest.mark.server]
@@ -59,5 +61,5 @@ def test_links_of_processes_carry_what_is_computed(everything: Run) -> None:
 def test_figures_are_printed_and_written(everything: Run) -> None:
     assert "transport of a message" in print_report(everything[0])
     assert find_chart(everything[0], "links").series
-    assert_written(everything[1], "mesh", {"links"}, everything[0])
+    assert_written(everything[1], "mesh", {"links", *FORMAT_CHARTS}, everything[0])
     assert_helps(MESH, "--nitf")

@@ -150,7 +150,12 @@ def bench_mesh(
     nitf: NitfOption = None,
     quick: Annotated[bool, _quick("Some minutes instead of a quarter of an hour.")] = False,
     only: Annotated[
-        Only, _only("chain, transport, parts, confirm, import, slow, repair, hub, routing, links or scale.")
+        Only,
+        _only(
+            "chain, transport, parts, confirm, import, slow, repair, hub, routing, links, table-budget, "
+            "scale, format-sizes, format-processing, inner, exclusiveness, hop-latency or "
+            "routing-latency."
+        ),
     ] = None,
     out: OutOption = OUT,
     as_json: JsonOption = False,

@@ -33,6 +33,8 @@ _LINE: dict[Role, tuple[str, str, str]] = {  # colour, dashes, marker
     Role.PUBLISHED: (_GREEN, ":", "x"),
     Role.PUBLISHED_BASELINE: ("#7b8591", ":", "x"),
 }
+_MORE_MARKERS = "v^<>PXDs*h"
+"""of the second and later curves of a role, which have the same colour"""
 _DPI = 150
 _WIDTH, _HEIGHT = 7.2, 4.6
 _LONGEST = 2.2
@@ -92,8 +94,9 @@ def _draw_title(figure: Canvas, report: BenchmarkReport) -> None:
 def _draw_chart(panel: Canvas, chart: Chart) -> None:
     axes = panel.add_subplot()
     drawn = [series for series in chart.series if series.points]
-    for series in drawn:
-        _draw_series(axes, series)
+    for place, series in enumerate(drawn):
+        same = sum(other.role is series.role for other in drawn[:place])
+        _draw_series(axes, series, same)
     _set_titles(axes, chart.title, chart.note)
     axes.set_xlabel(chart.x_label, color=_INK)
     axes.set_ylabel(chart.y_label, color=_INK)
@@ -106,8 +109,11 @@ def _draw_chart(panel: Canvas, chart: Chart) -> None:
     )
 
 
-def _draw_series(axes: Axes, series: Series) -> None:
+def _draw_series(axes: Axes, series: Series, same: int) -> None:
+    """Draw a curve, given how many of its role were drawn before."""
     colour, dashes, marker = _LINE[series.role]
+    if same:
+        marker = _MORE_MARKERS[(same - 1) % len(_MORE_MARKERS)]
     points = sorted(series.points, key=lambda point: point.x)
     first = series.role is Role.SAPWOOD
     axes.plot(
