@@ -11,6 +11,10 @@ SapwoodError
 ├── PackError        bytes that are not a packed matcher, or of another version
 ├── RouteError       bytes that are not a route, or of another version
 ├── WireError        bytes that no broker of a mesh sends, or of another version
+│   └── UnknownDictionary  a payload of a link that cannot be read without a dictionary that is not here
+├── BodyError        bytes that are not the body of a message in a format of links
+├── SkeletonError    bytes that are not the skeleton of a message
+├── DictionaryError  bytes that are not a dictionary of links
 ├── TopologyError    a change after which the brokers of a mesh are no tree
 ├── TopologyFormatError  a text that describes no tree of brokers
 ├── MeshUnavailable  a NATS server, or the directory of a mesh, that cannot be reached
