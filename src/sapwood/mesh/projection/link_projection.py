@@ -4,9 +4,9 @@
         one that reads the whole message     nothing is cut
         others                               all but what any of them reads is cut
 
-A plan grows at once when a route comes, and shrinks a while after one has gone. Whether cutting pays is
-measured for each stream of a link: the bytes that are saved, as they would go over the wire, against the CPU.
-Below a fifth of the bytes it does not.
+A plan grows at once when a route comes, and shrinks a while after one has gone. As long as it is not known
+what is wanted beyond a link, nothing is cut. Whether cutting pays is measured for each stream of a link: the
+bytes that are saved, as they would go over the wire, against the CPU. Below a fifth of the bytes it does not.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from sapwood.engine.limits import Limits
 from sapwood.mesh.projection.pruning import PruningPlan, make_plan, prune
@@ -37,6 +37,22 @@ _SHRINK = 1.0
 
 Clock = Callable[[], float]
 StreamReads = tuple[str | None, ReadPaths | None]
+
+
+class ProjectionReport(NamedTuple):
+    """What is cut from the messages of a stream on a link, and why."""
+
+    tenant: str
+    stream: str
+    is_cut: bool
+    reason: str
+    """why it is cut, or why not"""
+    reads: list[str]
+    """the paths that are kept"""
+    saved: float | None
+    """the share of the bytes that was cut, where that was tried"""
+    seconds: float | None
+    """to cut a message"""
 
 
 @dataclass(slots=True)
@@ -80,7 +96,7 @@ class ReadUnions:
                 union.reads = unite_reads([union.reads, *wanted])
 
     def find(self, stream: str) -> ReadPaths | None:
-        """Return what is read of a stream's messages; None: all, or it is not known."""
+        """Return what is read of a stream's messages; None: all."""
         union = self._unions.get(stream)
         now = self._clock()
         if union is None or (union.is_stale and now - union.made >= _SHRINK):
@@ -88,8 +104,7 @@ class ReadUnions:
         return union.reads
 
     def _unite(self, stream: str) -> ReadPaths | None:
-        found = [reads for of, reads in self._counts if of in (None, stream)]
-        return unite_reads(found) if found else None
+        return unite_reads(reads for of, reads in self._counts if of in (None, stream))
 
 
 @dataclass(slots=True)
@@ -146,11 +161,14 @@ class LinkProjection:
         self,
         mode: str,
         limits: Limits,
+        is_known: Callable[[str], bool],
         seconds_per_byte: Callable[[str], float | None] = lambda link: None,
         clock: Clock = time.monotonic,
     ) -> None:
-        """`seconds_per_byte` says how long a link takes for a byte of text, if that is known."""
+        """`is_known` says whether all that is wanted beyond a link is known, and `seconds_per_byte` how long
+        a link takes for a byte of text, if that is."""
         self._mode = mode
+        self._is_known = is_known
         self._limits = limits
         self._seconds_per_byte = seconds_per_byte
         self._clock = clock
@@ -175,56 +193,68 @@ class LinkProjection:
         self._links = {name: link for name, link in self._links.items() if name in kept}
 
     def find_plan(self, link: str, tenant: str, stream: str) -> PruningPlan | None:
-        """Return what messages are cut by on their way over a link; None: they are not."""
+        """Return the plan of all that is read beyond a link; None: whole messages, or it is not known."""
         known = self._links.get(link)
-        if self._mode == NEVER or known is None or tenant not in known.unions:
+        if self._mode == NEVER or known is None or tenant not in known.unions or not self._is_known(link):
             return None
         reads = known.unions[tenant].find(stream)
-        return None if reads is None else make_plan(reads)
+        return make_plan(reads) if reads else None
 
-    def cut(
-        self, link: str, tenant: str, stream: str, body: bytes, before: PruningPlan | None
-    ) -> tuple[bytes, PruningPlan] | None:
-        """Return what goes over a link of a message, of which a plan may have cut parts before, and the plan
-        by which it is cut; None: the message as it is."""
+    def choose_plan(
+        self, link: str, tenant: str, stream: str, before: PruningPlan | None = None
+    ) -> PruningPlan | None:
+        """Return the plan by which the next message of a stream is cut, if it was cut by another one before;
+        None: it goes over the link as it is."""
         plan = self.find_plan(link, tenant, stream)
         if plan is None:
             return None
         if before is not None and (before.reads == plan.reads or not covers(before.reads, plan.reads)):
             return None
-        measures = self._links[link].measures
-        measure = measures.get((tenant, stream))
-        if measure is None:
-            measure = measures[tenant, stream] = _Measure()
+        measure = self._measure(link, tenant, stream)
         if self._mode == AUTO and measure.find_loss(self._seconds_per_byte(link)) is not None:
             measure.passed += 1
             if measure.passed < _PROBE:
                 return None
             measure.passed = 0
+        return plan
+
+    def cut(self, link: str, tenant: str, stream: str, body: bytes, plan: PruningPlan) -> bytes:
+        """Return what a plan leaves of a message, and measure what that saves on a link."""
         began = time.perf_counter()
         kept = prune(body, plan, self._limits)
-        measure.add(len(body), len(kept), time.perf_counter() - began)
-        return (kept, plan) if len(kept) < len(body) else None
+        self._measure(link, tenant, stream).add(len(body), len(kept), time.perf_counter() - began)
+        return kept
 
-    def explain(self, link: str, tenant: str, stream: str) -> dict[str, object]:
-        """Return what is cut from the messages of a stream on a link, and why or why not."""
-        if self._mode == NEVER:
-            return {"cut": False, "reason": "mesh.project is never"}
-        plan = self.find_plan(link, tenant, stream)
-        if plan is None:
-            return {"cut": False, "reason": "somebody beyond reads whole messages, or too much of them"}
-        known = self._links[link].measures.get((tenant, stream))
-        reason = None
-        if known is not None and self._mode == AUTO:
-            reason = known.find_loss(self._seconds_per_byte(link))
-        found: dict[str, object] = {
-            "cut": reason is None,
-            "reason": reason or "nobody beyond reads more than this",
-            "reads": [str(path) for path in plan.paths],
-        }
-        if known is not None and known.tried:
-            found |= {"saved": known.saved, "seconds": known.seconds, "tried": known.tried}
+    def _measure(self, link: str, tenant: str, stream: str) -> _Measure:
+        measures = self._links[link].measures
+        found = measures.get((tenant, stream))
+        if found is None:
+            found = measures[tenant, stream] = _Measure()
         return found
+
+    def explain(self, link: str, tenant: str, stream: str) -> ProjectionReport:
+        """Return what is cut from the messages of a stream on a link, and why or why not."""
+        known = self._links.get(link)
+        measure = known.measures.get((tenant, stream)) if known is not None else None
+        plan = self.find_plan(link, tenant, stream)
+        if self._mode == NEVER:
+            reason: str | None = "mesh.project is never"
+        elif not self._is_known(link):
+            reason = "it is not known yet what is wanted beyond"
+        elif plan is None:
+            reason = "somebody beyond reads whole messages, or nobody reads any"
+        else:
+            loss = measure.find_loss(self._seconds_per_byte(link)) if measure is not None else None
+            reason = loss if self._mode == AUTO else None
+        return ProjectionReport(
+            tenant,
+            stream,
+            reason is None,
+            reason or "nobody beyond reads the rest",
+            [] if plan is None else [str(path) for path in plan.paths],
+            measure.saved if measure is not None and measure.tried else None,
+            measure.seconds if measure is not None and measure.tried else None,
+        )
 
     def list_streams(self, link: str) -> list[tuple[str, str]]:
         """Return the tenants and streams of which messages were cut, or tried to be, on a link."""

@@ -22,7 +22,7 @@ from sapwood.serve.engine.frames import (
     Publish,
     Receipt,
 )
-from sapwood.serve.engine.message_ids import Key, KnownMessage, MessageIds, digest
+from sapwood.serve.engine.message_ids import Key, KnownMessage, MessageIds, digest, digest_of
 from sapwood.serve.log.entries import ENTRY, MESSAGE, NO_ENTRIES, Entries
 from sapwood.serve.log.inbox_table import InboxTable
 from sapwood.serve.log.log_batch import EvaluatedMessage, Gap, LogBatch, Row
@@ -398,7 +398,7 @@ class BatchBuilder:
                 EvaluatedMessage(seq, message.tenant, message.stream, message.id, count, moment)
             )
             key = message.tenant, message.stream, message.id
-            self._ids.add(key, KnownMessage(seq, version, count, digest(message.body)))
+            self._ids.add(key, KnownMessage(seq, version, count, digest_of(message)))
 
 
 def _list_outputs(evaluations: Iterable[Evaluation]) -> Iterator[Any]:

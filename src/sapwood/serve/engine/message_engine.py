@@ -171,7 +171,10 @@ class MessageEngine:
         """Bring joins to the state of the log, and evaluate what was deferred."""
         deferred = mesh.store.list_deferred()
         replayed = self._engines.recover(
-            self._log, mesh.store.list_passed, lambda: mesh.local_work.recover(deferred)
+            self._log,
+            mesh.store.list_passed,
+            mesh.store.list_partial,
+            lambda: mesh.local_work.recover(deferred),
         )
         return replayed + len(deferred)
 

@@ -33,6 +33,11 @@ def digest(body: bytes) -> bytes:
     return blake2b(body, digest_size=16).digest()
 
 
+def digest_of(message: Publication) -> bytes:
+    """Return the digest of a message's body as it was published."""
+    return digest(message.body) if message.projection is None else message.projection.original
+
+
 class MessageIds:
     """The ids that are in the log, and those that are about to be."""
 

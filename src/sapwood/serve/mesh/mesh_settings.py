@@ -19,5 +19,7 @@ class MeshSettings:
     """messages of a stream from which a dictionary is trained"""
     scheduling: str = "dependencies"
     """the order of routing, link transformation and local work: `dependencies`, `priority` or `fcfs`"""
+    project: str = "auto"
+    """whether what nobody beyond reads is cut from messages: `always`, `never`, or `auto`: if it pays"""
     table_budget: int | None = None
     """bytes of routes that a neighbour is told, beyond which they are generalised; None: never"""

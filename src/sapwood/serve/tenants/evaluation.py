@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sapwood.engine.failures import Failure
 from sapwood.mesh.core.actions import StoredMessage
+
+if TYPE_CHECKING:  # which takes libraries that a service without a mesh does not need
+    from sapwood.mesh.wire.message_content import Projection
 
 
 @dataclass(slots=True)
@@ -24,6 +27,8 @@ class Publication:
     """the event time, in seconds since the epoch, if the publisher gives one"""
     is_new: bool = False
     """whether no message can have this id, because it was made for this one"""
+    projection: Projection | None = None
+    """what was cut from the body on the way from another broker; None: nothing"""
 
 
 class QueryResult(Publication):

@@ -173,6 +173,11 @@ class TenantEngine:
             except MessageError as error:
                 _log.debug("message %s is refused again: %s", message.id, error)
 
+    def observe_time(self, time: float | None) -> None:
+        """Let the time of joins go on with a message that they do not receive."""
+        if time is not None:
+            self.broker.network_of_joins.observe_time(time)
+
     def _filter(self, messages: Sequence[Publication]) -> list[Evaluation] | None:
         """Evaluate messages together, if there are only filters, and all messages are plain."""
         found = self.broker.list_filters([message.body for message in messages])
@@ -191,7 +196,7 @@ class TenantEngine:
     def _evaluate_one(self, message: Publication) -> Evaluation | MessageError:
         evaluation = Evaluation(message.time)
         try:
-            if self.broker.joins:
+            if self.broker.joins and message.projection is None:
                 self._publish(message, evaluation)
             else:
                 self._transform(message, evaluation)
@@ -200,8 +205,12 @@ class TenantEngine:
         return evaluation
 
     def _transform(self, message: Publication, evaluation: Evaluation) -> None:
-        """Evaluate filters and transformations."""
-        answer = self.broker.answer(message.body, message.id, stream=message.stream, time=message.time)
+        """Evaluate filters and transformations. Joins read whole messages: they ignore one that was cut."""
+        if message.projection is not None:
+            self.observe_time(message.time)
+            answer = self.broker.answer_alone(message.body)
+        else:
+            answer = self.broker.answer(message.body, message.id, stream=message.stream, time=message.time)
         evaluation.failures += self.broker.failures(answer, message.id)
         self._set_links(evaluation, answer.slots, message.stream)
         numbers, outputs = answer.matches.numbers, None

@@ -199,12 +199,14 @@ class TenantEngines:
         self,
         log: Database,
         passed: Callable[[int], Container[int]] = lambda seq: (),
+        partial: Callable[[int], Container[int]] = lambda seq: (),
         evaluate_deferred: Callable[[], None] = lambda: None,
     ) -> int:
         """Bring the engines to the state of the log and the store: joins see what came after the snapshot.
 
         Each message is given to joins with the subscriptions that it was evaluated with. Returns how many
-        there were. `passed` returns the messages after a sequence number that no subscription has seen;
+        there were. `passed` returns the messages after a sequence number that no subscription has seen, and
+        `partial` those of which parts were cut, so that joins have seen only their time;
         `evaluate_deferred` evaluates those that are still to be seen, before the newest version applies.
         """
         replayed = 0
@@ -223,7 +225,7 @@ class TenantEngines:
                 messages.body,
             )
             query = query.where(messages.seq > self.seq).order_by(messages.seq)
-            unseen = passed(self.seq)
+            unseen, cut = passed(self.seq), partial(self.seq)
             with (
                 log.reading() as connection,
                 connection.execute(query, execution_options={"stream_results": True}) as rows,
@@ -233,9 +235,11 @@ class TenantEngines:
                         self.follow_store(version)
                     if seq in unseen:
                         continue
-                    self.of(tenant).replay(
-                        Publication(tenant, stream, id, body, moment if has_time else None)
-                    )
+                    message = Publication(tenant, stream, id, body, moment if has_time else None)
+                    if seq in cut:
+                        self.of(tenant).observe_time(message.time)
+                    else:
+                        self.of(tenant).replay(message)
                     self.seq = seq
                     replayed += 1
         evaluate_deferred()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from typing import TYPE_CHECKING
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from sapwood.mesh.core.frames import MessageKey
 from sapwood.mesh.wire.message_content import MessageContent
@@ -16,15 +17,18 @@ _BESIDES = 400
 """bytes of an entry beside its body"""
 
 
-class ContentCache:
-    """Contents by the identity of their message, up to some bytes; the oldest go first."""
+K = TypeVar("K", bound=Hashable)
+
+
+class ContentCache(Generic[K]):
+    """Contents by key, up to some bytes; the oldest go first."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._bytes = 0
-        self._contents: OrderedDict[MessageKey, MessageContent] = OrderedDict()
+        self._contents: OrderedDict[K, MessageContent] = OrderedDict()
 
-    def add(self, key: MessageKey, content: MessageContent) -> None:
+    def add(self, key: K, content: MessageContent) -> None:
         """Add a content."""
         if key in self._contents:
             return
@@ -34,14 +38,14 @@ class ContentCache:
             _, gone = self._contents.popitem(last=False)
             self._bytes -= _size(gone)
 
-    def replace(self, key: MessageKey, content: MessageContent) -> None:
+    def replace(self, key: K, content: MessageContent) -> None:
         """Keep another form of a content that is here."""
         old = self._contents.get(key)
         if old is not None:
             self._contents[key] = content
             self._bytes += _size(content) - _size(old)
 
-    def get(self, key: MessageKey) -> MessageContent | None:
+    def get(self, key: K) -> MessageContent | None:
         """Return a content, if it is here."""
         return self._contents.get(key)
 
@@ -52,7 +56,7 @@ class StoredContents:
     def __init__(self, store: MeshStore, counters: Counter[str]) -> None:
         self._store = store
         self._counters = counters
-        self._cache = ContentCache(_CACHE_BYTES)
+        self._cache: ContentCache[MessageKey] = ContentCache(_CACHE_BYTES)
 
     def add(self, key: MessageKey, content: MessageContent) -> None:
         """Keep a content in memory, for a while."""

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 from sapwood.engine.bulk_load import pause_garbage_collection
 from sapwood.mesh.core.actions import Release, Send
 from sapwood.mesh.core.frames import Content, Epoch, Frame, MessageFrame, MessageKey
+from sapwood.mesh.projection.link_projection import LinkProjection
 from sapwood.mesh.wire.frame_codec import (
     Payload,
     UnknownDictionary,
@@ -18,12 +20,15 @@ from sapwood.mesh.wire.frame_codec import (
     encode_payload,
 )
 from sapwood.mesh.wire.link_codec import LinkCodec
-from sapwood.mesh.wire.message_content import MessageContent
+from sapwood.mesh.wire.message_content import MessageContent, Projection
+from sapwood.serve.engine.message_ids import digest
 from sapwood.serve.mesh.mesh_frames import PayloadArrived, PayloadOut, TagReleased
+from sapwood.serve.mesh.node.content_cache import ContentCache
 
 _PAYLOAD_BYTES = 256 * 1024
 """of frames in one payload, unless one frame is larger"""
 _PAYLOAD_FRAMES = 512
+_CUT_BYTES = 8 * 2**20
 _FRAME_BYTES = 100
 """of a frame beside the body of its message"""
 
@@ -51,9 +56,14 @@ class _ArrivedPayload:
 class LinkExchange:
     """Encodes what the node sends, and keeps account of what has come, by neighbour."""
 
-    def __init__(self, codec: LinkCodec, contents: ContentSource) -> None:
+    def __init__(
+        self, codec: LinkCodec, contents: ContentSource, projection: LinkProjection | None = None
+    ) -> None:
         self._codec = codec
         self._contents = contents
+        self._projection = projection
+        self._cut: ContentCache[tuple[MessageKey, bytes]] = ContentCache(_CUT_BYTES)
+        """by message and plan, what is left of contents, as several links may get it"""
         self._outgoing: dict[str, list[Send]] = {}
         self._arrived: dict[str, deque[_ArrivedPayload]] = {}
         self._traffic: dict[str, Counter[str]] = {}
@@ -98,7 +108,7 @@ class LinkExchange:
         for link in links:
             found = self._contents.find(key)
             if found is not None:
-                self._encode_content(link, key, found)
+                self._cut_content(link, key, found)
 
     def _encode_content(self, link: str, key: MessageKey, found: MessageContent) -> MessageContent:
         content = self._codec.encode(link, found)
@@ -109,20 +119,45 @@ class LinkExchange:
 
     def _fill(self, link: str, frame: Frame) -> Frame:
         """Return a frame with the content that is stored; without any, if the log does not keep it."""
-        if not isinstance(frame, MessageFrame) or frame.content is not Content.STORED:
+        if not isinstance(frame, MessageFrame) or not isinstance(frame.content, Content):
             return frame
         found = self._contents.find(frame.key)
         if found is None:
             return MessageFrame(frame.key, None, frame.table, frame.floor)
-        content = self._encode_content(link, frame.key, found)
+        if frame.content is Content.WHOLE:
+            content = self._encode_content(link, frame.key, found)
+        else:
+            content = self._cut_content(link, frame.key, found)
         traffic = self.traffic(link)
+        traffic["cut messages out"] += content.projection is not found.projection
+        traffic["cut bytes out"] += len(found.body) - len(content.body)
         traffic["text out"] += len(content.body)
         traffic["bodies out"] += _encoded_size(content)
         traffic["skeletons out"] += content.skeleton is not None
-        return MessageFrame(frame.key, content, frame.table, frame.floor)
+        is_partial = content.projection is not None
+        return MessageFrame(frame.key, content, frame.table, frame.floor, is_partial)
+
+    def _cut_content(self, link: str, key: MessageKey, found: MessageContent) -> MessageContent:
+        """Return a message as it goes over a link, without what nobody beyond reads, if that pays."""
+        before, projection = found.projection, self._projection
+        plan = None
+        if projection is not None:
+            plan = projection.choose_plan(link, found.tenant, found.stream, before.plan if before else None)
+        if projection is None or plan is None:
+            return self._encode_content(link, key, found)
+        cached = self._cut.get((key, plan.identity))
+        if cached is None:
+            body = projection.cut(link, found.tenant, found.stream, found.body, plan)
+            if len(body) == len(found.body):
+                return self._encode_content(link, key, found)
+            original = digest(found.body) if before is None else before.original
+            cached = found._replace(body=body, encoded=None, projection=Projection(plan, original))
+        content = self._codec.encode(link, cached)
+        self._cut.add((key, plan.identity), content)
+        return content
 
     def _encode(self, link: str, epoch: Epoch, first: int, frames: Sequence[Frame]) -> PayloadOut:
-        payload = encode_payload(epoch, first, frames)
+        payload = encode_payload(epoch, first, frames, partial(self._codec.shares_plan, link))
         traffic = self.traffic(link)
         traffic["frames out"] += len(frames)
         traffic["bytes out"] += len(payload)
@@ -136,7 +171,7 @@ class LinkExchange:
         UnknownDictionary if it cannot be read yet."""
         try:
             with pause_garbage_collection():  # a table is many objects, none of them in a cycle
-                payload = decode_payload(item.payload, self._codec.dictionaries)
+                payload = decode_payload(item.payload, self._codec.dictionaries, self._codec.plans)
         except UnknownDictionary:
             raise
         except WireError:

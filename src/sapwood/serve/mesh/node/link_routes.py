@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from sapwood.mesh.core.actions import SetRoutes
@@ -12,6 +13,7 @@ from sapwood.mesh.routing.route_index import MOST_LINKS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from sapwood.mesh.projection.link_projection import LinkProjection
     from sapwood.mesh.wire.skeletons.skeleton_router import SkeletonRouter
     from sapwood.serve.tenants.tenant_engines import TenantEngines
 
@@ -20,53 +22,92 @@ _NO_BIT = -1
 
 
 class LinkRoutes:
-    """Which messages links want; a neighbour beyond the number of bits gets everything."""
+    """Which messages links want; a neighbour beyond the number of bits gets everything.
 
-    def __init__(self, engines: TenantEngines, skeletons: SkeletonRouter | None = None) -> None:
+    Of routes that differ only in what they read, engines are given one.
+    """
+
+    def __init__(
+        self,
+        engines: TenantEngines,
+        projection: LinkProjection | None = None,
+        skeletons: SkeletonRouter | None = None,
+    ) -> None:
         self._engines = engines
+        self._projection = projection
         self._skeletons = skeletons
         self._bits: dict[str, int] = {}
         self._routes: dict[str, dict[int, Route]] = {}
+        self._uses: dict[str, Counter[Route]] = {}
+        """by link, how many of its routes have the condition of one that reads whole messages"""
 
     def change(self, action: SetRoutes) -> None:
         """Change what a link wants."""
         bit = self._find_bit(action.link)
         table = self._routes.setdefault(action.link, {})
-        changed: dict[str, tuple[list[Route], list[Route]]] = {}
+        new: list[Route] = []
         for route in action.added:
             assert isinstance(route, Route)
             if route.key not in table:
                 table[route.key] = route
-                changed.setdefault(route.tenant, ([], []))[0].append(route)
-        for key in action.removed:
-            gone = table.pop(key, None)
-            if gone is not None:
-                changed.setdefault(gone.tenant, ([], []))[1].append(gone)
+                new.append(route)
+        known = [table.pop(key, None) for key in action.removed]
+        gone = [route for route in known if route is not None]
+        if self._projection is not None:
+            self._projection.change(action.link, new, gone)
         if bit != _NO_BIT:
-            for tenant, (added, removed) in changed.items():
-                self._engines.of(tenant).set_routes(bit, added, removed)
+            added, removed = self._count_uses(action.link, new, gone)
+            changed: dict[str, tuple[list[Route], list[Route]]] = {}
+            for route in added:
+                changed.setdefault(route.tenant, ([], []))[0].append(route)
+            for route in removed:
+                changed.setdefault(route.tenant, ([], []))[1].append(route)
+            for tenant, (some, others) in changed.items():
+                self._engines.of(tenant).set_routes(bit, some, others)
             if self._skeletons is not None:
-                new = [route for added, _ in changed.values() for route in added]
-                self._skeletons.change(bit, new, [route for _, old in changed.values() for route in old])
+                self._skeletons.change(bit, added, removed)
+
+    def _count_uses(
+        self, link: str, new: Iterable[Route], gone: Iterable[Route]
+    ) -> tuple[list[Route], list[Route]]:
+        """Return the conditions that no route of a link had before, and those that none has any more."""
+        uses = self._uses.setdefault(link, Counter())
+        added: list[Route] = []
+        removed: list[Route] = []
+        for route in new:
+            whole = route.of_whole_messages
+            uses[whole] += 1
+            if uses[whole] == 1:
+                added.append(whole)
+        for route in gone:
+            whole = route.of_whole_messages
+            uses[whole] -= 1
+            if not uses[whole]:
+                del uses[whole]
+                removed.append(whole)
+        return added, removed
 
     def keep_only(self, links: Iterable[str]) -> None:
         """Forget the links that are none any more."""
         kept = set(links)
+        if self._projection is not None:
+            self._projection.keep_only(kept)
         for link in [link for link in self._bits if link not in kept]:
             bit = self._bits.pop(link)
-            gone = self._routes.pop(link, {})
+            self._routes.pop(link, None)
+            uses = self._uses.pop(link, Counter())
             if bit != _NO_BIT:
                 if self._skeletons is not None:
-                    self._skeletons.change(bit, (), gone.values())
+                    self._skeletons.change(bit, (), list(uses))
                 for _, engine in self._engines:
                     engine.clear_routes(bit)
 
     def list_routes(self) -> Iterator[tuple[int, Route]]:
         """Yield the routes of all links that have a bit."""
-        for link, routes in self._routes.items():
+        for link, uses in self._uses.items():
             bit = self._bits[link]
             if bit != _NO_BIT:
-                yield from ((bit, route) for route in routes.values())
+                yield from ((bit, route) for route in uses)
 
     def name(self, mask: int) -> frozenset[str]:
         """Return the neighbours whose bits are set."""

@@ -24,12 +24,16 @@ from __future__ import annotations
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from sapwood.errors import MessageError
+from sapwood.serve.mesh.node.partial_message import find_query_reads, unite_route_reads, withhold_partial
 from sapwood.serve.tenants.evaluation import Deferred, Evaluation, Publication
 
 if TYPE_CHECKING:
+    from sapwood.mesh.routing.read_paths import ReadPaths
+    from sapwood.mesh.routing.route import Route
     from sapwood.serve.tenants.tenant_engines import TenantEngines
 
 FCFS, PRIORITY, DEPENDENCIES = "fcfs", "priority", "dependencies"
@@ -56,12 +60,15 @@ class LocalWork:
         policy: str,
         counters: Counter[str],
         store: Callable[[Deferred, Outcome], None],
+        find_routes: Callable[[str, int], Sequence[Route]] = lambda tenant, place: (),
     ) -> None:
-        """`store` puts the outcome for a deferred message into the batch that is being built."""
+        """`store` puts the outcome for a deferred message into the batch that is being built, and
+        `find_routes` returns the routes of the subscription of a tenant at a place, if they are known."""
         self._engines = engines
         self._is_deferring = policy != FCFS
         self._counters = counters
         self._store = store
+        self._find_routes = find_routes
         self._queues: dict[str, deque[tuple[Deferred, float]]] = {}
         """by tenant, messages with the time when they were stored; none is empty"""
         self._recovered: list[tuple[Deferred, Outcome]] = []
@@ -114,9 +121,23 @@ class LocalWork:
     def evaluate(self, tenant: str, messages: Sequence[Publication]) -> Iterable[Outcome]:
         """Evaluate messages of a tenant that are not deferred, all before which are evaluated."""
         started = time.perf_counter()
-        outcomes = list(self._engines.of(tenant).evaluate(messages))
+        outcomes = self._evaluate(tenant, messages)
         _average(self._evaluation, tenant, (time.perf_counter() - started) / len(messages))
         return outcomes
+
+    def _evaluate(self, tenant: str, messages: Sequence[Publication]) -> list[Outcome]:
+        outcomes = list(self._engines.of(tenant).evaluate(messages))
+        for message, outcome in zip(messages, outcomes, strict=True):
+            if message.projection is not None and isinstance(outcome, Evaluation):
+                find_reads = partial(self._find_reads, tenant)
+                self._counters["withheld deliveries"] += withhold_partial(message, outcome, find_reads)
+        return outcomes
+
+    def _find_reads(self, tenant: str, place: int) -> ReadPaths | None:
+        routes = self._find_routes(tenant, place)
+        if routes:
+            return unite_route_reads(routes)
+        return find_query_reads(self._engines.of(tenant), tenant, place)
 
     def find_links(self, message: Publication) -> int:
         """Return the links that want a message, as bits; MessageError if it cannot be read."""
@@ -159,7 +180,7 @@ class LocalWork:
         for deferred in messages:
             if deferred.version > self._engines.version:
                 self._engines.follow_store(deferred.version)
-            (outcome,) = self._engines.of(deferred.message.tenant).evaluate([deferred.message])
+            (outcome,) = self._evaluate(deferred.message.tenant, [deferred.message])
             self._recovered.append((deferred, outcome))
 
 

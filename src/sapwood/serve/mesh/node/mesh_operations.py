@@ -174,12 +174,11 @@ class MeshOperations:
             return {}
         table = self._runtime.node.table
         found: dict[str, Any] = {link: {"count": 0, "routes": []} for link in table.told}
-        for route in matched:
-            for side in table.sides_of(route.key):
-                if side in found:
-                    found[side]["count"] += 1
-                    if len(found[side]["routes"]) < _MOST_NAMED:
-                        found[side]["routes"].append(self._describe(route))
+        for route, links in matched:
+            for link in links & found.keys():
+                found[link]["count"] += 1
+                if len(found[link]["routes"]) < _MOST_NAMED:
+                    found[link]["routes"].append(self._describe(route))
         return found
 
     def _trace(self, tenant: str, id: str) -> list[dict[str, Any]]:

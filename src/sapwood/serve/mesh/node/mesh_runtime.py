@@ -14,17 +14,19 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from sapwood.errors import MessageError
+from sapwood.errors import MessageError, RouteError
 from sapwood.mesh.core import actions, events
-from sapwood.mesh.core.frames import Beat
+from sapwood.mesh.core.frames import Beat, MessageKey
 from sapwood.mesh.core.node import Node
 from sapwood.mesh.core.topology import Topology
+from sapwood.mesh.projection.link_projection import LinkProjection
 from sapwood.mesh.routing.route import Route
 from sapwood.mesh.wire.bodies.body_format import parse_format
 from sapwood.mesh.wire.bodies.dictionary_controls import (
     DictionaryControl,
     LackDictionary,
     OfferDictionary,
+    OfferPlan,
 )
 from sapwood.mesh.wire.bodies.dictionary_exchange import LinkControl
 from sapwood.mesh.wire.bodies.wire_dictionary import DictionaryError
@@ -39,7 +41,7 @@ from sapwood.mesh.wire.link_codec import LinkCodec
 from sapwood.mesh.wire.message_content import MessageContent
 from sapwood.mesh.wire.skeletons.skeleton_router import LOCAL, SkeletonRouter
 from sapwood.mesh.wire.topology_codec import decode_topology
-from sapwood.serve.engine.message_ids import digest
+from sapwood.serve.engine.message_ids import digest_of
 from sapwood.serve.log.log_batch import MoreChanges
 from sapwood.serve.mesh.event_log import NodeStart, open_event_log
 from sapwood.serve.mesh.mesh_frames import (
@@ -114,16 +116,24 @@ class MeshRuntime:
             settings.dictionary_samples,
             always_skeletons=settings.skeletons == "always",
         )
-        self.local_work = LocalWork(engines, settings.scheduling, self.counters, self._store_outcome)
+        self.projection = LinkProjection(
+            settings.project,
+            engines.limits,
+            lambda link: not self.node.table.is_unknown(link),
+            self._codec.seconds_per_byte,
+        )
+        self.local_work = LocalWork(
+            engines, settings.scheduling, self.counters, self._store_outcome, self.local_routes.get
+        )
         self._matcher = MessageMatcher(
             engines, ids, self.counters, self.local_work, self._skeletons, self._codec.dictionaries
         )
         self._matches: list[Matching] = []
         self._matched: dict[int, Matching] = {}
         self._contents = StoredContents(self.store, self.counters)
-        self._links = LinkExchange(self._codec, self._contents)
+        self._links = LinkExchange(self._codec, self._contents, self.projection)
         self._held: HeldPayloads[PayloadArrived] = HeldPayloads()
-        self._routes = LinkRoutes(engines, self._skeletons)
+        self._routes = LinkRoutes(engines, self.projection, self._skeletons)
         if self._skeletons is not None:
             self._skeletons.set_source(self._list_routes)
         self._output: list[MeshOutputItem] = []
@@ -194,7 +204,7 @@ class MeshRuntime:
         for item in command.items:
             try:
                 self._receive(item)
-            except (WireError, DictionaryError) as error:
+            except (WireError, DictionaryError, RouteError) as error:
                 self.counters["refused payloads"] += 1
                 _log.error("what came from %s cannot be used: %s", getattr(item, "link", "the hub"), error)
                 if isinstance(item, PayloadArrived):  # its frames are asked for again
@@ -284,7 +294,7 @@ class MeshRuntime:
         if isinstance(control, LackDictionary):
             self._held.note_lack(item.link, control.identity)
             self._check_held(time.monotonic())
-        if isinstance(control, OfferDictionary):
+        if isinstance(control, OfferDictionary | OfferPlan):
             self._held.note_offer(item.link)
             self.handle(MeshInput([*self._held.take(item.link)]))
 
@@ -326,9 +336,11 @@ class MeshRuntime:
         """Give the node an event; what follows is done with the batch that is being built."""
         self._feed(event)
 
-    def find_routes(self, message: Publication) -> list[Route]:
-        """Return the routes of all links that a message meets; MessageError if it cannot be read."""
-        return [route for route, _ in self._engines.of(message.tenant).find_routes(message)]
+    def find_routes(self, message: Publication) -> list[tuple[Route, frozenset[str]]]:
+        """Return the routes that a message meets, with the links that want each; MessageError if it cannot be
+        read. Of those that differ only in what they read, one is there."""
+        found = self._engines.of(message.tenant).find_routes(message)
+        return [(route, self._routes.name(links)) for route, links in found]
 
     def namespaces_of(self, tenant: str) -> Mapping[str, str]:
         """Return the prefixes that a tenant has declared."""
@@ -375,7 +387,13 @@ class MeshRuntime:
             content = MessageContent("", "", "", None, b"")
         assert isinstance(content, MessageContent)
         publication = Publication(
-            content.tenant, content.stream, content.id, content.body, content.time, content.is_unique
+            content.tenant,
+            content.stream,
+            content.id,
+            content.body,
+            content.time,
+            content.is_unique,
+            content.projection,
         )
         return Matching(action, publication, is_received=True, content=content)
 
@@ -389,7 +407,7 @@ class MeshRuntime:
                 self._matched[matching.action.token] = matching
                 if not matching.is_received:
                     published[id(matching.publication)] = matching
-                if matching.error is None:
+                if matching.error is None and matching.publication.projection is None:
                     self._sampler.add(matching.publication)
                 matched += self._describe_match(matching)
             self._feed(events.Batch(tuple(matched)))
@@ -415,6 +433,8 @@ class MeshRuntime:
             return
         if store.match is None:
             self._changes.moved.append(message)
+            if store.replaces is not None:
+                self._replace_content(message.key, self._matched[store.replaces])
             return
         matching = self._matched[store.match]
         publication, came = matching.publication, matching.content
@@ -427,6 +447,7 @@ class MeshRuntime:
             publication.is_new,
             None if came is None else came.encoded,
             None if came is None else came.skeleton,
+            publication.projection,
         )
         self._contents.add(message.key, content)
         if message.key.source == self._settings.broker:
@@ -442,7 +463,15 @@ class MeshRuntime:
             assert self._sink is not None
             if matching.error is not None:
                 self._sink.reject_received(publication, matching.error)
-            self._sink.store_received(publication, digest(publication.body), evaluation)
+            self._sink.store_received(publication, digest_of(publication), evaluation)
+
+    def _replace_content(self, key: MessageKey, matching: Matching) -> None:
+        """Store a message that has come again with more than is here, under the id that it has here."""
+        assert matching.content is not None
+        known = self._contents.find(key)
+        content = matching.content._replace(id=known.id) if known is not None else matching.content
+        self._contents.replace(key, content)
+        self._changes.replace(key, content)
 
     def _store_outcome(self, deferred: Deferred, outcome: Evaluation | MessageError) -> None:
         """Store what became of a deferred message, and publish the results of queries."""
@@ -458,7 +487,7 @@ class MeshRuntime:
     def place(self, stored: Deferred, evaluation: Evaluation) -> None:
         """Add the row of a message that has its sequence number in the log."""
         if evaluation.mesh is not None:
-            self._changes.place(stored.seq, evaluation.mesh, evaluation)
+            self._changes.place(stored.seq, evaluation.mesh, evaluation, stored.message.projection)
             if evaluation.is_deferred:
                 self.local_work.add(stored)
 

@@ -36,8 +36,18 @@ messages = Table(
     Column("reset", BigInteger, nullable=False),  # the version of the topology since which the links hold
     Column("is_local", Boolean, nullable=False),  # whether local subscriptions were evaluated, or will be
     Column("is_deferred", Boolean, nullable=False),  # whether they are still to be evaluated
+    Column("plan", LargeBinary),  # what was kept of the body on its way here; null: all
+    Column("original", LargeBinary),  # the digest of the body as it was published, if parts were cut
 )
 Index("sapwood_mesh_messages_key", messages.c.source, messages.c.number, unique=True)
+
+plans = Table(
+    "sapwood_mesh_plans",
+    metadata,
+    Column("identity", LargeBinary, primary_key=True),
+    Column("encoded", LargeBinary, nullable=False),
+)
+"""The plans of projection that messages were cut by."""
 
 sources = Table(
     "sapwood_mesh_sources",

@@ -7,19 +7,20 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, delete, func, select, update
+from sqlalchemy import Connection, Select, bindparam, delete, func, select, update
 
 from sapwood.errors import SapwoodError
 from sapwood.mesh.core.actions import Store, StoredMessage, TableChange
 from sapwood.mesh.core.frames import Epoch, MessageKey
 from sapwood.mesh.core.node_state import NodeState, StoredTable
 from sapwood.mesh.core.topology import Topology
+from sapwood.mesh.projection.pruning import decode_plan
 from sapwood.mesh.routing.route import Route, decode_route, encode_route
-from sapwood.mesh.wire.message_content import MessageContent
+from sapwood.mesh.wire.message_content import MessageContent, Projection
 from sapwood.mesh.wire.topology_codec import decode_topology, encode_topology
 from sapwood.serve.log import log_schema
 from sapwood.serve.log.log_batch import Row
-from sapwood.serve.log.log_database import LOCK_TIMEOUT, insert_all, upsert
+from sapwood.serve.log.log_database import LOCK_TIMEOUT, insert_all, insert_missing, upsert
 from sapwood.serve.mesh.node import mesh_schema
 from sapwood.serve.tenants.evaluation import Deferred, Evaluation, Publication
 from sapwood.store.database import Database, Schema
@@ -43,6 +44,10 @@ class MeshChanges:
     """deferred messages that local subscriptions have seen now, and whether they could be read"""
     moved: list[StoredMessage] = field(default_factory=list)
     """messages that were stored before, and are for others than before"""
+    replaced: list[tuple[MessageKey, MessageContent]] = field(default_factory=list)
+    """messages that were stored before, of which more has come"""
+    plans: dict[bytes, bytes] = field(default_factory=dict)
+    """by identity, the plans that messages were cut by"""
     cursors: dict[str, tuple[Epoch, int]] = field(default_factory=dict)
     floors: dict[str, int] = field(default_factory=dict)
     tables: list[TableChange] = field(default_factory=list)
@@ -62,8 +67,11 @@ class MeshChanges:
         if store.reset is not None:
             self.reset = store.reset
 
-    def place(self, seq: int, message: StoredMessage, evaluation: Evaluation) -> None:
+    def place(
+        self, seq: int, message: StoredMessage, evaluation: Evaluation, projection: Projection | None
+    ) -> None:
         """Add the row of a message that has its sequence number in the log."""
+        self._keep_plan(projection)
         self.messages.append(
             {
                 "seq": seq,
@@ -74,14 +82,26 @@ class MeshChanges:
                 "reset": message.reset,
                 "is_local": evaluation.is_local,
                 "is_deferred": evaluation.is_deferred,
+                **_projection_row(projection),
             }
         )
+
+    def replace(self, key: MessageKey, content: MessageContent) -> None:
+        """Store another content of a message that was stored before."""
+        self._keep_plan(content.projection)
+        self.replaced.append((key, content))
+
+    def _keep_plan(self, projection: Projection | None) -> None:
+        if projection is not None:
+            self.plans[projection.plan.identity] = projection.plan.encoded
 
     def __bool__(self) -> bool:
         return bool(self.store or self.evaluated or self.topology is not None)
 
     def write(self, connection: Connection) -> None:
         """Write them, as part of a transaction of the log."""
+        plans: list[Row] = [{"identity": name, "encoded": encoded} for name, encoded in self.plans.items()]
+        insert_missing(connection, mesh_schema.plans, plans)
         insert_all(connection, mesh_schema.messages, self.messages)
         if self.evaluated:
             changes = update(mesh_schema.messages).where(mesh_schema.messages.c.seq == bindparam("s"))
@@ -108,6 +128,8 @@ class MeshChanges:
                 for message in self.moved
             ]
             connection.execute(update(mesh_schema.messages).where(mine).values(changed), rows)
+        for key, content in self.replaced:
+            _replace_content(connection, key, content)
         upsert(
             connection,
             mesh_schema.links,
@@ -130,6 +152,9 @@ class MeshChanges:
         if self.expired:
             columns = mesh_schema.messages.c
             connection.execute(delete(mesh_schema.messages).where(columns.seq <= self.expired))
+            used = select(columns.plan).where(columns.plan.is_not(None))
+            unused = mesh_schema.plans.c.identity.not_in(used)
+            connection.execute(delete(mesh_schema.plans).where(unused))
 
 
 def open_mesh_store(location: str) -> Database:
@@ -151,6 +176,28 @@ def open_mesh_store(location: str) -> Database:
         "serve it with that version until all is delivered, and begin with a new file here",
     )
     return Database(location, True, schema, LOCK_TIMEOUT, checkpoints=False)
+
+
+def _projection_row(projection: Projection | None) -> Row:
+    """Return the columns of a message that tell what was cut from it."""
+    if projection is None:
+        return {"plan": None, "original": None}
+    return {"plan": projection.plan.identity, "original": projection.original}
+
+
+def _read_projection(row: Any) -> Projection | None:
+    """Return what was cut from the message of a row, which has the plan, and the digest of the message."""
+    if row.encoded is None:
+        return None
+    return Projection(decode_plan(bytes(row.encoded)), bytes(row.original))
+
+
+def _replace_content(connection: Connection, key: MessageKey, content: MessageContent) -> None:
+    messages, log = mesh_schema.messages, log_schema.messages
+    mine = (messages.c.source == key.source) & (messages.c.number == key.number)
+    seq = select(messages.c.seq).where(mine).scalar_subquery()
+    connection.execute(update(log).where(log.c.seq == seq).values(body=content.body))
+    connection.execute(update(messages).where(mine).values(_projection_row(content.projection)))
 
 
 def _write_table(connection: Connection, change: TableChange) -> None:
@@ -191,6 +238,45 @@ def encode_links(links: frozenset[str] | None) -> str | None:
 def decode_links(text: str | None) -> frozenset[str] | None:
     """Return the neighbours in a text."""
     return None if text is None else frozenset(text.split())
+
+
+_MESSAGES = (
+    select(
+        log_schema.messages.c.seq,
+        log_schema.messages.c.version,
+        log_schema.messages.c.tenant,
+        log_schema.messages.c.stream,
+        log_schema.messages.c.id,
+        log_schema.messages.c.body,
+        log_schema.messages.c.time,
+        log_schema.messages.c.has_time,
+        mesh_schema.messages.c.original,
+        mesh_schema.plans.c.encoded,
+    )
+    .join_from(
+        mesh_schema.messages, log_schema.messages, mesh_schema.messages.c.seq == log_schema.messages.c.seq
+    )
+    .outerjoin(mesh_schema.plans, mesh_schema.plans.c.identity == mesh_schema.messages.c.plan)
+)
+"""messages of the log, with the plans that they were cut by; see `read_publication`"""
+
+
+def select_messages(seqs: Iterable[int]) -> Select[Any]:
+    """Return the query for some messages of the log, in order; see `read_publication`."""
+    seq = mesh_schema.messages.c.seq
+    return _MESSAGES.where(seq.in_(list(seqs))).order_by(seq)
+
+
+def read_publication(row: Any) -> Publication:
+    """Return the message of a row."""
+    return Publication(
+        row.tenant,
+        row.stream,
+        row.id,
+        bytes(row.body),
+        row.time if row.has_time else None,
+        projection=_read_projection(row),
+    )
 
 
 class MeshStore:
@@ -238,7 +324,8 @@ class MeshStore:
                 for row in connection.execute(query.order_by(columns.number)):
                     key = MessageKey(row.source, row.number)
                     links = decode_links(row.links)
-                    state.messages[key] = StoredMessage(key, row.came_by, links, row.reset)
+                    is_partial = row.plan is not None
+                    state.messages[key] = StoredMessage(key, row.came_by, links, row.reset, is_partial)
             last = connection.scalar(select(mesh_schema.state.c.last)) or 0
             if not any(key.source == broker for key in state.messages):  # none is given a number twice
                 state.floors[broker] = max(last, state.floors.get(broker, 0))
@@ -246,19 +333,22 @@ class MeshStore:
 
     def read_contents(self, keys: Iterable[MessageKey]) -> Mapping[MessageKey, MessageContent]:
         """Return messages by their identity; what the log does not keep any more is missing."""
-        columns, log = mesh_schema.messages.c, log_schema.messages.c
-        query = select(log.tenant, log.stream, log.id, log.time, log.has_time, log.body).join_from(
-            mesh_schema.messages, log_schema.messages, columns.seq == log.seq
-        )
+        columns = mesh_schema.messages.c
         found: dict[MessageKey, MessageContent] = {}
         with self._database.reading() as connection:
             for key in keys:
                 row = connection.execute(
-                    query.where(columns.source == key.source, columns.number == key.number)
+                    _MESSAGES.where(columns.source == key.source, columns.number == key.number)
                 ).one_or_none()
                 if row is not None:
-                    time = row.time if row.has_time else None
-                    found[key] = MessageContent(row.tenant, row.stream, row.id, time, bytes(row.body))
+                    found[key] = MessageContent(
+                        row.tenant,
+                        row.stream,
+                        row.id,
+                        row.time if row.has_time else None,
+                        bytes(row.body),
+                        projection=_read_projection(row),
+                    )
         return found
 
     def find_needed(self, floors: Mapping[str, int]) -> int | None:
@@ -280,24 +370,19 @@ class MeshStore:
             unseen = columns.is_local.is_(False) | columns.is_deferred
             return set(connection.scalars(select(columns.seq).where(columns.seq > after, unseen)))
 
+    def list_partial(self, after: int) -> set[int]:
+        """Return the messages after a sequence number of which parts were cut on the way here."""
+        columns = mesh_schema.messages.c
+        with self._database.reading() as connection:
+            query = select(columns.seq).where(columns.seq > after, columns.plan.is_not(None))
+            return set(connection.scalars(query))
+
     def list_deferred(self) -> list[Deferred]:
         """Return the messages that local subscriptions have still to see, in order."""
-        columns, log = mesh_schema.messages.c, log_schema.messages.c
-        query = select(
-            log.seq, log.version, log.tenant, log.stream, log.id, log.body, log.time, log.has_time
-        ).join_from(mesh_schema.messages, log_schema.messages, columns.seq == log.seq)
+        columns = mesh_schema.messages.c
         with self._database.reading() as connection:
-            rows = connection.execute(query.where(columns.is_deferred).order_by(columns.seq)).all()
-        return [
-            Deferred(
-                row.seq,
-                row.version,
-                Publication(
-                    row.tenant, row.stream, row.id, bytes(row.body), row.time if row.has_time else None
-                ),
-            )
-            for row in rows
-        ]
+            rows = connection.execute(_MESSAGES.where(columns.is_deferred).order_by(columns.seq)).all()
+        return [Deferred(row.seq, row.version, read_publication(row)) for row in rows]
 
     def trace(self, tenant: str, id: str) -> list[dict[str, Any]]:
         """Return where the messages with an id came from, and whom they are for."""

@@ -13,7 +13,7 @@ from sapwood.errors import MessageError
 from sapwood.mesh.core import actions
 from sapwood.mesh.wire.message_content import MessageContent
 from sapwood.mesh.wire.skeletons.skeleton import SkeletonError
-from sapwood.serve.engine.message_ids import digest
+from sapwood.serve.engine.message_ids import digest_of
 from sapwood.serve.tenants.evaluation import Evaluation, Publication, QueryResult
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ class MessageMatcher:
             publication, key = matching.publication, matching.action.key
             assert key is not None
             name = publication.tenant, publication.stream, publication.id
-            mark = digest(publication.body)
+            mark = digest_of(publication)
             found = known[name].digest if name in known else taken.get(name)
             if found is not None:
                 publication.id = f"{publication.id}@{key.source}/{key.number}"

@@ -2,13 +2,15 @@
 
 The new host has all messages since it stored its copy of the subscription: from then on, it told all brokers
 of its routes. Those behind the positions of the former host are evaluated, in the order of the log, and
-delivered in one transaction.
+delivered in one transaction. One from which parts were cut that the subscription reads was sent before all
+brokers had its routes here, so the former host has handled it.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -18,7 +20,8 @@ from sapwood.errors import MessageError
 from sapwood.serve.log import log_schema
 from sapwood.serve.mesh.mesh_frames import AdoptSubscription
 from sapwood.serve.mesh.node import mesh_schema
-from sapwood.serve.tenants.evaluation import Publication
+from sapwood.serve.mesh.node.mesh_store import read_publication, select_messages
+from sapwood.serve.mesh.node.partial_message import find_query_reads, withhold_partial
 from sapwood.serve.tenants.tenant_engine import TenantEngine
 from sapwood.store.database import Database
 
@@ -66,22 +69,16 @@ def _list_missed(log: Database, tenant: str, since: int, positions: Mapping[str,
 
 
 def _deliver(log: Database, builder: BatchBuilder, engine: TenantEngine, seqs: Sequence[int]) -> int:
-    columns = log_schema.messages.c
-    query = select(
-        columns.tenant, columns.stream, columns.id, columns.body, columns.time, columns.has_time, columns.seq
-    )
     with log.reading() as connection:
-        rows = connection.execute(query.where(columns.seq.in_(seqs)).order_by(columns.seq)).all()
+        rows = connection.execute(select_messages(seqs)).all()
         first = _find_outputs(connection, seqs)
-    messages = [
-        Publication(row.tenant, row.stream, row.id, bytes(row.body), row.time if row.has_time else None)
-        for row in rows
-    ]
+    messages = [read_publication(row) for row in rows]
     count = 0
-    for row, evaluation in zip(rows, engine.evaluate(messages), strict=True):
+    for row, message, evaluation in zip(rows, messages, engine.evaluate(messages), strict=True):
         if isinstance(evaluation, MessageError):  # which was refused, too, when it came
             _log.debug("message %s is refused again: %s", row.id, evaluation)
         else:
+            withhold_partial(message, evaluation, partial(find_query_reads, engine, message.tenant))
             builder.deliver_stored(row.seq, evaluation, first.get(row.seq, 0))
             count += len(evaluation.places)
     return count
