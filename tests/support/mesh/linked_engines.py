@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -255,15 +255,16 @@ class LinkedEngines:
         if not is_cut and receiver in self.engines:
             self.engines[receiver].arrive_control(sender, payload)
 
-    def run(self, until: Callable[[], bool], wait: float = 20.0) -> None:
-        """Let all engines work until something is so."""
+    def run(self, until: Callable[[], bool], wait: float = 20.0, only: Collection[str] | None = None) -> None:
+        """Let all engines, or only some, work until something is so."""
+        engines = [self.engines[name] for name in (self.engines if only is None else only)]
         deadline = time.monotonic() + wait
         while not until():
             assert time.monotonic() < deadline, "the engines have not come so far in time"
-            busy = [engine.step() for engine in self.engines.values()]
+            busy = [engine.step() for engine in engines]
             if not any(busy):
                 time.sleep(0.005)
-                for engine in self.engines.values():
+                for engine in engines:
                     engine.drain()
 
     def settle(self) -> None:

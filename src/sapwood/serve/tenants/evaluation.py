@@ -29,6 +29,8 @@ class Publication:
     """whether no message can have this id, because it was made for this one"""
     projection: Projection | None = None
     """what was cut from the body on the way from another broker; None: nothing"""
+    published_id: str | None = None
+    """the id that it was published with, if another message has that id here"""
 
 
 class QueryResult(Publication):

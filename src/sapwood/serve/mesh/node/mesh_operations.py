@@ -45,6 +45,7 @@ class MeshOperations:
             "matched routes": self._match_routes,
             "tables": self._describe_tables,
             "positions": self._read_positions,
+            "projection": self._explain_projection,
             "trace": self._trace,
             "status": self._runtime.describe,
         }
@@ -163,6 +164,15 @@ class MeshOperations:
         table = self._runtime.node.table
         found = {link: table.find_entry(link, key) for link in table.told}
         return {link: self._describe(entry) for link, entry in found.items() if entry is not None}
+
+    def _explain_projection(self, link: str, tenant: str | None = None) -> list[dict[str, Any]]:
+        """Return what is cut from the messages that go to a neighbour, by stream, and why or why not."""
+        projection = self._runtime.projection
+        return [
+            projection.explain(link, of, stream)._asdict()
+            for of, stream in projection.list_streams(link)
+            if tenant in (None, of)
+        ]
 
     # -- messages --------------------------------------------------------------------------------------
 

@@ -441,7 +441,7 @@ class MeshRuntime:
         content = MessageContent(
             publication.tenant,
             publication.stream,
-            publication.id,
+            publication.published_id or publication.id,
             publication.time,
             publication.body,
             publication.is_new,
@@ -468,10 +468,8 @@ class MeshRuntime:
     def _replace_content(self, key: MessageKey, matching: Matching) -> None:
         """Store a message that has come again with more than is here, under the id that it has here."""
         assert matching.content is not None
-        known = self._contents.find(key)
-        content = matching.content._replace(id=known.id) if known is not None else matching.content
-        self._contents.replace(key, content)
-        self._changes.replace(key, content)
+        self._contents.replace(key, matching.content)
+        self._changes.replace(key, matching.content)
 
     def _store_outcome(self, deferred: Deferred, outcome: Evaluation | MessageError) -> None:
         """Store what became of a deferred message, and publish the results of queries."""
@@ -487,7 +485,7 @@ class MeshRuntime:
     def place(self, stored: Deferred, evaluation: Evaluation) -> None:
         """Add the row of a message that has its sequence number in the log."""
         if evaluation.mesh is not None:
-            self._changes.place(stored.seq, evaluation.mesh, evaluation, stored.message.projection)
+            self._changes.place(stored.seq, evaluation.mesh, evaluation, stored.message)
             if evaluation.is_deferred:
                 self.local_work.add(stored)
 

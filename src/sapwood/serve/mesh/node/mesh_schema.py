@@ -36,6 +36,7 @@ messages = Table(
     Column("reset", BigInteger, nullable=False),  # the version of the topology since which the links hold
     Column("is_local", Boolean, nullable=False),  # whether local subscriptions were evaluated, or will be
     Column("is_deferred", Boolean, nullable=False),  # whether they are still to be evaluated
+    Column("published_id", Text),  # the id that it was published with, if it has another one here
     Column("plan", LargeBinary),  # what was kept of the body on its way here; null: all
     Column("original", LargeBinary),  # the digest of the body as it was published, if parts were cut
 )

@@ -68,10 +68,10 @@ class MeshChanges:
             self.reset = store.reset
 
     def place(
-        self, seq: int, message: StoredMessage, evaluation: Evaluation, projection: Projection | None
+        self, seq: int, message: StoredMessage, evaluation: Evaluation, publication: Publication
     ) -> None:
         """Add the row of a message that has its sequence number in the log."""
-        self._keep_plan(projection)
+        self._keep_plan(publication.projection)
         self.messages.append(
             {
                 "seq": seq,
@@ -82,7 +82,8 @@ class MeshChanges:
                 "reset": message.reset,
                 "is_local": evaluation.is_local,
                 "is_deferred": evaluation.is_deferred,
-                **_projection_row(projection),
+                "published_id": publication.published_id,
+                **_projection_row(publication.projection),
             }
         )
 
@@ -250,6 +251,7 @@ _MESSAGES = (
         log_schema.messages.c.body,
         log_schema.messages.c.time,
         log_schema.messages.c.has_time,
+        mesh_schema.messages.c.published_id,
         mesh_schema.messages.c.original,
         mesh_schema.plans.c.encoded,
     )
@@ -276,6 +278,7 @@ def read_publication(row: Any) -> Publication:
         bytes(row.body),
         row.time if row.has_time else None,
         projection=_read_projection(row),
+        published_id=row.published_id,
     )
 
 
@@ -344,7 +347,7 @@ class MeshStore:
                     found[key] = MessageContent(
                         row.tenant,
                         row.stream,
-                        row.id,
+                        row.published_id or row.id,
                         row.time if row.has_time else None,
                         bytes(row.body),
                         projection=_read_projection(row),

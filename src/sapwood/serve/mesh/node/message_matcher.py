@@ -118,7 +118,8 @@ class MessageMatcher:
     def _rename_known(self, matches: Sequence[Matching]) -> None:
         """Find messages of other brokers whose id is known here.
 
-        The same message, published at two brokers, is delivered once; another one gets a name of its own.
+        The same message, published at two brokers, is delivered once; another one gets a name of its own
+        here, and goes on by the one that it was published with, for other brokers to find the same.
         """
         new = [m for m in matches if m.is_received and m.action.is_new and m.action.is_local]
         known = self._ids.find([m.publication for m in new])
@@ -130,6 +131,7 @@ class MessageMatcher:
             mark = digest_of(publication)
             found = known[name].digest if name in known else taken.get(name)
             if found is not None:
+                publication.published_id = publication.id
                 publication.id = f"{publication.id}@{key.source}/{key.number}"
                 if found == mark:
                     matching.action = actions.Match(matching.action.token, None, key, True, is_local=False)
