@@ -109,6 +109,24 @@ ANSWERS: dict[tuple[str, ...], dict[str, Any]] = {
                         "has": True,
                         "table_version": 8,
                         "entries": [ROUTE | {"condition": "o[x]"}],
+                        "projection": [
+                            {
+                                "stream": "news",
+                                "is_cut": True,
+                                "reason": "nobody beyond reads the rest",
+                                "reads": ["/o", "/o/x//node()"],
+                                "saved": 0.43,
+                                "seconds": 41e-6,
+                            },
+                            {
+                                "stream": "",
+                                "is_cut": False,
+                                "reason": "only 3% of the bytes would be cut",
+                                "reads": ["/o"],
+                                "saved": 0.03,
+                                "seconds": 41e-6,
+                            },
+                        ],
                         "error": None,
                     },
                     {"broker": "lyon", "side": "local", "has": False, "error": None},
@@ -216,6 +234,8 @@ def test_explain(client: FakeClient) -> None:
     assert re.search(r"basel +│ lyon +│ yes +│ 8", text)
     assert re.search(r"lyon +│ local +│ no", text)
     assert "basel has it as o[x]" in text
+    assert "basel → lyon, stream news: cut to /o, /o/x//node() (43% of the bytes in 41 µs)" in text
+    assert "basel → lyon, stream none: whole messages, since only 3% of the bytes would be cut" in text
 
 
 def test_trace(client: FakeClient) -> None:

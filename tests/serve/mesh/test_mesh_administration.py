@@ -91,6 +91,10 @@ def explain_answers(broker: str, what: str, arguments: dict[str, Any]) -> Any:
         found = {"query": "/x", "language": "xpath", "subscriber": "desk", "streams": [], "active": True}
         found |= {"routes": [{"key": "0f"}], "confirmed": True, "since": 9}
         return found if broker == "b" else None
+    if what == "projection":
+        cut = {"is_cut": False, "reason": "it is not known yet", "reads": [], "saved": None, "seconds": None}
+        links = {"a": ["b", "c"], "b": ["a"], "c": ["a"]}[broker]
+        return [cut | {"link": link, "stream": "news"} for link in links]
     sides = {"a": ["b"], "b": ["local"], "c": []}[broker]
     return [{"key": key, "sides": sides, "versions": dict.fromkeys(sides, 4)} for key in arguments["keys"]]
 
@@ -103,6 +107,11 @@ def test_explain_tells_who_lacks_the_routes() -> None:
         ("a", "b", True),
         ("b", "local", True),
         ("c", "a", False),
+    ]
+    assert [[each["link"] for each in broker["projection"]] for broker in host["brokers"]] == [
+        ["b"],
+        [],
+        ["a"],
     ]
 
 

@@ -349,7 +349,7 @@ def test_what_does_not_pay_is_not_done(make_mesh: MakeMesh) -> None:
     mesh["c"].subscribe("most", "for $o in /order return <r>{$o/item/@sku}{$o/note}{$o/total}</r>")
     mesh["a"].publish(*(order(i) for i in range(20)))
     mesh.settle()
-    (report,) = mesh["a"].ask("projection", link="b")
+    (report,) = mesh["a"].ask("projection", tenant="")
     assert not report["is_cut"]
     assert "of the bytes" in report["reason"]
     cut = mesh["a"].link("b")["cut messages out"]
@@ -363,12 +363,12 @@ def test_an_operator_sees_what_is_cut_and_why(make_mesh: MakeMesh) -> None:
     mesh["c"].subscribe("skus", SKUS)
     mesh["a"].publish(order(1))
     mesh.settle()
-    (report,) = mesh["a"].ask("projection", link="b")
+    (report,) = mesh["a"].ask("projection", tenant="")
     assert report["is_cut"]
     assert report["stream"] == "news"
     assert report["reads"] == ["//item"]
     assert 0.3 < report["saved"] < 0.9
     mesh["d"].subscribe("all", "/order")
-    (report,) = mesh["a"].ask("projection", link="b")
+    (report,) = mesh["a"].ask("projection", tenant="")
     assert not report["is_cut"]
     assert "whole messages" in report["reason"]

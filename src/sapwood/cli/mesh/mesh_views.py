@@ -123,7 +123,9 @@ def _show_format(link: Mapping[str, Any]) -> list[str]:
     """Return the format of a link, and how much smaller than its text a message is in it."""
     if not link.get("text_bytes"):
         return []
-    return [f"{link['format']} {100 * link['body_bytes'] / link['text_bytes']:.0f} %"]
+    shown = [f"{link['format']} {100 * link['body_bytes'] / link['text_bytes']:.0f} %"]
+    cut = link.get("cut_bytes") or 0
+    return shown + ([f"cut {100 * cut / (cut + link['text_bytes']):.0f} %"] if cut else [])
 
 
 def _count_routes(link: Mapping[str, Any]) -> str:
@@ -160,6 +162,8 @@ def explain_subscription(found: Mapping[str, Any]) -> Iterator[str | Table]:
         for route in host["routes"]:
             stream = "" if route["stream"] is None else f" in stream {route['stream'] or 'none'}"
             yield f"  route {escape(route['condition'])}{escape(stream)}"
+            if route.get("reads") is not None:
+                yield f"    reads {escape(', '.join(route['reads']) or 'nothing but whether it is met')}"
         table = Table("broker", "sends it to", "has its routes", "table version")
         for broker in host["brokers"]:
             has = {True: "[green]yes[/]", False: "[red]no[/]", None: escape(broker["error"] or "?")}
@@ -172,6 +176,7 @@ def explain_subscription(found: Mapping[str, Any]) -> Iterator[str | Table]:
             )
         yield table
         yield from _name_entries(host["brokers"])
+        yield from _name_cuts(host["brokers"])
     for name, reason in found["silent"].items():
         yield f"[red]{escape(name)}: {escape(reason)}[/]"
 
@@ -181,6 +186,19 @@ def _name_entries(brokers: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     for broker in brokers:
         for entry in broker.get("entries") or ():
             yield f"  {escape(broker['broker'])} has it as {escape(entry['condition'])}"
+
+
+def _name_cuts(brokers: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield what is cut from messages on their way to the host, and why or why not."""
+    for broker in brokers:
+        for cut in broker.get("projection") or ():
+            link = f"{broker['broker']} → {broker['side']}, stream {cut['stream'] or 'none'}"
+            if cut["is_cut"]:
+                saved = "not measured yet" if cut["saved"] is None else f"{cut['saved']:.0%} of the bytes"
+                took = "" if cut["seconds"] is None else f" in {cut['seconds'] * 1e6:.0f} µs"
+                yield f"  {escape(link)}: cut to {escape(', '.join(cut['reads']))} ({saved}{took})"
+            else:
+                yield f"  {escape(link)}: whole messages, since {escape(cut['reason'])}"
 
 
 def show_trace(found: Mapping[str, Any]) -> Iterator[str | Tree]:

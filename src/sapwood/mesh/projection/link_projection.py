@@ -103,6 +103,10 @@ class ReadUnions:
             union = self._unions[stream] = ReadUnion(self._unite(stream), now)
         return union.reads
 
+    def list_streams(self) -> list[str]:
+        """Return the streams of which it was asked what is read."""
+        return sorted(self._unions)
+
     def _unite(self, stream: str) -> ReadPaths | None:
         return unite_reads(reads for of, reads in self._counts if of in (None, stream))
 
@@ -256,7 +260,7 @@ class LinkProjection:
             measure.seconds if measure is not None and measure.tried else None,
         )
 
-    def list_streams(self, link: str) -> list[tuple[str, str]]:
-        """Return the tenants and streams of which messages were cut, or tried to be, on a link."""
+    def list_streams(self, link: str, tenant: str) -> list[str]:
+        """Return the streams of a tenant of which messages were sent over a link."""
         known = self._links.get(link)
-        return sorted(known.measures) if known is not None else []
+        return known.unions[tenant].list_streams() if known is not None and tenant in known.unions else []

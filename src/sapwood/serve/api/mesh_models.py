@@ -69,8 +69,10 @@ class LinkAnswer(BaseModel):
     messages: int | None = Field(description="since the sender was started")
     bytes: int | None
     format: str | None = Field(None, description="in which bodies of messages are sent at present")
-    text_bytes: int | None = Field(None, description="of the messages that were sent")
+    text_bytes: int | None = Field(None, description="of the messages that were sent, without what was cut")
     body_bytes: int | None = Field(None, description="of these in the formats in which they were sent")
+    cut_messages: int | None = Field(None, description="from which parts were cut that nobody beyond reads")
+    cut_bytes: int | None = Field(None, description="of these parts")
     outbox: int | None = Field(description="frames that the receiver has not acknowledged")
     unsettled: int | None = Field(description="messages that are not settled on the receiver's side")
     queue_age: float | None = Field(description="seconds that the oldest message waits for the receiver")
@@ -111,6 +113,9 @@ class RouteAnswer(BaseModel):
     stream: str | None = Field(description="null: any")
     condition: str
     exact: bool = Field(description="false: the query may refuse some messages that meet it")
+    reads: list[str] | None = Field(
+        None, description="the elements that the query reads; null: the whole message"
+    )
 
 
 class RoutePage(BaseModel):
@@ -143,6 +148,17 @@ class CheckAnswer(BaseModel):
 # -- subscriptions and messages ----------------------------------------------------------------------------
 
 
+class ProjectionAnswer(BaseModel):
+    """What a broker cuts from the messages of a stream, and why."""
+
+    stream: str
+    is_cut: bool
+    reason: str = Field(description="why it is cut, or why not")
+    reads: list[str] = Field(description="the elements that are kept, with all that they are inside of")
+    saved: float | None = Field(description="the share of the bytes that is cut; null: not tried yet")
+    seconds: float | None = Field(description="that cutting a message takes; null: not tried yet")
+
+
 class RouteHolder(BaseModel):
     """A broker, and whether it sends what a subscription wants towards its host."""
 
@@ -152,6 +168,9 @@ class RouteHolder(BaseModel):
     table_version: int | None = Field(None, description="the version of the table that it has of that side")
     entries: list[RouteAnswer] = Field(
         [], description="that stand for its routes, where tables are generalised"
+    )
+    projection: list[ProjectionAnswer] = Field(
+        [], description="what it cuts from messages on the way to that side, by stream"
     )
     error: str | None = None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -124,19 +125,21 @@ class MeshAdministration:
         return {
             "id": id,
             "tenant": tenant,
-            "hosts": [await self._explain_host(name, found) for name, found in hosts.items()],
+            "hosts": [await self._explain_host(tenant, name, found) for name, found in hosts.items()],
             "silent": silent,
         }
 
-    async def _explain_host(self, host: str, found: dict[str, Any]) -> dict[str, Any]:
+    async def _explain_host(self, tenant: str, host: str, found: dict[str, Any]) -> dict[str, Any]:
         keys = [route["key"] for route in found["routes"]]
         cover = RouteCover(self._topology)
         await cover.ask(self._ask_all, keys)
+        cuts = await self._ask_all("projection", tenant=tenant)
+        brokers = cover.describe(host, keys, found["since"])
         fields = ("query", "language", "subscriber", "streams", "active", "routes", "confirmed")
         return {name: found[name] for name in fields} | {
             "broker": host,
             "version": found["since"],
-            "brokers": cover.describe(host, keys, found["since"]),
+            "brokers": [each | {"projection": _find_cuts(cuts, each, found["streams"])} for each in brokers],
         }
 
     async def trace(self, tenant: str, id: str) -> dict[str, Any]:
@@ -234,6 +237,20 @@ class MeshAdministration:
         return [await move.move(id) for id in ids]
 
 
+def _find_cuts(
+    answers: dict[str, Any], broker: dict[str, Any], streams: Sequence[str]
+) -> list[dict[str, Any]]:
+    """Return what a broker cuts from the messages of some streams, or of all, on the way to a side."""
+    reports = answers.get(broker["broker"])
+    if not isinstance(reports, list):
+        return []
+    return [
+        report
+        for report in reports
+        if report["link"] == broker["side"] and (not streams or report["stream"] in streams)
+    ]
+
+
 def _describe_link(brokers: dict[str, Any], sender: str, receiver: str) -> dict[str, Any]:
     """Return the figures of one direction of a link: the sender's, and the queue at the receiver."""
     sending = ((brokers[sender]["status"] or {}).get("links") or {}).get(receiver) or {}
@@ -252,6 +269,8 @@ def _describe_link(brokers: dict[str, Any], sender: str, receiver: str) -> dict[
         "format": sending.get("format"),
         "text_bytes": sending.get("text out"),
         "body_bytes": sending.get("bodies out"),
+        "cut_messages": sending.get("cut messages out"),
+        "cut_bytes": sending.get("cut bytes out"),
         "outbox": sending.get("outbox"),
         "unsettled": sending.get("unsettled"),
         "queue_age": backlog.get("oldest_age"),

@@ -117,6 +117,7 @@ class MeshOperations:
                 "stream": route.stream,
                 "condition": str(route.condition),
                 "exact": route.exact,
+                "reads": None if route.reads is None else sorted(map(str, route.reads)),
             }
 
     def _describe_tables(self) -> dict[str, Any]:
@@ -165,14 +166,15 @@ class MeshOperations:
         found = {link: table.find_entry(link, key) for link in table.told}
         return {link: self._describe(entry) for link, entry in found.items() if entry is not None}
 
-    def _explain_projection(self, link: str, tenant: str | None = None) -> list[dict[str, Any]]:
-        """Return what is cut from the messages that go to a neighbour, by stream, and why or why not."""
+    def _explain_projection(self, tenant: str) -> list[dict[str, Any]]:
+        """Return what is cut from a tenant's messages that go to each neighbour, by stream, and why."""
         projection = self._runtime.projection
-        return [
-            projection.explain(link, of, stream)._asdict()
-            for of, stream in projection.list_streams(link)
-            if tenant in (None, of)
-        ]
+        with use_prefixes(self._runtime.namespaces_of(tenant)):
+            return [
+                {"link": link} | projection.explain(link, tenant, stream)._asdict()
+                for link in self._runtime.node.table.told
+                for stream in projection.list_streams(link, tenant)
+            ]
 
     # -- messages --------------------------------------------------------------------------------------
 
