@@ -11,10 +11,22 @@ import pytest
 
 from sapwood.broker import Broker
 from sapwood.engine.limits import Limits
-from sapwood.errors import SapwoodError
+from sapwood.errors import RouteError, SapwoodError
 from sapwood.lang.fwr.compiler import compile_transformation
-from sapwood.mesh.projection.pruning import PruningPlan, prune
-from sapwood.mesh.routing.read_paths import ReadPath, ReadPaths, covers, reads_of, unite_reads
+from sapwood.lang.pattern import Has
+from sapwood.mesh.projection.binding_selection import BindingSelection
+from sapwood.mesh.projection.pruning import PruningPlan, decode_plan, prune
+from sapwood.mesh.routing.condition_codec import to_form
+from sapwood.mesh.routing.read_codec import reads_from_form
+from sapwood.mesh.routing.read_paths import (
+    MOST_BINDINGS,
+    ReadPath,
+    ReadPaths,
+    covers,
+    reads_of,
+    unite_reads,
+    without_bindings,
+)
 from tests.support import shared_data
 from tests.support.generators.transform_strategies import NAMESPACES, random_document, random_family
 
@@ -59,7 +71,7 @@ def path(text: str, is_whole: bool = False) -> ReadPath:
 
 def test_random_populations_make_the_same_of_pruned_messages() -> None:
     rng = random.Random(20260728)
-    shorter = populations = 0
+    shorter = unselected = populations = 0
     while populations < 200:
         queries: dict[str, ReadPaths] = {}
         for query in random_family(rng, rng.randint(1, 4)) + random_family(rng, rng.randint(0, 2)):
@@ -79,8 +91,10 @@ def test_random_populations_make_the_same_of_pruned_messages() -> None:
             body = random_document(rng).encode()
             pruned = cut(body, united)
             shorter += len(pruned) < len(body)
+            unselected += len(pruned) < len(cut(body, without_bindings(united)))
             assert results(list(queries), pruned) == results(list(queries), body), (queries, body, pruned)
     assert shorter > 100
+    assert unselected > 40
 
 
 @pytest.mark.parametrize(("name", "queries"), [("nitf", NITF_QUERIES), ("ubl", UBL_QUERIES)])
@@ -207,3 +221,119 @@ def test_what_is_pruned_twice() -> None:
     first = frozenset({path("/a/b", True), path("/a/x", True)})
     second = frozenset({path("/a/b/c", True)})
     assert cut(cut(MESSAGE, first), second) == cut(MESSAGE, second)
+
+
+# -- bindings ----------------------------------------------------------------------------------------------
+
+ORDER = (
+    b"<order id='1'><note/><item gift='y' sku='A'><note>a</note><price>1</price></item>"
+    b"<item sku='B'><note>b</note></item><item sku='C'><note>c</note></item></order>"
+)
+GIFTS = "for $i in //item where $i/@gift return <got>{$i/@sku}{$i/note}</got>"
+SECTIONS = (
+    b"<doc><section><title>T</title><section><p>1</p></section><section><title>T</title></section></section>"
+    b"<section><title>U</title></section></doc>"
+)
+
+
+def united(*queries: str) -> ReadPaths:
+    found = unite_reads([read(query) for query in queries])
+    assert found is not None
+    return found
+
+
+def test_elements_that_no_binding_selects_are_cut() -> None:
+    assert cut(ORDER, united(GIFTS)) == (
+        b"<order id='1'><item gift='y' sku='A'><note>a</note></item></order>"
+    )
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param("for $i in //item where $i/@sku != 'C' return <sku>{$i/@sku}</sku>", id="where"),
+        pytest.param("for $i in //item return <sku>{$i/@sku}</sku>", id="no where"),
+        pytest.param("for $n in //note where $n = 'c' return <n>{$n}</n>", id="inside of what is bound"),
+        pytest.param("for $o in /order return <o>{$o/item/note}</o>", id="around what is bound"),
+        pytest.param("for $o in /order where not($o/item/@sku = 'B') return <o/>", id="not, outside"),
+        pytest.param("for $o in /order, $i in $o/item where $i/@sku = 'C' return <o>{$i}</o>", id="joint"),
+    ],
+)
+def test_another_query_reads_what_a_binding_does_not_select(other: str) -> None:
+    both = [GIFTS, other]
+    assert results(both, cut(ORDER, united(*both))) == results(both, ORDER)
+    if result(other, ORDER) or "not(" in other:
+        assert results(both, cut(ORDER, united(GIFTS))) != results(both, ORDER)
+    assert not covers(united(GIFTS), read(other))
+
+
+def test_what_is_not_selected_keeps_what_tells_so_if_anything_is_read_in_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The outer section of title T is not bound; without its title, it would be."""
+    untitled = "for $s in //section where not($s/title) return <s>{$s/p}</s>"
+    reads = united(untitled)
+    pruned = cut(SECTIONS, reads)
+    assert pruned == (
+        b"<doc><section><title>T</title><section><p>1</p></section><section><title>T</title></section></section>"
+        b"</doc>"
+    )
+    assert result(untitled, pruned) == result(untitled, SECTIONS)
+    step = BindingSelection._step
+    monkeypatch.setattr(BindingSelection, "_step", lambda *arguments: (step(*arguments)[0], True))
+    assert result(untitled, cut(SECTIONS, reads)) != result(untitled, SECTIONS)
+
+
+def test_variables_inside_of_bound_elements() -> None:
+    query = (
+        "for $o in /orders/order[@for = 'x'], $i in $o/item where $i/@n > 1 and $o/@urgent "
+        "return <i>{$o/@id}{$i/@n}</i>"
+    )
+    body = (
+        b"<orders><order for='x' id='1' urgent=''><item n='1'/><item n='2'/></order>"
+        b"<order for='y' id='2' urgent=''><item n='3'/></order>"
+        b"<order for='x' id='3'><item n='4'/></order></orders>"
+    )
+    pruned = cut(body, united(query))
+    assert result(query, pruned) == result(query, body) == [b'<i id="1" n="2"/>']
+    assert b"id='1'" in pruned and b"id='2'" not in pruned
+
+
+def test_a_message_that_was_cut_by_bindings_is_cut_further() -> None:
+    other = "for $o in /order return <o>{$o/note}</o>"
+    first, second = united(GIFTS, other), united(GIFTS)
+    assert covers(first, second) and not covers(second, first)
+    assert cut(cut(ORDER, first), second) == cut(ORDER, second)
+
+
+def test_of_many_bindings_none_counts() -> None:
+    queries = [
+        f"for $i in //item where $i/@sku = '{number}' return <i>{{$i/note}}</i>"
+        for number in range(MOST_BINDINGS + 1)
+    ]
+    reads = united(*queries)
+    assert all(path.binding is None for path in reads)
+    assert all(covers(reads, read(query)) for query in queries)
+    some = united(*queries[:MOST_BINDINGS])
+    assert all(path.binding is not None for path in some)
+    assert covers(reads, some) and not covers(some, reads)
+
+
+def test_bindings_are_encoded() -> None:
+    plan = PruningPlan(united(GIFTS, "for $o in /order return <o>{$o/note}</o>"))
+    assert decode_plan(plan.encoded).reads == plan.reads
+    assert [str(path) for path in sorted(plan.reads, key=str)] == [
+        "//item[@gift]",
+        "//item[@gift]/note//node()",
+        "/order",
+        "/order/note//node()",
+    ]
+
+
+@pytest.mark.parametrize("steps", [[[False, "item"]], [[True, "other"]], [[False, "order"], [True, "item"]]])
+def test_a_binding_that_is_not_the_beginning_of_its_path_is_refused(steps: list[object]) -> None:
+    ((path, *_),) = [sorted(united(GIFTS), key=str)]
+    assert path.binding is not None
+    form = [False, to_form(Has(path.binding)), *steps]
+    with pytest.raises(RouteError, match="the beginning of its read path"):
+        reads_from_form([form])

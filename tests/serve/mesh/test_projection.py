@@ -23,6 +23,7 @@ pytestmark = pytest.mark.slow
 TREE: dict[str, str | None] = {"a": None, "b": "a", "c": "b", "d": "b"}
 TOTALS = "for $o in /order where $o/total > 100 return <due>{$o/@id}{$o/total}</due>"
 SKUS = "for $i in //item return <got>{$i/@sku}</got>"
+SOME = "for $i in //item where $i/@sku = 'A1' return <some>{$i/@qty}{$i/note}</some>"
 UNUSUAL = [
     "<?xml version='1.0' encoding='utf-16'?><order id='ü'><total>200</total><note/></order>".encode("utf-16"),
     b"\xef\xbb\xbf<order id='1'><item sku='A1'/><note><![CDATA[<item/>]]></note>"
@@ -107,6 +108,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[bytes]]:
 
 def publish_all(mesh: LinkedEngines) -> dict[str, list[bytes]]:
     mesh["c"].subscribe("totals", TOTALS)
+    mesh["c"].subscribe("some", SOME)
     mesh["d"].subscribe("skus", SKUS)
     mesh["d"].subscribe("late", "for $o in //order where not($o/total > 100) return <small>{$o/@id}</small>")
     for name, published in (

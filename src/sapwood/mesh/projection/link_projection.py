@@ -5,8 +5,11 @@
         others                               all but what any of them reads is cut
 
 A plan grows at once when a route comes, and shrinks a while after one has gone. As long as it is not known
-what is wanted beyond a link, nothing is cut. Whether cutting pays is measured for each stream of a link: the
-bytes that are saved, as they would go over the wire, against the CPU. Below a fifth of the bytes it does not.
+what is wanted beyond a link, nothing is cut.
+
+Whether cutting pays is measured for each stream of a link: the bytes that are saved, as they would go over
+the wire, against the CPU. Below a fifth of the bytes it does not. What bindings select is evaluated only if
+that pays by itself, beside what is cut without them.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from sapwood.engine.limits import Limits
 from sapwood.mesh.projection.pruning import PruningPlan, make_plan, prune
-from sapwood.mesh.routing.read_paths import ReadPaths, covers, unite_reads
+from sapwood.mesh.routing.read_paths import ReadPaths, covers, unite_reads, without_bindings
 
 if TYPE_CHECKING:
     from sapwood.mesh.routing.route import Route
@@ -112,40 +115,73 @@ class ReadUnions:
 
 
 @dataclass(slots=True)
-class _Measure:
-    """What cutting the messages of a stream has saved on a link."""
+class _Saving:
+    """What a way of cutting saves of the messages of a stream, on average."""
 
     tried: int = 0
-    passed: int = 0
-    """messages since the last one that was cut"""
     before: float = 0.0
-    after: float = 0.0
-    """bytes of a message, on average"""
+    cut: float = 0.0
+    """bytes of a message, and of what was cut"""
     seconds: float = 0.0
-    """to cut one"""
+    """that it takes"""
 
-    def add(self, before: int, after: int, seconds: float) -> None:
+    def add(self, before: int, cut: int, seconds: float) -> None:
         weight = max(_SMOOTHING, 1.0 / (self.tried + 1))
         self.tried += 1
         self.before += weight * (before - self.before)
-        self.after += weight * (after - self.after)
+        self.cut += weight * (cut - self.cut)
         self.seconds += weight * (seconds - self.seconds)
 
     @property
-    def saved(self) -> float:
+    def share(self) -> float:
         """The share of the bytes that is cut."""
-        return 1.0 - self.after / self.before if self.before else 0.0
+        return self.cut / self.before if self.before else 0.0
 
     def find_loss(self, seconds_per_byte: float | None) -> str | None:
-        """Return why cutting does not pay; None: it does, or that is not known yet."""
+        """Return why it does not pay; None: it does, or that is not known yet."""
         if self.tried < _TRIED:
             return None
-        if self.saved < LEAST_SAVED:
-            return f"only {self.saved:.0%} of the bytes would be cut"
-        if seconds_per_byte is not None and (self.before - self.after) * seconds_per_byte < self.seconds:
-            gained = (self.before - self.after) * seconds_per_byte
+        if self.share < LEAST_SAVED:
+            return f"only {self.share:.0%} of the bytes would be cut"
+        if seconds_per_byte is not None and self.cut * seconds_per_byte < self.seconds:
+            gained = self.cut * seconds_per_byte
             return f"it takes {self.seconds * 1e6:.0f} µs to save {gained * 1e6:.0f} µs on the link"
         return None
+
+
+@dataclass(slots=True)
+class _Measure:
+    """What cutting the messages of a stream saves on a link."""
+
+    done: _Saving = field(default_factory=_Saving)
+    """in the ways that were chosen"""
+    pruned: _Saving = field(default_factory=_Saving)
+    """without bindings"""
+    selected: _Saving = field(default_factory=_Saving)
+    """by bindings, in addition"""
+    passed: int = 0
+    """messages since one was cut in all ways"""
+    is_trial: bool = True
+    """whether the next message is cut in all ways, to compare them"""
+
+    def begin(self, has_bindings: bool) -> None:
+        """Note that there is another message."""
+        self.passed += 1
+        tried = self.selected.tried if has_bindings else self.pruned.tried
+        self.is_trial = tried < _TRIED or self.passed >= _PROBE
+        if self.is_trial:
+            self.passed = 0
+
+    def choose(self, plan: PruningPlan, seconds_per_byte: float | None) -> tuple[PruningPlan, str | None]:
+        """Return the plan of those that a plan allows that saves the most, and why not even that pays."""
+        pruned, selected = self.pruned, self.selected
+        if plan.bindings is None:
+            return plan, pruned.find_loss(seconds_per_byte)
+        if selected.find_loss(seconds_per_byte) is None:
+            cut, seconds = pruned.cut + selected.cut, pruned.seconds + selected.seconds
+            both = _Saving(selected.tried, pruned.before, cut, seconds)
+            return plan, both.find_loss(seconds_per_byte)
+        return make_plan(without_bindings(plan.reads)), pruned.find_loss(seconds_per_byte)
 
 
 @dataclass(slots=True)
@@ -212,22 +248,35 @@ class LinkProjection:
         plan = self.find_plan(link, tenant, stream)
         if plan is None:
             return None
+        if self._mode == AUTO:
+            measure = self._measure(link, tenant, stream)
+            measure.begin(plan.bindings is not None)
+            if not measure.is_trial:
+                plan, loss = measure.choose(plan, self._seconds_per_byte(link))
+                if loss is not None:
+                    return None
         if before is not None and (before.reads == plan.reads or not covers(before.reads, plan.reads)):
             return None
-        measure = self._measure(link, tenant, stream)
-        if self._mode == AUTO and measure.find_loss(self._seconds_per_byte(link)) is not None:
-            measure.passed += 1
-            if measure.passed < _PROBE:
-                return None
-            measure.passed = 0
         return plan
 
     def cut(self, link: str, tenant: str, stream: str, body: bytes, plan: PruningPlan) -> bytes:
         """Return what a plan leaves of a message, and measure what that saves on a link."""
+        measure = self._measure(link, tenant, stream)
+        kept, seconds = self._prune(body, plan)
+        measure.done.add(len(body), len(body) - len(kept), seconds)
+        if plan.bindings is None:
+            measure.pruned.add(len(body), len(body) - len(kept), seconds)
+        elif self._mode == AUTO and measure.is_trial:
+            pruned, alone = self._prune(body, make_plan(without_bindings(plan.reads)))
+            measure.pruned.add(len(body), len(body) - len(pruned), alone)
+            measure.selected.add(len(body), len(pruned) - len(kept), max(0.0, seconds - alone))
+        return kept
+
+    def _prune(self, body: bytes, plan: PruningPlan) -> tuple[bytes, float]:
+        """Return what a plan leaves of a message, and the seconds that it took."""
         began = time.perf_counter()
         kept = prune(body, plan, self._limits)
-        self._measure(link, tenant, stream).add(len(body), len(kept), time.perf_counter() - began)
-        return kept
+        return kept, time.perf_counter() - began
 
     def _measure(self, link: str, tenant: str, stream: str) -> _Measure:
         measures = self._links[link].measures
@@ -248,16 +297,18 @@ class LinkProjection:
         elif plan is None:
             reason = "somebody beyond reads whole messages, or nobody reads any"
         else:
-            loss = measure.find_loss(self._seconds_per_byte(link)) if measure is not None else None
-            reason = loss if self._mode == AUTO else None
+            reason = None
+            if self._mode == AUTO and measure is not None:
+                plan, reason = measure.choose(plan, self._seconds_per_byte(link))
+        done = measure.done if measure is not None and measure.done.tried else None
         return ProjectionReport(
             tenant,
             stream,
             reason is None,
             reason or "nobody beyond reads the rest",
             [] if plan is None else [str(path) for path in plan.paths],
-            measure.saved if measure is not None and measure.tried else None,
-            measure.seconds if measure is not None and measure.tried else None,
+            None if done is None else done.share,
+            None if done is None else done.seconds,
         )
 
     def list_streams(self, link: str, tenant: str) -> list[str]:

@@ -4,6 +4,7 @@
             elements around kept ones, with all attributes and with the text directly inside
             the root element, and what is before and after it
     cut     other elements, with all that is inside of them
+            elements that no binding selects (see `binding_selection`)
 
 A message that is not UTF-8, or declares entities or default attributes, is not cut.
 """
@@ -14,12 +15,13 @@ from functools import cached_property, lru_cache
 from hashlib import blake2b
 from typing import Self
 
-from sapwood.engine.automaton.dataguide import name_tests_of
 from sapwood.engine.kernel.kernel_reader import read_nodes
 from sapwood.engine.limits import Limits
 from sapwood.engine.message.encoding import is_utf8
 from sapwood.engine.message.message_reader import Message
 from sapwood.errors import MessageError
+from sapwood.mesh.projection.binding_selection import BindingSelection
+from sapwood.mesh.projection.path_state import PathState, step_paths
 from sapwood.mesh.routing.condition_codec import pack_form, unpack_form
 from sapwood.mesh.routing.read_codec import reads_from_form, reads_to_form
 from sapwood.mesh.routing.read_paths import ReadPath, ReadPaths
@@ -29,8 +31,6 @@ _MOST_TAG_PATHS = 20_000
 _IDENTITY_BYTES = 12
 _REMEMBERED = 256
 """plans that are kept, with what they have learnt of messages"""
-_State = frozenset[tuple[int, int]]
-"""positions in read paths that are reached at an element: the number of the path, and its next step"""
 
 
 class PruningNode:
@@ -39,7 +39,7 @@ class PruningNode:
     attributes = text = value = None
     __slots__ = ("_children", "_plan", "_state", "is_read", "is_whole")
 
-    def __init__(self, plan: PruningPlan, state: _State, is_inside: bool) -> None:
+    def __init__(self, plan: PruningPlan, state: PathState, is_inside: bool) -> None:
         self._plan = plan
         self._state = state
         self._children: dict[str, PruningNode] = {}
@@ -63,10 +63,12 @@ class PruningPlan:
 
     def __init__(self, reads: ReadPaths) -> None:
         self.reads = reads
-        self.paths: list[ReadPath] = sorted(reads)
+        self.paths: list[ReadPath] = sorted(reads, key=lambda path: (path.steps, path.is_whole, str(path)))
         self.nodes = 0
         """tag paths that are remembered"""
         self.root = PruningNode(self, frozenset((path, 0) for path in range(len(self.paths))), False)
+        self.bindings = BindingSelection(self.paths) if any(path.binding for path in self.paths) else None
+        """None: no path is read inside of some elements only"""
 
     @cached_property
     def encoded(self) -> bytes:
@@ -78,21 +80,11 @@ class PruningPlan:
         """A hash of the read paths, which no other plan has."""
         return blake2b(self.encoded, digest_size=_IDENTITY_BYTES).digest()
 
-    def step(self, state: _State, name: str, is_inside: bool) -> PruningNode:
+    def step(self, state: PathState, name: str, is_inside: bool) -> PruningNode:
         """Return what the plan says of the children with a name, of elements in a state."""
         if is_inside:
             return PruningNode(self, frozenset(), True)
-        tests = name_tests_of(name)
-        reached: set[tuple[int, int]] = set()
-        for path, at in state:
-            steps = self.paths[path].steps
-            if at < len(steps):
-                is_deep, test = steps[at]
-                if is_deep:
-                    reached.add((path, at))
-                if test in tests:
-                    reached.add((path, at + 1))
-        return PruningNode(self, frozenset(reached), False)
+        return PruningNode(self, step_paths(self.paths, state, name), False)
 
 
 @lru_cache(maxsize=_REMEMBERED)
@@ -113,12 +105,15 @@ def prune(body: bytes, plan: PruningPlan, limits: Limits) -> bytes:
     if not is_utf8(message.data, message.encoding) or message.data != body:
         return body
     try:
-        document = read_nodes(message, limits, plan.root, with_text=False, with_source=True)
+        has_bindings = plan.bindings is not None
+        document = read_nodes(message, limits, plan.root, with_text=has_bindings, with_source=True)
     except MessageError:  # which is told where it is matched
         return body
     if not document.verbatim or document.source != body:
         return body
     kept = _find_kept(document.parents, document.ends, document.names, plan.root)
+    if plan.bindings is not None:
+        plan.bindings.cut(document, kept)
     if all(kept):
         return body
     starts, stops = document.spans

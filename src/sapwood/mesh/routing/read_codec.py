@@ -1,7 +1,7 @@
 """The canonical encoding of read paths, in which brokers tell each other what their subscriptions read.
 
     reads       path …, in the order of their encodings
-    path        whether it is whole, step …
+    path        whether it is whole, the condition that there is what it is bound to or nil, step …
     step        whether it goes to all descendants, name test
 
 What is decoded comes from other sites: every part is checked, and what is not canonical is refused.
@@ -12,8 +12,8 @@ from __future__ import annotations
 from itertools import pairwise
 
 from sapwood.errors import RouteError
-from sapwood.lang.pattern import TEXT
-from sapwood.mesh.routing.condition_codec import Form, is_name_test, pack
+from sapwood.lang.pattern import TEXT, Axis, Has, Path
+from sapwood.mesh.routing.condition_codec import Form, from_form, is_name_test, pack, to_form
 from sapwood.mesh.routing.read_paths import MOST_PATHS, ReadPath, ReadPaths, ReadStep
 
 _MOST_STEPS = 256
@@ -21,8 +21,12 @@ _MOST_STEPS = 256
 
 def reads_to_form(reads: ReadPaths) -> Form:
     """Return read paths as nested lists."""
-    forms = [[path.is_whole, *[list(step) for step in path.steps]] for path in reads]
-    return sorted(forms, key=pack)
+    return sorted([_path_to_form(path) for path in reads], key=pack)
+
+
+def _path_to_form(path: ReadPath) -> Form:
+    binding = None if path.binding is None else to_form(Has(path.binding))
+    return [path.is_whole, binding, *[list(step) for step in path.steps]]
 
 
 def reads_from_form(form: object) -> ReadPaths:
@@ -37,9 +41,21 @@ def reads_from_form(form: object) -> ReadPaths:
 
 def _read_path(form: object) -> ReadPath:
     match form:
-        case [bool(is_whole), *steps] if 0 < len(steps) <= _MOST_STEPS:
-            return ReadPath(tuple([_read_step(step) for step in steps]), is_whole)
-    raise RouteError("a read path that is not whether it is whole, and steps")
+        case [bool(is_whole), binding, *steps] if 0 < len(steps) <= _MOST_STEPS:
+            read = tuple([_read_step(step) for step in steps])
+            return ReadPath(read, is_whole, None if binding is None else _read_binding(binding, read))
+    raise RouteError("a read path that is not whether it is whole, a binding or nil, and steps")
+
+
+def _read_binding(form: object, steps: tuple[ReadStep, ...]) -> Path:
+    """Return the path that a read path is bound to, which has to be its beginning, with conditions."""
+    condition = from_form(form)
+    if isinstance(condition, Has) and condition.test is None:
+        bound = condition.path.steps
+        plain = tuple([(step.axis is Axis.DESCENDANT, step.test) for step in bound])
+        if plain and steps[: len(plain)] == plain and not any(step.axis is Axis.ATTRIBUTE for step in bound):
+            return condition.path
+    raise RouteError("a binding that is not the beginning of its read path")
 
 
 def _read_step(form: object) -> ReadStep:

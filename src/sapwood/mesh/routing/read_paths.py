@@ -11,6 +11,9 @@ condition of the query selects among the elements that are read. So `not(path)` 
 where siblings are counted: queries with positions or counts read the whole message, and so do those that lxml
 evaluates, and all that deliver the message itself. Text nodes beside elements that are cut would become one:
 whoever reads the text nodes of an element reads all of it.
+
+All three paths have a *binding*, //section[title = 'T']: a section that it does not select makes no results,
+and may be cut as a whole. It must not be cut in parts: without its title, not(title = 'T') would hold of it.
 """
 
 from __future__ import annotations
@@ -23,6 +26,8 @@ from sapwood.lang.pattern import TEXT, And, Axis, Condition, Has, Named, Not, Or
 
 MOST_PATHS = 256
 """of one set: what reads more is taken to read the whole message"""
+MOST_BINDINGS = 8
+"""of one set, each of which costs time for every message: of more, none counts"""
 
 ReadStep = tuple[bool, str]
 """whether it goes to all descendants, or to children only, and the name test"""
@@ -34,16 +39,22 @@ class ReadPath(NamedTuple):
     steps: tuple[ReadStep, ...]
     is_whole: bool
     """whether all that is inside of the elements is read, too"""
+    binding: Path | None = None
+    """the beginning of the path, with the conditions of the elements inside of which it is read; None: it is
+    read inside of all"""
 
     def covers(self, other: ReadPath) -> bool:
         """Return whether all that another path reads is read by this one, as far as their steps are equal."""
+        if self.binding not in (None, other.binding):
+            return False
         if self.steps == other.steps:
             return self.is_whole or not other.is_whole
         return self.is_whole and other.steps[: len(self.steps)] == self.steps
 
     def __str__(self) -> str:
-        steps = "".join([("//" if deep else "/") + format_name(test) for deep, test in self.steps])
-        return f"{steps}{'//node()' if self.is_whole else ''}"
+        bound = len(self.binding.steps) if self.binding is not None else 0
+        rest = "".join([("//" if deep else "/") + format_name(test) for deep, test in self.steps[bound:]])
+        return f"{self.binding or ''}{rest}{'//node()' if self.is_whole else ''}"
 
 
 ReadPaths = frozenset[ReadPath]
@@ -66,15 +77,24 @@ def covers(plan: ReadPaths | None, reads: ReadPaths | None) -> bool:
 def unite_reads(all_reads: Iterable[ReadPaths | None]) -> ReadPaths | None:
     """Return what is read by any of several, without paths that others cover."""
     united: set[ReadPath] = set()
+    bindings: set[Path] = set()
     for reads in all_reads:
         if reads is None:
             return None
         united |= reads
-        if len(united) > MOST_PATHS:
-            return None
+        bindings.update(path.binding for path in reads if path.binding is not None)
+        if len(bindings) > MOST_BINDINGS or len(united) > MOST_PATHS:
+            united = set(without_bindings(united))
+            if len(united) > MOST_PATHS:
+                return None
     return frozenset(
         path for path in united if not any(other != path and other.covers(path) for other in united)
     )
+
+
+def without_bindings(reads: Iterable[ReadPath]) -> ReadPaths:
+    """Return paths that are read inside of all elements, whatever their conditions."""
+    return frozenset(path._replace(binding=None) for path in reads)
 
 
 def reads_of(transformation: Transformation) -> ReadPaths | None:
@@ -93,7 +113,11 @@ def reads_of(transformation: Transformation) -> ReadPaths | None:
     return unite_reads([frozenset(collector.found)])
 
 
-Steps = tuple[ReadStep, ...]
+class _Way(NamedTuple):
+    """The steps from the document to some nodes, and the binding that these are inside of."""
+
+    steps: tuple[ReadStep, ...] = ()
+    binding: Path | None = None
 
 
 class _ReadCollector:
@@ -101,16 +125,18 @@ class _ReadCollector:
 
     def __init__(self) -> None:
         self.found: set[ReadPath] = set()
-        self._bound: list[list[Steps]] = []
-        """by variable, the paths of its nodes from the document"""
+        self._bound: list[list[_Way]] = []
+        """by variable, the ways to its nodes"""
 
     def add_variables(self, variables: Sequence[BoundVariable]) -> None:
         for variable in variables:
-            starts = self._starts(variable.origin)
-            ends = [self._follow(start, path) for start in starts for path in variable.paths]
             if any(_last_axis(path) is not None for path in variable.paths):
                 raise _WholeMessage  # bound to attributes or text, which need no path of their own
-            self._bound.append(ends)
+            starts = self._starts(variable.origin)
+            is_binding = variable.origin == DOCUMENT
+            self._bound.append(
+                [self._follow(start, path, is_binding) for start in starts for path in variable.paths]
+            )
 
     def add_joint(self, joint: JointCondition) -> None:
         for item in joint.items:
@@ -126,17 +152,20 @@ class _ReadCollector:
             for path in hole.paths:
                 self._read_values(start, path)
 
-    def _starts(self, origin: int) -> list[Steps]:
-        return [()] if origin == DOCUMENT else self._bound[origin]
+    def _starts(self, origin: int) -> list[_Way]:
+        return [_Way()] if origin == DOCUMENT else self._bound[origin]
 
-    def _read_values(self, start: Steps, path: Path) -> None:
+    def _read_values(self, start: _Way, path: Path) -> None:
         """Add the nodes of a path, of which the string-values are needed."""
         end = self._follow(start, path)
         if _last_axis(path) is not Axis.ATTRIBUTE:
             self._add(end, is_whole=True)
 
-    def _follow(self, start: Steps, path: Path) -> Steps:
-        """Add the elements of a path and what its conditions read; return the way to the last element."""
+    def _follow(self, start: _Way, path: Path, is_binding: bool = False) -> _Way:
+        """Add the elements of a path and what its conditions read; return the way to the last element.
+
+        If the path is a binding with conditions, what is read there is read inside of these elements only.
+        """
         at = start
         for step in path.steps:
             if step.axis is Axis.ATTRIBUTE or step.test == TEXT:
@@ -144,13 +173,15 @@ class _ReadCollector:
                     raise _WholeMessage
                 self._add(at, is_whole=step.test == TEXT)
                 return at
-            at = (*at, (step.axis is Axis.DESCENDANT, step.test))
+            at = at._replace(steps=(*at.steps, (step.axis is Axis.DESCENDANT, step.test)))
+            if is_binding and step is path.steps[-1] and any(each.conditions for each in path.steps):
+                at = at._replace(binding=path)
             for condition in step.conditions:
                 self._add_condition(at, condition)
         self._add(at, is_whole=False)
         return at
 
-    def _add_condition(self, at: Steps, condition: Condition) -> None:
+    def _add_condition(self, at: _Way, condition: Condition) -> None:
         match condition:
             case And(items=items) | Or(items=items):
                 for item in items:
@@ -166,12 +197,12 @@ class _ReadCollector:
             case _:  # positions
                 raise _WholeMessage
 
-    def _add(self, steps: Steps, is_whole: bool) -> None:
-        if not steps:
+    def _add(self, way: _Way, is_whole: bool) -> None:
+        if not way.steps:
             if is_whole:
                 raise _WholeMessage
             return  # the document node is always there
-        self.found.add(ReadPath(steps, is_whole))
+        self.found.add(ReadPath(way.steps, is_whole, way.binding))
         if len(self.found) > MOST_PATHS:
             raise _WholeMessage
 
