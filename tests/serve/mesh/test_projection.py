@@ -140,7 +140,7 @@ def test_deliveries_are_those_of_whole_messages(
     assert publish_all(mesh) == whole
     assert min(map(len, whole.values())) > 40
     assert has_cut(mesh, "a", "b") and has_cut(mesh, "b", "c")
-    assert mesh["b"].link("c")["cut messages out"] > 10
+    assert mesh["b"].link("c")["cut messages out"] > (10 if project == "always" else 0)
     assert all(mesh[name].counters().get("withheld deliveries", 0) == 0 for name in TREE)
 
 
