@@ -30,6 +30,7 @@ FORMAT_CHARTS = {
     "format-repeats",
     "format-decisions",
     "inner",
+    "projection",
     "exclusiveness-20",
     "exclusiveness-200",
     "hop-latency",
@@ -39,6 +40,7 @@ _LISTINGS = {
     "format-sizes",
     "format-processing-kernel",
     "inner-20",
+    "projection",
     "exclusiveness",
     "hop-latency",
 }
@@ -51,6 +53,8 @@ _MEASURES = (
     "both ends of a link",
     "inner broker",
     "inner broker against the first",
+    "bytes saved by projection",
+    "CPU of both ends, cut against whole",
     "partitions by PEP against the bound",
     "latency of a hop against text",
 )
@@ -58,7 +62,8 @@ _MEASURES = (
 
 @pytest.fixture(scope="module")
 def formats(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    only = ["table-budget", "format-sizes", "format-processing", "inner", "exclusiveness", "hop-latency"]
+    only = ["table-budget", "format-sizes", "format-processing", "inner", "projection", "exclusiveness"]
+    only.append("hop-latency")
     return smoke_run(MESH, tmp_path_factory.mktemp("bench") / "out", only)
 
 

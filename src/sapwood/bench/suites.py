@@ -73,6 +73,7 @@ MESH = Suite(
         "format_sizes",
         "format_processing",
         "inner_broker",
+        "projection_cost",
         "exclusiveness",
         "hop_latency",
         "routing_latency",

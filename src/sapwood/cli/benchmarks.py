@@ -153,7 +153,7 @@ def bench_mesh(
         Only,
         _only(
             "chain, transport, parts, confirm, import, slow, repair, hub, routing, links, table-budget, "
-            "scale, format-sizes, format-processing, inner, exclusiveness, hop-latency or "
+            "scale, format-sizes, format-processing, inner, projection, exclusiveness, hop-latency or "
             "routing-latency."
         ),
     ] = None,
