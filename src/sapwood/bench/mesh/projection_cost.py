@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from sapwood.bench.harness import Bench, BenchError, ChartAxis, Role, experiment, run_isolated, scale
+from sapwood.bench.harness.benchmark_report import Detail
+from sapwood.bench.harness.datasets import Kind
 from sapwood.bench.harness.timer import Pass, clock, time_interleaved
 from sapwood.bench.mesh.format_workload import DEFAULT, STREAM, TENANT, FormatWorkload, split_published
 from sapwood.broker import Broker
@@ -66,7 +68,8 @@ def measure_projection(
         "cut up to, Mbit/s",
     )
     listing = bench.listing("projection", "links with projection", columns, bench.dataset.label)
-    for kind, role in (("distinct", Role.SAPWOOD), ("predicates", Role.OTHER)):
+    kinds: list[tuple[Kind, Role]] = [("distinct", Role.SAPWOOD), ("predicates", Role.OTHER)]
+    for kind, role in kinds:
         for count in counts:
             name = f"{count:,} of {'plain paths' if kind == 'distinct' else 'paths with a predicate'}"
             yield name
@@ -90,7 +93,7 @@ def measure_projection(
             bench.figure("CPU of both ends, cut against whole", name, cpu, "times", None, **_note(run))
 
 
-def _note(run: ProjectionRun) -> dict[str, object]:
+def _note(run: ProjectionRun) -> dict[str, Detail]:
     return {"wanted": run.wanted, "reason": run.reason, "load_average": run.load}
 
 

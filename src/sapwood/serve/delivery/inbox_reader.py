@@ -75,7 +75,8 @@ class InboxReader:
             if rest is not None and rest <= 0:
                 return found
             try:
-                await asyncio.wait_for(changed.wait(), rest)
+                async with asyncio.timeout(rest):  # `wait_for` may swallow a cancellation in Python 3.11
+                    await changed.wait()
             except TimeoutError:
                 return [], []
 

@@ -12,6 +12,7 @@ from typing import Any
 from sapwood.errors import SapwoodError
 from sapwood.mesh.core.membership import HEARTBEAT, SUSPECT, Membership, Proposal
 from sapwood.mesh.core.topology import Topology, TopologyError
+from sapwood.mesh.nats.connection import cancel, spawn
 from sapwood.mesh.nats.directory import MeshDirectory, RevisionConflict
 from sapwood.mesh.nats.errors import MeshUnavailable
 from sapwood.mesh.nats.settings import TransportSettings
@@ -68,16 +69,14 @@ class MeshMembership:
         await self.directory.start()
         self.directory.watch(self._on_change, self._on_complete)
         self._tasks = [
-            asyncio.create_task(self._forever(self._renew, HEARTBEAT), name="mesh lease"),
-            asyncio.create_task(self._forever(self._tick, _TICK), name="mesh membership"),
-            asyncio.create_task(self._forever(self._join, _RETRY), name="mesh join"),
+            spawn(self._forever(self._renew, HEARTBEAT), "lease in the mesh"),
+            spawn(self._forever(self._tick, _TICK), "membership of the mesh"),
+            spawn(self._forever(self._join, _RETRY), "join of the mesh"),
         ]
 
     async def stop(self) -> None:
         """End; the lease runs out by itself."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await cancel(*self._tasks)
         await self.directory.stop()
 
     async def _forever(self, work: Callable[[], Any], interval: float) -> None:
