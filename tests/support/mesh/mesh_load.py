@@ -3,7 +3,7 @@ messages of different sources arrive."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
@@ -14,6 +14,13 @@ from tests.support.shared_data import DATA
 
 _FIRST_ONES = 600
 """subscriptions, among which are joins: since nothing is late, their state grows with all messages"""
+_TRANSFORMATIONS = (
+    "for $o in /order where $o/@customer = 'VALUE' return <who>{$o/@id}</who>",
+    "for $i in /order/item where $i/@sku = 'VALUE' return <item>{$i/quantity}</item>",
+    "for $n in //news where $n/topic = 'VALUE' return <about>{$n/topic}</about>",
+    "for $n in //news where not($n/topic = 'VALUE') return <other>{$n/topic}</other>",
+)
+"""of which none reads all of a message"""
 LATENESS = 10_000_000.0
 """seconds: no message is too late for joins"""
 
@@ -37,8 +44,12 @@ class SourcedMessage:
 class MeshLoad:
     """Draws subscriptions and messages for all brokers from one seed."""
 
-    def __init__(self, seed: int, brokers: Sequence[str], spread: int = 60) -> None:
+    def __init__(
+        self, seed: int, brokers: Sequence[str], spread: int = 60, transforming: Collection[str] = ()
+    ) -> None:
+        """Brokers that are `transforming` have no subscriptions but transformations of parts of messages."""
         self.brokers = list(brokers)
+        self._transforming = frozenset(transforming)
         self._rng = Random(seed)
         self._load = RandomLoad(seed, ["nobody"], spread)
         self._made = 0
@@ -56,6 +67,9 @@ class MeshLoad:
         self._made += 1
         id = f"{host}-{self._made}"
         may_join = self._made <= _FIRST_ONES
+        if host in self._transforming:
+            query = self._rng.choice(_TRANSFORMATIONS).replace("VALUE", f"v{self._rng.randrange(2)}")
+            return HostedRow(host, Row(id, query, host))
         if self._made % 30 == 0 and may_join:
             window = self._rng.choice([2, 5, 20])
             query = (
@@ -72,6 +86,15 @@ class MeshLoad:
     def subscriptions(self, count: int, odd: float = 0.1) -> list[HostedRow]:
         """Draw subscriptions, the same number for each host."""
         return [self.subscription(self.brokers[n % len(self.brokers)], odd) for n in range(count)]
+
+    def file_queries(self) -> list[HostedRow]:
+        """Return queries for the real files, spread over the hosts that may have them."""
+        rows: list[HostedRow] = []
+        hosts = [name for name in self.brokers if name not in self._transforming]
+        for number, query in enumerate(FILE_QUERIES):
+            host = hosts[number % len(hosts)]
+            rows.append(HostedRow(host, Row(f"file-{number}", query, host)))
+        return rows
 
     # -- messages ----------------------------------------------------------------------------------------
 

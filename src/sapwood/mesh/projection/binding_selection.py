@@ -6,8 +6,9 @@
              selected: kept, with what is read   not selected: cut        not read: cut
 
 An element is cut if nothing is read in it, where paths with a binding are followed only inside of elements
-that it selects. One that is not selected, but has something in it that is read, keeps all that any path
-reads: so the receiver finds out as well that it is not selected, be it by a condition with not().
+that it selects. One that is not selected, but has something in it that is read, stays: then the paths of its
+binding are followed in it, too, so that the receiver finds out as well that it is not selected, be it by a
+condition with not().
 """
 
 from __future__ import annotations
@@ -68,71 +69,95 @@ class BindingSelection:
         }
         """by the position in a path where its binding ends, the number of the binding"""
         self._states: dict[PathState, _ReadState] = {}
+        self._arrivals = 0
         self._inside = _ReadState(paths, frozenset(), True)
         self._root = _ReadState(paths, frozenset((place, 0) for place in range(len(paths))), False)
 
     def cut(self, document: Document[Any], kept: bytearray) -> None:
         """Take from the kept elements of a message those in which nothing is read."""
         evaluator = PatternEvaluator(document)
-        selected = [
+        followed = [
             {node for node in evaluator.select(binding) if isinstance(node, int)}
             for binding in self._bindings
         ]
-        parents, ends, names = document.parents, document.ends, document.names
+        """by binding, the elements inside of which its paths are followed"""
+        while True:
+            is_needed, passed = self._find_needed(document, kept, followed)
+            if not self._follow(passed, is_needed, followed):
+                break
+        ends = document.ends
+        element, last = 2, len(kept)  # the root element stays
+        while element < last:
+            if kept[element] and not is_needed[element]:
+                kept[element : ends[element]] = bytes(ends[element] - element)
+            element = element + 1 if kept[element] else ends[element]
+
+    def _find_needed(
+        self, document: Document[Any], kept: bytearray, followed: Sequence[Set[int]]
+    ) -> tuple[bytearray, list[tuple[int, int]]]:
+        """Return, by element, whether anything is read in it, and the elements where bindings end whose paths
+        are not followed there, with the number of the binding."""
+        parents, names = document.parents, document.names
         states: list[_ReadState] = [self._root] * len(parents)
-        is_selected = bytearray(b"\1" * len(parents))
-        """whether all bindings that end at an element select it"""
         is_needed = bytearray(len(parents))
-        """whether anything is read in an element"""
+        is_needed[1] = 1
+        passed: list[tuple[int, int]] = []
         for element in range(1, len(parents)):
             if not kept[element]:
                 continue
-            state, is_selected[element] = self._step(
-                states[parents[element]], names[element], element, selected
-            )
+            state = states[parents[element]]
+            if state.is_whole:
+                state = self._inside
+            else:
+                arrival = self._find_arrival(state, names[element])
+                chosen = 0
+                for binding in arrival.bindings:
+                    if element in followed[binding]:
+                        chosen |= 1 << binding
+                    else:
+                        passed.append((element, binding))
+                state = self._choose(arrival, chosen)
             states[element] = state
             if state.is_read:
                 around = element
                 while around > 0 and not is_needed[around]:
                     is_needed[around] = 1
                     around = parents[around]
-        element, last = 2, len(parents)  # the root element stays
-        if not is_selected[1]:
-            return
-        while element < last:
-            if kept[element] and not is_needed[element]:
-                kept[element : ends[element]] = bytes(ends[element] - element)
-            if not kept[element] or not is_selected[element] or states[element].is_whole:
-                element = ends[element]
-            else:
-                element += 1
+        return is_needed, passed
 
-    def _step(
-        self, state: _ReadState, name: str, element: int, selected: Sequence[Set[int]]
-    ) -> tuple[_ReadState, bool]:
-        """Return what is read in a child, and whether all bindings that end there select it."""
-        if state.is_whole:
-            return self._inside, True
+    @staticmethod
+    def _follow(
+        passed: Sequence[tuple[int, int]], is_needed: bytearray, followed: Sequence[set[int]]
+    ) -> bool:
+        """Follow the paths of bindings in elements that stay although they are not selected, for the receiver
+        to find out the same; return whether there is any."""
+        staying = [(element, binding) for element, binding in passed if is_needed[element]]
+        for element, binding in staying:
+            followed[binding].add(element)
+        return bool(staying)
+
+    def _find_arrival(self, state: _ReadState, name: str) -> _Arrival:
+        """Return what is reached at the children with a name."""
         arrival = state.arrivals.get(name)
         if arrival is None:
             reached = step_paths(self._paths, state.positions, name)
             bindings = tuple(sorted({self._ends[at] for at in reached if at in self._ends}))
             arrival = _Arrival(bindings, reached)
-            if len(self._states) < _MOST_STATES:
+            if self._arrivals < _MOST_STATES:
+                self._arrivals += 1
                 state.arrivals[name] = arrival
-        chosen = 0
-        for binding in arrival.bindings:
-            if element in selected[binding]:
-                chosen |= 1 << binding
+        return arrival
+
+    def _choose(self, arrival: _Arrival, chosen: int) -> _ReadState:
+        """Return what is read in a child, without the paths of bindings that end there and are not chosen."""
         found = arrival.states.get(chosen)
         if found is None:
-            found = arrival.states[chosen] = self._find_state(arrival.reached, chosen)
-        return found, chosen.bit_count() == len(arrival.bindings)
+            ends = self._ends
+            positions = frozenset(at for at in arrival.reached if at not in ends or chosen >> ends[at] & 1)
+            found = arrival.states[chosen] = self._find_state(positions)
+        return found
 
-    def _find_state(self, reached: PathState, chosen: int) -> _ReadState:
-        """Return the state of an element without the paths whose bindings end there and do not select it."""
-        ends = self._ends
-        positions = frozenset(at for at in reached if at not in ends or chosen >> ends[at] & 1)
+    def _find_state(self, positions: PathState) -> _ReadState:
         found = self._states.get(positions)
         if found is None:
             found = _ReadState(self._paths, positions, False)

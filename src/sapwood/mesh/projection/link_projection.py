@@ -295,7 +295,10 @@ class LinkProjection:
         elif not self._is_known(link):
             reason = "it is not known yet what is wanted beyond"
         elif plan is None:
-            reason = "somebody beyond reads whole messages, or nobody reads any"
+            is_whole = (
+                known is not None and tenant in known.unions and known.unions[tenant].find(stream) is None
+            )
+            reason = "somebody beyond reads whole messages" if is_whole else "nobody beyond wants any"
         else:
             reason = None
             if self._mode == AUTO and measure is not None:

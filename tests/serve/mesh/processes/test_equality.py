@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -15,7 +15,7 @@ import pytest
 from sapwood.serve.mesh.local_mesh import LocalMesh
 from tests.support.mesh.jetstream_admin import JetStreamAdmin
 from tests.support.mesh.mesh_clients import MeshClients, publish_all
-from tests.support.mesh.mesh_load import FILE_QUERIES, HostedRow, MeshLoad, SourcedMessage
+from tests.support.mesh.mesh_load import HostedRow, MeshLoad, SourcedMessage
 from tests.support.mesh.mesh_oracle import MeshOracle
 from tests.support.mesh.trees import CONFIG, SIX, need_nats
 from tests.support.requirements import FULL, PATIENCE, SLOWDOWN
@@ -84,20 +84,22 @@ class _Equality:
     get all of all rounds exactly.
     """
 
-    def __init__(self, mesh: LocalMesh, clients: MeshClients, oracle: MeshOracle, seed: int) -> None:
+    def __init__(
+        self,
+        mesh: LocalMesh,
+        clients: MeshClients,
+        oracle: MeshOracle,
+        seed: int,
+        transforming: Collection[str],
+    ) -> None:
         self._mesh, self._clients, self._oracle = mesh, clients, oracle
-        self._load = MeshLoad(seed, list(mesh.parents), _SPREAD)
+        self._load = MeshLoad(seed, list(mesh.parents), _SPREAD, transforming)
         self._rng = Random(seed)
         self._rows: dict[str, HostedRow] = {}
         self.published = self.changes = 0
 
     def subscribe(self, count: int) -> None:
-        rows = self._load.subscriptions(count, odd=0.03)
-        hosts = list(self._mesh.parents)
-        rows += [
-            HostedRow(hosts[n % len(hosts)], Row(f"file-{n}", query, hosts[n % len(hosts)]))
-            for n, query in enumerate(FILE_QUERIES)
-        ]
+        rows = self._load.subscriptions(count, odd=0.03) + self._load.file_queries()
         self._clients.import_all(rows)
         for each in rows:
             self._oracle.put(each)
@@ -172,13 +174,18 @@ class _Equality:
 
 
 def compare_with_one_broker(
-    mesh: LocalMesh, clients: MeshClients, subscriptions: int, messages: int, changes: int
+    mesh: LocalMesh,
+    clients: MeshClients,
+    subscriptions: int,
+    messages: int,
+    changes: int,
+    transforming: Collection[str] = (),
 ) -> None:
     """Let a mesh and one Broker have the same subscriptions and messages, and compare what is delivered."""
     started = time.monotonic()
     with MeshOracle() as oracle:
         clients.declare()
-        equality = _Equality(mesh, clients, oracle, seed=4)
+        equality = _Equality(mesh, clients, oracle, 4, transforming)
         equality.subscribe(subscriptions)
         subscribed = time.monotonic()
         for _ in range(_ROUNDS):
@@ -211,6 +218,20 @@ def test_deliveries_are_the_same_however_links_work(links: str, tmp_path: Path) 
         compare_with_one_broker(mesh, clients, subscriptions, messages, changes)
         for name, is_used in counters.items():
             assert (clients.counter(name) > 0) == is_used, name
+
+
+@pytest.mark.parametrize("project", [pytest.param("never", marks=pytest.mark.long), "always"])
+def test_deliveries_are_the_same_with_projection(project: str, tmp_path: Path) -> None:
+    """Beyond one link of the root there are only transformations, whose messages are cut, and cut further."""
+    need_nats()
+    with LocalMesh(tmp_path, SIX, CONFIG, f'project = "{project}"') as mesh, MeshClients(mesh) as clients:
+        subscriptions, messages, changes = (2_000, 4_000, 50) if FULL else (120, 400, 6)
+        transforming = {"inner1", "host1", "host2"}
+        compare_with_one_broker(mesh, clients, subscriptions, messages, changes, transforming)
+        for sender, receiver in (("root", "inner1"), ("inner1", "host1"), ("inner1", "host2")):
+            link = clients.status(sender)["links"][receiver]
+            assert (link.get("cut bytes out", 0) > 0) == (project == "always"), receiver
+        assert not clients.status("root")["links"]["inner2"].get("cut bytes out", 0)
 
 
 def test_a_subscription_is_confirmed_soon(mesh: LocalMesh, clients: MeshClients) -> None:

@@ -37,6 +37,7 @@ class BrokerAnswers:
                 "routes": self._list_routes,
                 "subscription": self._find_subscription,
                 "has routes": self._has_routes,
+                "projection": self._explain_projection,
                 "trace": self._trace,
             }
         )
@@ -61,6 +62,9 @@ class BrokerAnswers:
 
     async def _has_routes(self, keys: list[str]) -> Any:
         return await self._mesh.request("has routes", keys=keys)
+
+    async def _explain_projection(self, tenant: str) -> Any:
+        return await self._mesh.request("projection", tenant=tenant)
 
     # -- subscriptions ---------------------------------------------------------------------------------
 
