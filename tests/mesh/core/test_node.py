@@ -647,5 +647,17 @@ def test_a_table_of_an_edge_that_is_gone_is_not_used_after_a_restart(node: NodeD
     assert rejoined.table.unknown_links() == ["b"]
 
 
+@pytest.mark.parametrize("is_open", [False, True])
+def test_an_open_table_of_a_broker_that_becomes_a_leaf_stays_open(node: NodeDriver, is_open: bool) -> None:
+    """While it was open, nothing more was told, not even what local subscriptions of the neighbour want."""
+    node.receive("a", TableFrame(2, (route("//a"),), is_open=is_open))
+    node.topology = TREE.move("far", "b")
+    node.feed(events.TopologyChanged(node.topology))
+    assert node.node.table.routes_of("a") == [route("//a")]
+    assert node.node.table.is_unknown("a") == is_open
+    node.connect("a")
+    assert not node.node.table.is_unknown("a")
+
+
 def test_a_state_without_anything_starts() -> None:
     assert Node(NodeState("n"), build_tree({"n": None}), 1).handle(events.Tick(1.0)) != []

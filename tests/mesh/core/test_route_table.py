@@ -258,8 +258,6 @@ def test_renumbering_keeps_the_table() -> None:
     assert table.renumber("a").version == UNNUMBERED
     assert table.routes_of("a") == [ROUTES[0]]
     assert table.is_unknown("a")
-    table.renumber("a", is_leaf=True)
-    assert not table.is_unknown("a")
 
 
 def test_a_restored_table_has_the_digest_that_it_had() -> None:

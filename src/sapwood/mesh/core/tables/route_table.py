@@ -125,14 +125,10 @@ class RouteTable:
         self._unknown[link] = None
         return Change([], keys)
 
-    def renumber(self, link: str, is_leaf: bool = False) -> Wanted:
-        """Keep the table of a neighbour, which numbers its versions anew, and return it; that of a leaf lacks
-        nothing, because nobody is behind it."""
+    def renumber(self, link: str) -> Wanted:
+        """Keep the table of a neighbour, which numbers its versions anew, and return it."""
         wanted = self.wanted[link]
         wanted.version, wanted.arriving = UNNUMBERED, None
-        if is_leaf:
-            wanted.is_open = False
-            self._check_known(link)
         return wanted
 
     def is_unknown(self, link: str) -> bool:

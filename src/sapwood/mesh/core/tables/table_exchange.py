@@ -136,16 +136,17 @@ class TableExchange:
                 self.confirmations.add(Wait(needed, link=name, epoch=epoch, version=stored[name].version))
 
     def renew(self, name: str) -> None:
-        """Let the tables of a link begin anew. What a leaf wanted before it still wants: only its own."""
+        """Let the tables of a link begin anew. What a leaf wanted before it still wants: only its own. But a
+        table that was open stays so, because it may lack some: they are not told while it is open."""
         is_leaf = len(self._context.topology.neighbours(name)) <= 1
         if is_leaf and self.table.wanted[name].is_complete:
-            self.renumber(name, is_leaf)
+            self.renumber(name)
         else:
             self.forget(name)
 
-    def renumber(self, name: str, is_leaf: bool = False) -> None:
+    def renumber(self, name: str) -> None:
         """Keep the table of a neighbour, which numbers its versions anew."""
-        wanted = self.table.renumber(name, is_leaf)
+        wanted = self.table.renumber(name)
         self._context.journal.change_table(
             TableChange(name, wanted.version, wanted.is_complete, wanted.is_open)
         )
