@@ -21,7 +21,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     seeds.add_argument("--seeds", type=_to_range, metavar="A-B", help="scenarios from A to B")
     parser.add_argument("--largest", type=int, default=30, metavar="N", help="brokers at most (30)")
     parser.add_argument("--budget", action="store_true", help="with tables that exceed a small budget")
-    parser.add_argument("--wire", action="store_true", help="with frames as bytes, in formats by broker")
+    parser.add_argument("--wire", action="store_true", help="with frames as bytes, some of them cut")
     options = parser.parse_args(arguments)
     chosen = [options.seed] if options.seeds is None else options.seeds
     counts: Counter[str] = Counter()
@@ -30,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.budget:
             outcome = run_with_budget(seed, options.largest)
         elif options.wire:
-            outcome = run_on_wire(seed, broker_workload(), options.largest)
+            outcome = run_on_wire(seed, largest=options.largest)
         else:
             outcome = run_scenario(seed, broker_workload(), largest=options.largest)
         counts += outcome.counts

@@ -5,24 +5,33 @@
 
 A join is delivered when several messages are at its host. So a document counts as a match of a join if it
 satisfies one of its blocks, which is written beside it as a plain filter.
+
+What projection leaves of a document is a copy with a number of its own, of which the answers are those of its
+bytes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, field
+from functools import cache, lru_cache
+from hashlib import blake2b
 
 from sapwood.broker import Broker
 from sapwood.engine import Matcher
+from sapwood.engine.limits import Limits
 from sapwood.engine.message.message_reader import Message
 from sapwood.engine.pattern_evaluator import PatternEvaluator
 from sapwood.errors import MessageError
 from sapwood.mesh.core import frames
+from sapwood.mesh.projection.pruning import PruningPlan, prune
+from sapwood.mesh.routing.read_paths import covers, unite_reads
 from sapwood.mesh.routing.route import Route, decode_route, encode_route, routes_of
+from sapwood.mesh.wire.message_content import MessageContent, Projection
 
 NAMESPACES = {"f": "urn:finance", "n": "urn:news"}
 TENANT = "simulation"
+_covers = lru_cache(maxsize=100_000)(covers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,27 +160,62 @@ DOCUMENTS: tuple[SimDocument, ...] = (
 )
 
 
+@dataclass(slots=True)
+class _Text:
+    """The bytes of a message in its stream, and what is asked about them again and again."""
+
+    stream: str
+    body: bytes
+    results: dict[int, tuple[bytes, ...]] | None
+    """by query that it matches, the bodies of the deliveries; None: it is not accepted as a message"""
+    evaluator: PatternEvaluator | None
+    holding: list[int] = field(default_factory=list)
+    """keys of the routes whose condition holds"""
+
+    def holds(self, route: Route) -> bool:
+        """Return whether a route wants the message."""
+        if self.evaluator is None or route.stream not in (None, self.stream):
+            return False
+        return self.evaluator.holds(route.condition)
+
+
+@dataclass(frozen=True, slots=True)
+class _Copy:
+    """A document as it was published, or what is left of it."""
+
+    original: int
+    text: _Text
+    plan: PruningPlan | None = None
+    """what was kept; None: all"""
+
+
 class BrokerWorkload:
-    """Queries and documents as tables of who matches what."""
+    """Queries and documents as tables of who matches what.
+
+    Numbers of documents begin with those that are published; the copies follow from which parts were cut.
+    """
 
     def __init__(
         self, queries: Sequence[SimQuery] = QUERIES, documents: Sequence[SimDocument] = DOCUMENTS
     ) -> None:
         self.queries = len(queries)
         self.documents = len(documents)
-        self._refused = frozenset(n for n, document in enumerate(documents) if not _is_accepted(document))
-        self._matching = _find_matches(queries, documents, self._refused)
-        self._routes = [self._make_routes(query) for query in queries]
-        self._streams = [document.stream for document in documents]
-        self._evaluators = {
-            number: _read(document)
+        self._answers = _Answers(queries)
+        self._texts: dict[tuple[str, bytes], _Text] = {}
+        self._known: dict[int, Route] = {}
+        """by key, the routes that were asked for"""
+        self._copies = [
+            _Copy(number, self._find_text(document.stream, document.text.encode()))
             for number, document in enumerate(documents)
-            if number not in self._refused
-        }
+        ]
+        self._answers.pause()
+        self._originals = {(c.text.stream, digest(c.text.body)): c.original for c in self._copies}
+        self._cut: dict[tuple[int, bytes], int] = {}
+        """by document and plan, the number of the copy"""
+        self._routes = [self._make_routes(query) for query in queries]
+        self._reads = [unite_reads(route.reads for route in routes) for routes in self._routes]
         self._hits: dict[int, int] = {}
         """by the key of a route, the documents of which it holds, as bits"""
-        self._known: set[int] = set()
-        self._holding: list[list[int]] = [[] for _ in documents]
         for routes in self._routes:
             for route in routes:
                 self.learn(route)
@@ -180,9 +224,24 @@ class BrokerWorkload:
         """Return the routes of a query, as other brokers get them."""
         return tuple(decode_route(encode_route(r)) for r in routes_of(query.text, NAMESPACES, TENANT))
 
+    def _find_text(self, stream: str, body: bytes) -> _Text:
+        found = self._texts.get((stream, body))
+        if found is None:
+            results = self._answers.find(stream, body)
+            evaluator = _read(body) if results is not None else None
+            found = self._texts[stream, body] = _Text(stream, body, results, evaluator)
+            found.holding += [key for key, route in self._known.items() if found.holds(route)]
+        return found
+
+    # -- queries and routes ----------------------------------------------------------------------------
+
     def matching(self, document: int) -> Collection[int]:
         """Return the queries that a document matches."""
-        return self._matching[document]
+        return self._copies[document].text.results or ()
+
+    def results(self, document: int, query: int) -> tuple[bytes, ...]:
+        """Return the bodies of what a query delivers of a document."""
+        return (self._copies[document].text.results or {}).get(query, ())
 
     def routes(self, query: int) -> tuple[frames.Route, ...]:
         """Return necessary conditions of a query."""
@@ -190,32 +249,65 @@ class BrokerWorkload:
 
     def holding(self, document: int) -> Collection[int]:
         """Return the keys of the routes whose condition holds of a document."""
-        return self._holding[document]
+        return self._copies[document].text.holding
 
     def learn(self, route: frames.Route) -> None:
         """Find out of which documents a route holds that a node has made."""
         if route.key not in self._known:
             assert isinstance(route, Route)
-            self._known.add(route.key)
-            (hits,) = self.find_hits([decode_route(encode_route(route))])
-            for document, holding in enumerate(self._holding):
-                if hits >> document & 1:
-                    holding.append(route.key)
+            known = self._known[route.key] = decode_route(encode_route(route))
+            for text in self._texts.values():
+                if text.holds(known):
+                    text.holding.append(route.key)
 
     def find_hits(self, routes: Sequence[Route]) -> list[int]:
         """Return, for each route, the documents of which it holds, as bits."""
         for route in routes:
             if route.key not in self._hits:
                 self._hits[route.key] = sum(
-                    1 << number
-                    for number, message in self._evaluators.items()
-                    if route.stream in (None, self._streams[number]) and message.holds(route.condition)
+                    1 << number for number in range(self.documents) if self._copies[number].text.holds(route)
                 )
         return [self._hits[route.key] for route in routes]
 
     def is_refused(self, document: int) -> bool:
         """Return whether a document is not accepted as a message."""
-        return document in self._refused
+        return self._copies[document].text.results is None
+
+    # -- copies ----------------------------------------------------------------------------------------
+
+    def content(self, document: int, id: str) -> MessageContent:
+        """Return a document as a message between brokers."""
+        copy = self._copies[document]
+        projection = None
+        if copy.plan is not None:
+            projection = Projection(copy.plan, digest(self._copies[copy.original].text.body))
+        return MessageContent(TENANT, copy.text.stream, id, None, copy.text.body, projection=projection)
+
+    def find_document(self, content: MessageContent) -> int:
+        """Return the document that a message between brokers is. That there is one with the same bytes is
+        what is tested: those of a cut one are what its plan leaves of the document that was published."""
+        projection = content.projection
+        if projection is None:
+            return self._originals[content.stream, digest(content.body)]
+        original = self._originals[content.stream, projection.original]
+        place = original, projection.plan.identity
+        found = self._cut.get(place)
+        if found is None:
+            whole = self._copies[original].text.body
+            text = self._find_text(content.stream, prune(whole, projection.plan, Limits()))
+            found = self._cut[place] = len(self._copies)
+            self._copies.append(_Copy(original, text, projection.plan))
+        assert self._copies[found].text.body == content.body
+        return found
+
+    def is_partial(self, document: int) -> bool:
+        """Return whether parts of a document were cut."""
+        return self._copies[document].plan is not None
+
+    def has_all(self, document: int, query: int) -> bool:
+        """Return whether a document has all that a query reads."""
+        plan = self._copies[document].plan
+        return plan is None or _covers(plan.reads, self._reads[query])
 
 
 @cache
@@ -224,38 +316,52 @@ def broker_workload() -> BrokerWorkload:
     return BrokerWorkload()
 
 
-def _is_accepted(document: SimDocument) -> bool:
-    with Broker() as broker:
-        try:
-            broker.publish(document.text)
-        except MessageError:
-            return False
-        return True
+class _Answers:
+    """What queries deliver: one broker with all of them decides, and for joins with the filters of their
+    blocks."""
 
+    def __init__(self, queries: Sequence[SimQuery]) -> None:
+        self._queries = queries
+        self._broker: Broker | None = None
+        self._wanted: list[tuple[int, str | None]] = []
+        """by subscription, its query, and the stream it is restricted to"""
 
-def _find_matches(
-    queries: Sequence[SimQuery], documents: Sequence[SimDocument], refused: frozenset[int]
-) -> list[tuple[int, ...]]:
-    """Return, by document, the queries that it matches: one broker with all of them decides, and for joins
-    with the filters of their blocks."""
-    matches: list[set[int]] = [set() for _ in documents]
-    wanted: list[tuple[int, str | None]] = []
-    """by subscription, its query, and the stream it is restricted to"""
-    with Broker(NAMESPACES) as broker:
-        for query_number, query in enumerate(queries):
+    def _open(self) -> Broker:
+        broker = Broker(NAMESPACES)
+        self._wanted.clear()
+        for number, query in enumerate(self._queries):
             for stream, text in query.blocks or ((None, query.text),):
-                broker.subscribe(len(wanted), text)
-                wanted.append((query_number, stream))
-        for document_number, document in enumerate(documents):
-            if document_number not in refused:
-                for delivery in broker.publish(document.text, stream=document.stream):
-                    assert isinstance(delivery.subscription, int)
-                    found, restricted = wanted[delivery.subscription]
-                    if restricted in (None, document.stream):
-                        matches[document_number].add(found)
-    return [tuple(sorted(each)) for each in matches]
+                broker.subscribe(len(self._wanted), text)
+                self._wanted.append((number, stream))
+        return broker
+
+    def pause(self) -> None:
+        """Release the processes of the broker until it is asked again."""
+        if self._broker is not None:
+            self._broker.close()
+            self._broker = None
+
+    def find(self, stream: str, body: bytes) -> dict[int, tuple[bytes, ...]] | None:
+        """Return, by query that a message matches, the bodies of the deliveries; None if it is refused."""
+        broker = self._broker = self._broker or self._open()
+        found: dict[int, tuple[bytes, ...]] = {}
+        try:
+            deliveries = broker.publish(body, stream=stream)
+        except MessageError:
+            return None
+        for delivery in deliveries:
+            assert isinstance(delivery.subscription, int)
+            query, restricted = self._wanted[delivery.subscription]
+            if restricted in (None, stream):
+                found[query] = (*found.get(query, ()), delivery.body)
+        return dict(sorted(found.items()))
 
 
-def _read(document: SimDocument) -> PatternEvaluator:
+def digest(body: bytes) -> bytes:
+    """Return a digest of a message's body."""
+    return blake2b(body, digest_size=16).digest()
+
+
+def _read(body: bytes) -> PatternEvaluator:
     with Matcher() as matcher:
-        return PatternEvaluator(matcher.index.read(Message(document.text), all=True))
+        return PatternEvaluator(matcher.index.read(Message(body), all=True))

@@ -40,7 +40,8 @@ def _find_due_in(world: World, period: Period, publications: list[SimPublication
 
 
 def check_deliveries(world: World) -> list[str]:
-    """Return what is wrong with the deliveries: missing, repeated, unwanted, out of order, or late."""
+    """Return what is wrong with the deliveries: missing, repeated, unwanted, out of order, late, or different
+    from those of the whole message."""
     problems: list[str] = []
     made: Counter[tuple[int, MessageKey]] = Counter()
     last: dict[tuple[int, str], int] = {}
@@ -52,9 +53,12 @@ def check_deliveries(world: World) -> list[str]:
             if delivery.key.number < last.get(order, 0):
                 problems.append(f"order: {delivery} comes after number {last[order]} at {broker.name}")
             last[order] = max(delivery.key.number, last.get(order, 0))
-            matching = world.workload.matching(delivery.document)
-            if not any(period.query in matching for period in subscription.periods):
+            document, query = world.publications[delivery.key].document, delivery.query
+            asked = any(period.query == query for period in subscription.periods)
+            if not asked or query not in world.workload.matching(document):
                 problems.append(f"unwanted: {delivery}")
+            elif world.workload.results(delivery.document, query) != world.workload.results(document, query):
+                problems.append(f"different: {delivery}, of document {document}")
         if broker.late:
             problems.append(f"late: {broker.late} messages at {broker.name}")
     problems += [f"twice: {key} of subscription {number}" for (number, key), n in made.items() if n > 1]

@@ -73,6 +73,10 @@ class LocalWorkload:
         """Return the queries that a document matches."""
         return self._matching[document]
 
+    def results(self, document: int, query: int) -> tuple[bytes, ...]:
+        """Return the bodies of what a query delivers of a document: none is made."""
+        return ()
+
     def routes(self, query: int) -> tuple[PatternRoute, ...]:
         """Return necessary conditions of a query."""
         return self._routes[query]

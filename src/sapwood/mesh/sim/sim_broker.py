@@ -29,6 +29,8 @@ class SimDelivery:
     subscription: int
     key: MessageKey
     document: int
+    """of which parts may have been cut"""
+    query: int
 
 
 @dataclass(slots=True)
@@ -72,8 +74,8 @@ class SimBroker:
         self.membership = Membership(name, topology)
         self.life = 0
         """raised by every start and crash: what was begun before is void"""
-        self._evaluated: dict[int, tuple[int, list[int]]] = {}
-        """by match, the document and the subscriptions that it is delivered to"""
+        self._evaluated: dict[int, tuple[int, list[tuple[int, int]]]] = {}
+        """by match, the document and the subscriptions that it is delivered to, if it is new"""
         self._unstored: deque[actions.Store] = deque()
         self._bits: dict[str, int] = {}
         self._wanted: dict[int, int] = {}
@@ -120,6 +122,7 @@ class SimBroker:
         self._wire = self.world.make_wire(self.world, self.name) if self.world.make_wire is not None else None
         if self._wire is not None:
             self._wire.set_neighbours(self.storage.topology)
+            self._wire.mark_partial(self.storage)
         self.membership = Membership(self.name, self.storage.topology)
         self.node = self._make_node(self.storage.state, self.storage.topology, self.storage.incarnation)
         self.handle(events.Tick(self.world.now))
@@ -197,12 +200,13 @@ class SimBroker:
             world.after(world.faults.store_delay(world.random), self._stored, self.life, action.number)
         elif isinstance(action, actions.Send):
             frame = action.frame
+            may_cut = isinstance(frame, MessageFrame) and frame.content is Content.STORED
             if isinstance(frame, MessageFrame) and isinstance(frame.content, Content):
                 document = self.storage.contents[frame.key]
                 frame = MessageFrame(frame.key, document, frame.table, frame.floor)
             item = StreamedFrame(action.epoch, action.number, frame)
             if self._wire is not None:
-                item.payload = self._wire.encode(action.link, item)
+                item.payload = self._wire.encode(action.link, item, may_cut)
             world.network.send(self, action.link, item)
         elif isinstance(action, actions.SendControl):
             world.network.send_control(self.name, action.link, action.control)
@@ -233,18 +237,19 @@ class SimBroker:
         self._routes.update((route.key, route) for route in added)
         number = bit.bit_length() - 1
         wire.set_bit(action.link, number)
-        wire.change_routes(number, added, [self._routes[key] for key in action.removed])
+        wire.change_routes(action.link, number, added, [self._routes[key] for key in action.removed])
 
     def _match(self, action: actions.Match) -> None:
         """Match at once, with the routes of this moment; the result comes later."""
         workload = self.world.workload
         document = self._find_document(action)
-        decided = self._wire.decide(action.key, action.is_local) if self._wire is not None else None
+        wire = self._wire
+        decided = wire.decide(action.key, document, action.is_local) if wire is not None else None
         if action.is_new:
-            queries = workload.matching(document) if action.is_local else ()
-            found = [number for query in queries for number in self._by_query.get(query, ())]
-            found = found if decided is None else []
-            self._evaluated[action.token] = document, found
+            is_evaluated = action.is_local and decided is None
+            self._evaluated[action.token] = document, self._evaluate(document) if is_evaluated else []
+        elif action.content is not None:
+            self._evaluated[action.token] = document, []
         mask = 0
         for key in workload.holding(document):
             mask |= self._wanted.get(key, 0)
@@ -254,16 +259,28 @@ class SimBroker:
         delay = self.world.faults.match_delay(self.world.random)
         self.world.after(delay, self._matched, self.life, events.Matched(action.token, links, problem))
 
+    def _evaluate(self, document: int) -> list[tuple[int, int]]:
+        """Return the subscriptions that a document is delivered to, with their queries."""
+        queries = self.world.workload.matching(document)
+        found = [(number, query) for query in queries for number in self._by_query.get(query, ())]
+        if self._wire is None:
+            return found
+        wanted = set(self._wire.withhold(document, queries))
+        kept = [each for each in found if each[1] in wanted]
+        self.world.counts["withheld delivery"] += len(found) - len(kept)
+        return kept
+
     def _find_document(self, action: actions.Match) -> int:
         if action.content is not None:
             assert isinstance(action.content, int)
             return action.content
         assert action.key is not None
-        if action.key in self.storage.contents:
-            return self.storage.contents[action.key]
-        match = next(s.match for s in self._unstored if s.message is not None and s.message.key == action.key)
-        assert match is not None
-        return self._evaluated[match][0]
+        for store in reversed(self._unstored):
+            if store.message is not None and store.message.key == action.key:
+                match = store.match or store.replaces
+                if match is not None:
+                    return self._evaluated[match][0]
+        return self.storage.contents[action.key]
 
     def _matched(self, life: int, event: events.Matched) -> None:
         if life == self.life:
@@ -285,10 +302,14 @@ class SimBroker:
             key = store.message.key
             document, found = self._evaluated.pop(store.match)
             storage.contents[key] = document
-            storage.deliveries += [SimDelivery(s, key, document) for s in found]
+            storage.deliveries += [SimDelivery(number, key, document, query) for number, query in found]
             self.world.on_stored(self.name, key, document)
             if self._wire is not None and key.source == self.name:
                 self._wire.learn(key, document)
+        elif store.message is not None and store.replaces is not None:
+            document, _ = self._evaluated.pop(store.replaces)
+            storage.contents[store.message.key] = document
+            self.world.count("partial message again" if store.message.is_partial else "whole message again")
         if self.name in store.floors:
             self.world.on_settled(self.name, store.floors[self.name])
 

@@ -21,6 +21,9 @@ class Workload(Protocol):
     def matching(self, document: int) -> Collection[int]:
         """Return the queries that a document matches."""
 
+    def results(self, document: int, query: int) -> Collection[bytes]:
+        """Return the bodies of what a query delivers of a document."""
+
     def routes(self, query: int) -> tuple[Route, ...]:
         """Return necessary conditions of a query."""
 
