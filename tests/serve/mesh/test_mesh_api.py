@@ -79,24 +79,25 @@ def _list_conditions(mesh: LocalMesh, broker: str, link: str) -> set[str]:
 
 
 def test_explain_tells_what_is_cut(mesh: LocalMesh) -> None:
+    """On the way to zurich, where nobody has a filter."""
     query = "for $o in /cut/o where $o/@n > 1 return <o>{$o/@n}{$o/a}</o>"
     row = {"query": query, "subscriber": "desk", "streams": ["cut"]}
-    call(mesh, "paris", "PUT", "/v1/subscriptions/cutting", json=row)
+    call(mesh, "zurich", "PUT", "/v1/subscriptions/cutting", json=row)
     body = "<cut><o n='1'/><o n='2'><a/><b>" + 500 * "x" + "</b></o></cut>"
     for number in range(20):
         headers = {"Sapwood-Message-Id": f"cut-{number}"}
-        call(mesh, "zurich", "POST", "/v1/streams/cut/messages", content=body, headers=headers)
+        call(mesh, "paris", "POST", "/v1/streams/cut/messages", content=body, headers=headers)
     (host,) = get(mesh, "/v1/mesh/explain/cutting")["hosts"]
     reads = ["/cut/o[@n > 1]", "/cut/o[@n > 1]/a//node()"]
     assert [route["reads"] for route in host["routes"]] == [reads]
     by_broker = {each["broker"]: each["projection"] for each in host["brokers"]}
-    (sent,) = by_broker["zurich"]
+    (sent,) = by_broker["paris"]
     assert sent["is_cut"] and sent["saved"] > 0.8 and sent["stream"] == "cut"
     assert sent["reads"] == ["/cut/o", "/cut/o/a//node()"], "bindings save little here"
-    assert by_broker["paris"] == []
+    assert by_broker["zurich"] == []
     done = sapwood("mesh", "explain", "cutting", "--url", mesh.url("zurich"))
     assert f"reads {', '.join(reads)}" in done.stdout
-    assert "zurich → basel, stream cut: cut to /cut/o, /cut/o/a//node()" in done.stdout
+    assert "paris → basel, stream cut: cut to /cut/o, /cut/o/a//node()" in done.stdout
     shown = sapwood("mesh", "topology", "--url", mesh.url("zurich"))
     assert " cut " in shown.stdout
 

@@ -60,6 +60,7 @@ def test_what_is_behind_the_positions_is_delivered(pair: LinkedEngines, query: s
     pair.settle()
     before = positions(a)
     a.publish(b'<m n="4"/>')
+    pair.settle()  # since there is no order between sources
     b.publish(b'<m n="5"/>')
     a.publish(b'<m n="6"/>', b"<x/>")
     pair.settle()
