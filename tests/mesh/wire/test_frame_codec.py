@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Any
 from zlib import crc32
 
 import msgpack  # type: ignore[import-untyped, unused-ignore]
@@ -46,7 +47,7 @@ from sapwood.mesh.wire.frame_codec import (
     encode_payload,
     protect,
 )
-from sapwood.mesh.wire.message_content import MessageContent
+from sapwood.mesh.wire.message_content import MOST_HITS, Hits, MessageContent
 from sapwood.mesh.wire.skeletons.skeleton import Skeleton, TestedNames
 from sapwood.mesh.wire.topology_codec import TopologyFormatError, decode_topology, encode_topology
 
@@ -68,8 +69,19 @@ numbers = st.integers(0, 2**53)
 names = st.text(max_size=20)
 epochs = st.builds(Epoch, numbers, numbers, numbers)
 times = st.none() | st.floats(allow_nan=False, allow_infinity=False)
-contents = st.tuples(names, names, names, times, st.binary(max_size=200), st.booleans()).map(
-    lambda fields: MessageContent(*fields)
+marks = st.integers(0, 2**128 - 1)
+hits = st.builds(
+    Hits, marks, st.lists(marks, min_size=1, max_size=MOST_HITS, unique=True).map(tuple), st.booleans()
+)
+contents = st.builds(
+    MessageContent,
+    names,
+    names,
+    names,
+    times,
+    st.binary(max_size=200),
+    st.booleans(),
+    hits=st.none() | hits,
 )
 keys = st.builds(MessageKey, names, numbers)
 routes = st.sampled_from(["/a", "//b[@c = 1]", "/a[not(b)]/c", "//x[contains(., 'y')]"]).map(
@@ -154,7 +166,7 @@ def test_another_version_is_named() -> None:
 
 
 def test_fields_of_another_type_are_refused() -> None:
-    good = [[1, 1, 0], 1, [[0, "a", 1, 0, 0, None]], [], [], []]
+    good = [[1, 1, 0], 1, [[0, "a", 1, 0, 0, None]], [], [], [], []]
     assert decode_payload(protect(good)).frames == [MessageFrame(MessageKey("a", 1), None, 0, 0)]
     for path, value in (((0,), [1, 1, -1]), ((1,), "1"), ((2, 0, 0), 7), ((2, 0, 1), 5), ((2, 0, 2), True)):
         bad = msgpack.unpackb(msgpack.packb(good))
@@ -170,6 +182,51 @@ def test_bodies_and_skeletons_come_back() -> None:
     frame = MessageFrame(MessageKey("a", 1), CONTENT)
     payload = decode_payload(encode_payload(Epoch(1, 1), 1, [frame]), {DICTIONARY.identity: DICTIONARY})
     assert payload.frames == [frame]
+
+
+def with_hits(table: int, *met: int) -> MessageFrame:
+    content = CONTENT._replace(encoded=None, skeleton=None, hits=Hits(table, met, True))
+    return MessageFrame(MessageKey("a", 1), content)
+
+
+def test_keys_are_listed_once_in_a_payload() -> None:
+    frames = [with_hits(5, 2**127, 7), with_hits(5, 7), with_hits(5, 2**127, 7)]
+    sizes = [len(encode_payload(Epoch(1, 1), 1, frames[:count])) for count in (1, 2, 3)]
+    assert decode_payload(encode_payload(Epoch(1, 1), 1, frames)).frames == frames
+    assert sizes[2] - sizes[1] < sizes[0] - 3 * 16
+
+
+def test_hits_that_cannot_be_are_refused() -> None:
+    packed = encode_payload(Epoch(1, 1), 1, [with_hits(5, 6, 7)])[5:]
+    good = msgpack.unpackb(packed)
+    assert decode_payload(protect(good)).frames == [with_hits(5, 6, 7)]
+    wrong: list[Any] = [
+        [0, [], True],
+        [0, [1, 1], True],
+        [0, [3], True],
+        [3, [1], True],
+        [0, [-1], True],
+        [0, 1, True],
+        [0, [1], 1],
+        [0, [1]],
+        ["0", [1], True],
+        7,
+    ]
+    for met in wrong:
+        bad = msgpack.unpackb(packed)
+        bad[2][0][-1][-1] = met
+        with pytest.raises(WireError):
+            decode_payload(protect(bad))
+    many = msgpack.unpackb(packed)
+    many[6] = [bytes((number,)) * 16 for number in range(MOST_HITS + 2)]
+    many[2][0][-1][-1] = [0, list(range(1, MOST_HITS + 2)), True]
+    with pytest.raises(WireError, match="1 to 8 routes"):
+        decode_payload(protect(many))
+    for keys in ([b"short", b"", b""], "keys", [5, 6, 7]):
+        bad = msgpack.unpackb(packed)
+        bad[6] = keys
+        with pytest.raises(WireError):
+            decode_payload(protect(bad))
 
 
 def test_a_dictionary_that_is_missing_is_named() -> None:

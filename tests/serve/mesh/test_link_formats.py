@@ -57,7 +57,7 @@ def make_mesh(tmp_path: Path) -> Iterator[MakeMesh]:
     def make(**settings: Any) -> LinkedEngines:
         folder = tmp_path / str(len(made))
         folder.mkdir()
-        mesh = LinkedEngines(folder, CHAIN, dictionary_samples=SAMPLES, **settings)
+        mesh = LinkedEngines(folder, CHAIN, dictionary_samples=SAMPLES, hits="never", **settings)
         made.append(mesh)
         return mesh
 

@@ -160,11 +160,16 @@ class LinkedEngine:
         self.call(lambda n: ChangeStore(n, "", "remove", {"id": id}))
 
     def publish(
-        self, *bodies: bytes, stream: str = "news", times: tuple[float, ...] = (), ids: tuple[str, ...] = ()
+        self,
+        *bodies: bytes,
+        stream: str = "news",
+        times: tuple[float, ...] = (),
+        ids: tuple[str, ...] = (),
+        tenant: str = "",
     ) -> Any:
         """Publish messages, and return what became of each."""
         messages = [
-            Publication("", stream, ids[i] if ids else f"{self.name}-{self._request}-{i}", body)
+            Publication(tenant, stream, ids[i] if ids else f"{self.name}-{self._request}-{i}", body)
             for i, body in enumerate(bodies)
         ]
         for message, time_ in zip(messages, times, strict=False):
@@ -185,11 +190,11 @@ class LinkedEngine:
         assert self.engine._mesh is not None
         return self.engine._mesh.describe().links[name]
 
-    def deliveries(self, subscriber: str = "desk") -> list[tuple[str, bytes]]:
+    def deliveries(self, subscriber: str = "desk", tenant: str = "") -> list[tuple[str, bytes]]:
         """Return the messages and bodies in an inbox."""
         log = open_log(self.location)
         reader = LogReader(log)
-        number = self.engine._inboxes.find("", subscriber)
+        number = self.engine._inboxes.find(tenant, subscriber)
         if number is None:
             return []
         found = []

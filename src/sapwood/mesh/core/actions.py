@@ -24,6 +24,8 @@ class Match:
     """whether the message is not stored yet"""
     is_local: bool = True
     """whether local subscriptions are to be evaluated"""
+    link: str | None = None
+    """the neighbour that the content came from, if any"""
 
 
 @dataclass(frozen=True, slots=True)

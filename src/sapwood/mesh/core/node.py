@@ -124,6 +124,11 @@ class Node:
         return len(self._pipeline)
 
     @property
+    def has_local_changes(self) -> bool:
+        """Whether what local subscriptions want has changed, and the table does not have that yet."""
+        return self._pipeline.has_changes
+
+    @property
     def unconfirmed(self) -> int:
         """The number of changes that not all brokers have."""
         return len(self._tables.confirmations)

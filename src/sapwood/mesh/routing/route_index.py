@@ -35,6 +35,8 @@ MOST_LINKS = 62
 """so that all bits fit a signed number of 64"""
 _MANY = 1_000
 """From this many changes on, teaching the automaton anew is cheaper than updating what it learnt."""
+_SPREAD = np.uint32(2_654_435_761)
+"""a multiplier that scatters consecutive numbers"""
 _QUERY_TEXT = "the condition of a route"
 
 
@@ -65,6 +67,8 @@ class RouteIndex:
         self._free_streams: list[int] = []
         self._place_of: dict[Route, int] = {}  # of any stream: its slot; of one: its row
         self._any_stream: NDArray[np.int64] = np.zeros(64, np.int64)  # by slot, links
+        self._slot_routes: list[Route | None] = []  # by slot, of any stream
+        self._row_routes: list[Route | None] = []
         self._row_links: NDArray[np.int64] = np.zeros(64, np.int64)
         self._row_streams: NDArray[np.int32] = np.zeros(64, np.int32)
         self._rows_of = RaggedArray(np.int32)  # by slot
@@ -119,6 +123,10 @@ class RouteIndex:
             place = self._place_of[route] = self._register(route)
         links = self._any_stream if route.stream is None else self._row_links
         links[place] |= bit
+        routes = self._slot_routes if route.stream is None else self._row_routes
+        if place >= len(routes):
+            routes += [None] * (len(links) - len(routes))
+        routes[place] = route
 
     def _remove(self, route: Route, bit: int) -> None:
         place = self._place_of.get(route)
@@ -128,6 +136,7 @@ class RouteIndex:
         links[place] &= ~bit
         if not links[place]:
             del self._place_of[route]
+            (self._slot_routes if route.stream is None else self._row_routes)[place] = None
             self._unregister(route, place)
 
     def _register(self, route: Route) -> int:
@@ -193,17 +202,50 @@ class RouteIndex:
         ascending."""
         if not self._place_of or not len(slots):
             return 0
+        links = int(np.bitwise_or.reduce(self._links_at(slots)))
+        rows = self._rows_at(slots, name)
+        if rows is not None:
+            links |= int(np.bitwise_or.reduce(self._row_links.take(rows)))
+        return links
+
+    def find_hits(self, slots: Ints, name: str, link: int, most: int) -> tuple[list[Route], bool]:
+        """Return the routes of a link that a message of a stream meets, given the slots that it matches,
+        ascending, and whether these are all.
+
+        If there are more than `most`, so many are chosen as if at random; messages that meet similar routes
+        have the same ones.
+        """
+        bit = _to_bit(link)
+        if not self._place_of or not len(slots):
+            return [], True
+        places = slots[(self._links_at(slots) & bit) != 0]
+        rows = self._rows_at(slots, name)
+        if rows is not None:
+            places = np.concatenate((places, ~rows[(self._row_links.take(rows) & bit) != 0]))
+        is_complete = len(places) <= most
+        if not is_complete:
+            ranks = places.astype(np.uint32) * _SPREAD
+            places = places[np.argpartition(ranks, most)[:most]]
+        found = [
+            self._slot_routes[place] if place >= 0 else self._row_routes[~place] for place in places.tolist()
+        ]
+        return [route for route in found if route is not None], is_complete
+
+    def _links_at(self, slots: Ints) -> NDArray[np.int64]:
+        """Return the links that want messages of any stream, by slot; the last slot is the greatest."""
         last = int(slots[-1])
         if last >= len(self._any_stream):
             self._any_stream = grow_array(self._any_stream, 2 * last)
-        links = int(np.bitwise_or.reduce(self._any_stream.take(slots)))
+        return self._any_stream.take(slots)
+
+    def _rows_at(self, slots: Ints, name: str) -> NDArray[np.int32] | None:
+        """Return the rows of routes of a stream at some slots, ascending; None if no route has it."""
         stream = self._stream_of.get(name)
-        if stream is not None:
-            self._rows_of.reserve(last + 1)
-            rows = self._rows_of.numbers(slots)
-            rows = rows[self._row_streams.take(rows) == stream.number]
-            links |= int(np.bitwise_or.reduce(self._row_links.take(rows)))
-        return links
+        if stream is None:
+            return None
+        self._rows_of.reserve(int(slots[-1]) + 1)
+        rows: NDArray[np.int32] = self._rows_of.numbers(slots)
+        return rows[self._row_streams.take(rows) == stream.number]
 
 
 def _to_bit(link: int) -> int:

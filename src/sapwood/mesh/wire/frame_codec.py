@@ -1,16 +1,19 @@
 """Frames and controls as bytes: a version and a checksum in front, and MessagePack.
 
-    payload     epoch, number of the first frame, frames, dictionaries, tested names, plans of projection
+    payload     epoch, number of the first frame, frames, dictionaries, tested names, plans of projection,
+                digests of tables and keys of routes
     message     source, number, table, floor, content
-    content     tenant, stream, id, time, is unique, format, dictionary, body, skeleton, projection
+    content     tenant, stream, id, time, is unique, format, dictionary, body, skeleton, projection,
+                hits
     skeleton    dictionary, tested names, bytes
     projection  plan, digest of the message as it was published
+    hits        digest of a table, keys of routes, whether these are all
     plan        its identity, if the receiver has it, and otherwise its encoding in a list
     control     kind, fields
 
-Dictionaries, tested names and plans are listed once in a payload, and frames have their places in these
-lists. What comes from another site may be anything: what is not exactly as it should be is a WireError, and
-nothing of it is used. A receiver that does not know a version says so.
+Dictionaries, tested names, plans, digests and keys are listed once in a payload, and frames have their places
+in these lists. What comes from another site may be anything: what is not exactly as it should be is a
+WireError, and nothing of it is used. A receiver that does not know a version says so.
 """
 
 from __future__ import annotations
@@ -54,10 +57,10 @@ from sapwood.mesh.wire.bodies.dictionary_controls import (
     OfferPlan,
 )
 from sapwood.mesh.wire.bodies.wire_dictionary import WireDictionary
-from sapwood.mesh.wire.message_content import MessageContent, Projection
+from sapwood.mesh.wire.message_content import MOST_HITS, Hits, MessageContent, Projection
 from sapwood.mesh.wire.skeletons.skeleton import Skeleton, SkeletonError, TestedNames, decode_tested
 
-VERSION = 3
+VERSION = 4
 _CHECKED = 5
 """bytes in front: the version, and the checksum of what follows"""
 _MESSAGE, _TABLE, _CONFIRM = 0, 1, 2
@@ -99,6 +102,7 @@ class _PayloadWriter:
         self.dictionaries: dict[bytes, int] = {}
         self.tested: dict[TestedNames, int] = {}
         self.plans: dict[bytes, tuple[int, PruningPlan]] = {}
+        self.keys: dict[int, int] = {}
 
     def encode_frame(self, frame: Frame) -> list[object]:
         if isinstance(frame, MessageFrame):
@@ -113,7 +117,7 @@ class _PayloadWriter:
         return [_CONFIRM, tuple(frame.epoch), frame.version]
 
     def _encode_content(self, content: MessageContent) -> list[object]:
-        tenant, stream, id, time, text, is_unique, encoded, skeleton, projection = content
+        tenant, stream, id, time, text, is_unique, encoded, skeleton, projection, hits = content
         if encoded is None:
             encoded = EncodedBody(BodyFormat.TEXT, None, text)
         place = self._place(encoded.dictionary)
@@ -123,7 +127,12 @@ class _PayloadWriter:
             bones = [self._place(skeleton.dictionary), names, skeleton.data]
         moment = None if time is None else float(time)
         cut = None if projection is None else [self._place_plan(projection.plan), projection.original]
-        return [tenant, stream, id, moment, is_unique, encoded.format.value, place, encoded.data, bones, cut]
+        data, met = encoded.data, None if hits is None else self._encode_hits(hits)
+        return [tenant, stream, id, moment, is_unique, encoded.format.value, place, data, bones, cut, met]
+
+    def _encode_hits(self, hits: Hits) -> list[object]:
+        places = [self.keys.setdefault(key, len(self.keys)) for key in (hits.table, *hits.keys)]
+        return [places[0], places[1:], hits.is_complete]
 
     def _place(self, dictionary: bytes | None) -> int | None:
         if dictionary is None:
@@ -148,7 +157,8 @@ def encode_payload(
     plans = [
         identity if is_shared(identity) else [plan.encoded] for identity, (_, plan) in writer.plans.items()
     ]
-    return protect([tuple(epoch), first, encoded, list(writer.dictionaries), tested, plans])
+    keys = [key.to_bytes(_KEY_BYTES, "big") for key in writer.keys]
+    return protect([tuple(epoch), first, encoded, list(writer.dictionaries), tested, plans, keys])
 
 
 def _own(route: Route) -> Any:
@@ -167,7 +177,7 @@ def decode_payload(
 def _read_payload(
     fields: list[Any], dictionaries: Mapping[bytes, WireDictionary], plans: Mapping[bytes, PruningPlan]
 ) -> Payload:
-    epoch, first, frames, named, tested, listed = fields
+    epoch, first, frames, named, tested, listed, keys = fields
     unknown = _find_unknown(_list(named), dictionaries)
     unknown += _find_unknown([plan for plan in _list(listed) if not isinstance(plan, list)], plans)
     if unknown:
@@ -176,6 +186,7 @@ def _read_payload(
         [dictionaries[identity] for identity in named],
         _read_tested(tested),
         [decode_plan(_bytes(*plan)) if isinstance(plan, list) else plans[plan] for plan in listed],
+        [int.from_bytes(_key(key), "big") for key in _list(keys)],
     )
     return Payload(_epoch(epoch), _number(first), [reader.decode_frame(frame) for frame in _list(frames)])
 
@@ -196,10 +207,12 @@ class _PayloadReader:
         dictionaries: Sequence[WireDictionary],
         tested: Sequence[TestedNames],
         plans: Sequence[PruningPlan],
+        keys: Sequence[int],
     ) -> None:
         self._dictionaries = dictionaries
         self._tested = tested
         self._plans = plans
+        self._keys = keys
 
     def decode_frame(self, fields: list[Any]) -> Frame:
         kind, *rest = _list(fields)
@@ -223,6 +236,7 @@ class _PayloadReader:
         data: Any,
         bones: Any,
         cut: Any,
+        met: Any,
     ) -> MessageContent:
         if time is not None and not (isinstance(time, float) and isfinite(time)):
             raise WireError(f"a time is a number, not {time!r}")
@@ -255,7 +269,14 @@ class _PayloadReader:
             None if is_plain else encoded,
             skeleton,
             projection,
+            None if met is None else self._hits(*_list(met)),
         )
+
+    def _hits(self, table: Any, places: Any, is_complete: Any) -> Hits:
+        keys = tuple([self._keys[_number(place)] for place in _list(places)])
+        if not 0 < len(keys) <= MOST_HITS or len(set(keys)) < len(keys):
+            raise WireError(f"1 to {MOST_HITS} routes that a message meets, each once, not {len(keys)}")
+        return Hits(self._keys[_number(table)], keys, _flag(is_complete))
 
 
 def _decode_frame(kind: Any, rest: list[Any]) -> Frame:

@@ -51,6 +51,7 @@ class LinkCodec:
         """
         self._configured = configured
         self._router = router
+        self._always_skeletons = always_skeletons
         self._least_routes = 0 if always_skeletons or KERNEL is None else MANY_ROUTES
         self._limits = limits
         self._exchange = DictionaryExchange()
@@ -124,8 +125,10 @@ class LinkCodec:
         return encoded.dictionary is None or self._exchange.is_shared(link, encoded.dictionary)
 
     def _choose_skeleton(self, link: str, content: MessageContent) -> Skeleton | None:
-        """Return the skeleton of a message, if the neighbour forwards messages to others."""
+        """Return the skeleton of a message, if the neighbour forwards messages to others, and needs it."""
         if self._router is None or link not in self._inner:
+            return None
+        if content.hits is not None and not self._always_skeletons:  # which decide more
             return None
         skeleton = content.skeleton
         if skeleton is not None:

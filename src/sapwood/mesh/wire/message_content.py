@@ -18,6 +18,21 @@ class Projection(NamedTuple):
     """the digest of the message as it was published"""
 
 
+MOST_HITS = 8
+"""that are listed for a message: a key takes 16 bytes, unless other messages of the payload have it"""
+
+
+class Hits(NamedTuple):
+    """Which routes of a table a message meets. That holds of the message and the table, wherever they are."""
+
+    table: int
+    """the digest of the table"""
+    keys: tuple[int, ...]
+    """of routes that the message meets, at least one"""
+    is_complete: bool
+    """whether it meets no others"""
+
+
 class MessageContent(NamedTuple):
     """What was published, and where."""
 
@@ -35,3 +50,5 @@ class MessageContent(NamedTuple):
     """what inner brokers may decide on"""
     projection: Projection | None = None
     """what was cut of the body; None: nothing"""
+    hits: Hits | None = None
+    """which routes it meets of the table that the receiver has told, if it forwards messages to others"""

@@ -75,6 +75,9 @@ class MeshConfig(ConfigTable):
     skeletons: Literal["auto", "always", "never"] = "auto"
     """whether messages for brokers that forward them carry their tag paths, to be routed by these alone;
     `auto`: where there is no compiled kernel, or a neighbour has thousands of routes"""
+    hits: Literal["auto", "never"] = "auto"
+    """whether messages for brokers that forward them carry which conditions they meet of those that the
+    neighbour has told, so that it need not read them"""
     project: Literal["auto", "always", "never"] = "auto"
     """whether what nobody beyond a link reads is cut from messages, where only transformations are there;
     `auto`: if that saves a fifth of the bytes, and more time on the link than it takes"""
@@ -99,7 +102,8 @@ class MeshConfig(ConfigTable):
             self.broker,
             self.format,
             self.skeletons,
-            self.dictionary_samples,
+            hits=self.hits,
+            dictionary_samples=self.dictionary_samples,
             scheduling=self.scheduling,
             project=self.project,
         )

@@ -15,6 +15,8 @@ class MeshSettings:
     """the label of the format in which links carry bodies, or `auto`"""
     skeletons: str = "auto"
     """whether messages carry skeletons, and are routed by them: `always`, `never`, or `auto`: if it pays"""
+    hits: str = "auto"
+    """whether messages carry which routes of a neighbour they meet, if it forwards them: `auto` or `never`"""
     dictionary_samples: int = 200
     """messages of a stream from which a dictionary is trained"""
     scheduling: str = "dependencies"

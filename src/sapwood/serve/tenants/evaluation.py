@@ -70,6 +70,8 @@ class Evaluation:
     """why joins did not receive it"""
     links: int = 0
     """the links to other brokers that want the message, as bits"""
+    slots: NDArray[np.int32] | None = None
+    """what the message matches in the index, as long as no subscription or route has changed"""
     published: list[Publication] = field(default_factory=list)
     """messages that queries publish because of it, in order, which are still to be published: see
     `TenantEngine`"""

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sapwood.broker import Broker
+from sapwood.engine.automaton.predicate_index import Ints
 from sapwood.engine.automaton.protocol import MatchedSlots
 from sapwood.engine.limits import Limits
 from sapwood.engine.message.message_reader import Message
@@ -132,10 +133,20 @@ class TenantEngine:
     def find_links(self, message: Publication) -> int:
         """Return the links that want a message that was evaluated before, as bits; MessageError if it cannot
         be read. Joins do not receive it."""
+        return self.evaluate_links(message).links
+
+    def evaluate_links(self, message: Publication) -> Evaluation:
+        """Return only what links make of a message; MessageError if it cannot be read."""
         matcher = self.broker.filters
         with matcher.lock:
             found = matcher.index.find(Message(message.body), owner=Owner.LINK)
-            return self._routes.find_links(found.slots, message.stream)
+            links = self._routes.find_links(found.slots, message.stream)
+            return Evaluation(message.time, links=links, slots=found.slots)
+
+    def find_hits(self, slots: Ints, stream: str, link: int, most: int) -> tuple[list[Route], bool]:
+        """Return the routes of a link that a message meets, but not more than `most`, given the slots of its
+        evaluation, and whether these are all."""
+        return self._routes.find_hits(slots, stream, link, most)
 
     def find_routes(self, message: Publication) -> list[tuple[Route, int]]:
         """Return the routes that a message meets, with the links that want each, as bits.
@@ -149,7 +160,8 @@ class TenantEngine:
 
     def _set_links(self, evaluation: Evaluation, matched: MatchedSlots | None, stream: str) -> None:
         if len(self._routes) and matched is not None:
-            evaluation.links = self._routes.find_links(matched.read(), stream)
+            evaluation.slots = matched.read()
+            evaluation.links = self._routes.find_links(evaluation.slots, stream)
 
     # -- messages --------------------------------------------------------------------------------------
 

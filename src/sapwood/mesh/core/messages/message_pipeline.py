@@ -62,6 +62,8 @@ class MessagePipeline:
         self._settlement = settlement
         self._tables = tables
         self._local: deque[LocalEvent] = deque()
+        self._waiting_changes = 0
+        """of local routes, among them"""
         self._again: deque[MessageKey] = deque()
         """stored messages of which it is to be decided whom they are for, before any that are published"""
         self._deferred = 0
@@ -89,6 +91,11 @@ class MessagePipeline:
         return self._keys_in_work
 
     @property
+    def has_changes(self) -> bool:
+        """Whether a change of local routes waits."""
+        return self._waiting_changes > 0
+
+    @property
     def is_syncing(self) -> bool:
         """Whether the node waits for the tables of its neighbours."""
         return self._syncing_until is not None
@@ -96,6 +103,7 @@ class MessagePipeline:
     def add(self, event: LocalEvent) -> None:
         """Queue something that was done at this broker."""
         self._local.append(event)
+        self._waiting_changes += isinstance(event, RoutesChanged)
 
     # -- synchronisation -------------------------------------------------------------------------------
 
@@ -146,6 +154,7 @@ class MessagePipeline:
         """Handle all changes of tables that are the first in their queues, and what follows from them."""
         while self._local and not isinstance(first := self._local[0], Published):
             self._local.popleft()
+            self._waiting_changes -= isinstance(first, RoutesChanged)
             self._tables.change_local(first)
         for name in list(self._context.unread):
             link = self._context.links[name]
@@ -261,7 +270,7 @@ class MessagePipeline:
         self._works[work.token] = work
         if work.key is not None:
             self._keys_in_work[work.key] = work.reset
-        self._context.actions.append(Match(work.token, content, work.key, work.is_new, is_local))
+        self._context.actions.append(Match(work.token, content, work.key, work.is_new, is_local, work.link))
 
     # -- matched messages ------------------------------------------------------------------------------
 

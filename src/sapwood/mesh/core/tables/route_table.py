@@ -175,6 +175,30 @@ class RouteTable:
         """Return what local subscriptions want."""
         return [self._routes[key] for key, mask in self._masks.items() if mask & LOCAL]
 
+    def covers(self, digest: int, link: str) -> bool:
+        """Return whether a table with a digest is what a neighbour was told, and that has each route that is
+        wanted on any other side, as it is."""
+        told = self.told.get(link)
+        return (
+            told is not None
+            and told.digest == digest
+            and not told.added
+            and not told.is_open
+            and told.entries is None
+        )
+
+    def find_sides(self, keys: Iterable[int]) -> int:
+        """Return the sides on which some of the routes with these keys are wanted, as bits."""
+        sides = 0
+        for key in keys:
+            sides |= self._masks.get(key, 0)
+        return sides
+
+    def select(self, keys: Iterable[int], link: str) -> tuple[int, ...]:
+        """Return those of some keys whose routes are wanted on a neighbour's side."""
+        bit = self.told[link].bit
+        return tuple([key for key in keys if self._masks.get(key, 0) & bit])
+
     # -- changes ---------------------------------------------------------------------------------------
 
     def change_local(self, added: Iterable[Route], removed: Iterable[Route]) -> None:

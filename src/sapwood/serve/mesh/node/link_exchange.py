@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
@@ -20,7 +20,7 @@ from sapwood.mesh.wire.frame_codec import (
     encode_payload,
 )
 from sapwood.mesh.wire.link_codec import LinkCodec
-from sapwood.mesh.wire.message_content import MessageContent, Projection
+from sapwood.mesh.wire.message_content import Hits, MessageContent, Projection
 from sapwood.serve.engine.message_ids import digest
 from sapwood.serve.mesh.mesh_frames import PayloadArrived, PayloadOut, TagReleased
 from sapwood.serve.mesh.node.content_cache import ContentCache
@@ -57,11 +57,17 @@ class LinkExchange:
     """Encodes what the node sends, and keeps account of what has come, by neighbour."""
 
     def __init__(
-        self, codec: LinkCodec, contents: ContentSource, projection: LinkProjection | None = None
+        self,
+        codec: LinkCodec,
+        contents: ContentSource,
+        projection: LinkProjection | None = None,
+        find_hits: Callable[[str, MessageKey], Hits | None] = lambda link, key: None,
     ) -> None:
+        """`find_hits` returns what a message is to carry of the routes of a neighbour that it meets."""
         self._codec = codec
         self._contents = contents
         self._projection = projection
+        self._find_hits = find_hits
         self._cut: ContentCache[tuple[MessageKey, bytes]] = ContentCache(_CUT_BYTES)
         """by message and plan, what is left of contents, as several links may get it"""
         self._outgoing: dict[str, list[Send]] = {}
@@ -112,9 +118,9 @@ class LinkExchange:
 
     def _encode_content(self, link: str, key: MessageKey, found: MessageContent) -> MessageContent:
         content = self._codec.encode(link, found)
-        if content is not found:  # other links may need what this one has not
-            encoded, skeleton = content.encoded or found.encoded, content.skeleton or found.skeleton
-            self._contents.replace(key, content._replace(encoded=encoded, skeleton=skeleton))
+        encoded, skeleton = content.encoded or found.encoded, content.skeleton or found.skeleton
+        if encoded is not found.encoded or skeleton is not found.skeleton:  # which other links may need
+            self._contents.replace(key, found._replace(encoded=encoded, skeleton=skeleton, hits=None))
         return content
 
     def _fill(self, link: str, frame: Frame) -> Frame:
@@ -124,6 +130,9 @@ class LinkExchange:
         found = self._contents.find(frame.key)
         if found is None:
             return MessageFrame(frame.key, None, frame.table, frame.floor)
+        hits = self._find_hits(link, frame.key)
+        if hits is not None:
+            found = found._replace(hits=hits)
         if frame.content is Content.WHOLE:
             content = self._encode_content(link, frame.key, found)
         else:
@@ -134,6 +143,7 @@ class LinkExchange:
         traffic["text out"] += len(content.body)
         traffic["bodies out"] += _encoded_size(content)
         traffic["skeletons out"] += content.skeleton is not None
+        traffic["hits out"] += content.hits is not None
         is_partial = content.projection is not None
         return MessageFrame(frame.key, content, frame.table, frame.floor, is_partial)
 
@@ -152,8 +162,8 @@ class LinkExchange:
                 return self._encode_content(link, key, found)
             original = digest(found.body) if before is None else before.original
             cached = found._replace(body=body, encoded=None, projection=Projection(plan, original))
-        content = self._codec.encode(link, cached)
-        self._cut.add((key, plan.identity), content)
+        content = self._codec.encode(link, cached._replace(hits=found.hits))
+        self._cut.add((key, plan.identity), content._replace(hits=None))
         return content
 
     def _encode(self, link: str, epoch: Epoch, first: int, frames: Sequence[Frame]) -> PayloadOut:

@@ -40,6 +40,8 @@ class LinkRoutes:
         self._routes: dict[str, dict[int, Route]] = {}
         self._uses: dict[str, Counter[Route]] = {}
         """by link, how many of its routes have the condition of one that reads whole messages"""
+        self._partial: dict[str, dict[int, dict[int, None]]] = {}
+        """by link and key of a route that reads whole messages, the keys of those that read parts"""
 
     def change(self, action: SetRoutes) -> None:
         """Change what a link wants."""
@@ -77,11 +79,18 @@ class LinkRoutes:
         for route in new:
             whole = route.of_whole_messages
             uses[whole] += 1
+            if whole is not route:
+                self._partial.setdefault(link, {}).setdefault(whole.key, {})[route.key] = None
             if uses[whole] == 1:
                 added.append(whole)
         for route in gone:
             whole = route.of_whole_messages
             uses[whole] -= 1
+            if whole is not route:
+                partial = self._partial[link]
+                del partial[whole.key][route.key]
+                if not partial[whole.key]:
+                    del partial[whole.key]
             if not uses[whole]:
                 del uses[whole]
                 removed.append(whole)
@@ -95,6 +104,7 @@ class LinkRoutes:
         for link in [link for link in self._bits if link not in kept]:
             bit = self._bits.pop(link)
             self._routes.pop(link, None)
+            self._partial.pop(link, None)
             uses = self._uses.pop(link, Counter())
             if bit != _NO_BIT:
                 if self._skeletons is not None:
@@ -108,6 +118,17 @@ class LinkRoutes:
             bit = self._bits[link]
             if bit != _NO_BIT:
                 yield from ((bit, route) for route in uses)
+
+    def mask_of(self, link: str) -> int:
+        """Return the bit of a neighbour as a number; 0 if it has none."""
+        bit = self._bits.get(link, _NO_BIT)
+        return 0 if bit == _NO_BIT else 1 << bit
+
+    def keys_of(self, link: str, route: Route) -> Iterator[int]:
+        """Yield the keys of the routes of a link that have the condition of one that reads whole messages."""
+        if route.key in self._routes.get(link, ()):
+            yield route.key
+        yield from self._partial.get(link, {}).get(route.key, ())
 
     def name(self, mask: int) -> frozenset[str]:
         """Return the neighbours whose bits are set."""

@@ -139,12 +139,12 @@ class LocalWork:
             return unite_route_reads(routes)
         return find_query_reads(self._engines.of(tenant), tenant, place)
 
-    def find_links(self, message: Publication) -> int:
-        """Return the links that want a message, as bits; MessageError if it cannot be read."""
+    def evaluate_links(self, message: Publication) -> Evaluation:
+        """Return only what links make of a message; MessageError if it cannot be read."""
         started = time.perf_counter()
-        links = self._engines.of(message.tenant).find_links(message)
+        evaluation = self._engines.of(message.tenant).evaluate_links(message)
         _average(self._routing, message.tenant, time.perf_counter() - started)
-        return links
+        return evaluation
 
     def drain(self, tenant: str) -> None:
         """Evaluate all that is deferred of a tenant."""

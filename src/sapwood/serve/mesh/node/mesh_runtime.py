@@ -67,6 +67,7 @@ from sapwood.serve.mesh.node.local_routes import LocalRoutes
 from sapwood.serve.mesh.node.local_work import PRIORITY, LocalWork
 from sapwood.serve.mesh.node.mesh_operations import MeshOperations
 from sapwood.serve.mesh.node.mesh_store import MeshChanges, MeshStore, open_mesh_store
+from sapwood.serve.mesh.node.message_hits import MessageHits
 from sapwood.serve.mesh.node.message_matcher import Matching, MessageMatcher
 from sapwood.serve.mesh.node.message_sink import MessageSink
 from sapwood.serve.mesh.node.node_status import describe_node
@@ -125,15 +126,22 @@ class MeshRuntime:
         self.local_work = LocalWork(
             engines, settings.scheduling, self.counters, self._store_outcome, self.local_routes.get
         )
+        self._routes = LinkRoutes(engines, self.projection, self._skeletons)
+        self._hits = MessageHits(self.node, self._routes, engines, self.counters, settings.hits)
         self._matcher = MessageMatcher(
-            engines, ids, self.counters, self.local_work, self._skeletons, self._codec.dictionaries
+            engines,
+            ids,
+            self.counters,
+            self.local_work,
+            self._hits,
+            self._skeletons,
+            self._codec.dictionaries,
         )
         self._matches: list[Matching] = []
         self._matched: dict[int, Matching] = {}
         self._contents = StoredContents(self.store, self.counters)
-        self._links = LinkExchange(self._codec, self._contents, self.projection)
+        self._links = LinkExchange(self._codec, self._contents, self.projection, self._hits.get)
         self._held: HeldPayloads[PayloadArrived] = HeldPayloads()
-        self._routes = LinkRoutes(engines, self.projection, self._skeletons)
         if self._skeletons is not None:
             self._skeletons.set_source(self._list_routes)
         self._output: list[MeshOutputItem] = []
@@ -242,9 +250,9 @@ class MeshRuntime:
     def _set_neighbours(self, topology: Topology) -> None:
         neighbours = topology.neighbours(self._settings.broker)
         self.local_work.is_inner = len(neighbours) > 1
-        self._codec.set_neighbours(
-            neighbours, [name for name in neighbours if len(topology.neighbours(name)) > 1]
-        )
+        inner = [name for name in neighbours if len(topology.neighbours(name)) > 1]
+        self._codec.set_neighbours(neighbours, inner)
+        self._hits.set_inner(inner)
 
     # -- messages --------------------------------------------------------------------------------------
 
@@ -405,6 +413,8 @@ class MeshRuntime:
             matched: list[events.SingleEvent] = []
             for matching in matches:
                 self._matched[matching.action.token] = matching
+                if matching.action.key is not None:
+                    self._hits.keep(matching.action.key, matching.hits)
                 if not matching.is_received:
                     published[id(matching.publication)] = matching
                 if matching.error is None and matching.publication.projection is None:
@@ -452,6 +462,7 @@ class MeshRuntime:
         self._contents.add(message.key, content)
         if message.key.source == self._settings.broker:
             self._changes.last = message.key.number
+            self._hits.keep(message.key, matching.hits)
             self._codec.learn(content)
         evaluation = matching.evaluation or Evaluation(publication.time)
         evaluation.mesh = message
@@ -468,8 +479,9 @@ class MeshRuntime:
     def _replace_content(self, key: MessageKey, matching: Matching) -> None:
         """Store a message that has come again with more than is here, under the id that it has here."""
         assert matching.content is not None
-        self._contents.replace(key, matching.content)
-        self._changes.replace(key, matching.content)
+        content = matching.content._replace(hits=None)  # which are those of another table
+        self._contents.replace(key, content)
+        self._changes.replace(key, content)
 
     def _store_outcome(self, deferred: Deferred, outcome: Evaluation | MessageError) -> None:
         """Store what became of a deferred message, and publish the results of queries."""

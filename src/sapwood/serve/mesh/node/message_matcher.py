@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import TYPE_CHECKING
 
 from sapwood.errors import MessageError
 from sapwood.mesh.core import actions
-from sapwood.mesh.wire.message_content import MessageContent
+from sapwood.mesh.wire.message_content import Hits, MessageContent
 from sapwood.mesh.wire.skeletons.skeleton import SkeletonError
 from sapwood.serve.engine.message_ids import digest_of
 from sapwood.serve.tenants.evaluation import Evaluation, Publication, QueryResult
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from sapwood.mesh.wire.skeletons.skeleton_router import SkeletonRouter
     from sapwood.serve.engine.message_ids import MessageIds
     from sapwood.serve.mesh.node.local_work import LocalWork
+    from sapwood.serve.mesh.node.message_hits import MessageHits
     from sapwood.serve.tenants.tenant_engines import TenantEngines
 
 _log = logging.getLogger(__name__)
@@ -40,6 +41,8 @@ class Matching:
     error: MessageError | None = None
     is_deferred: bool = False
     """whether only links are decided now, and local subscriptions see it later"""
+    hits: dict[str, Hits] = field(default_factory=dict)
+    """by neighbour that forwards messages, which of its routes the message meets"""
 
     @property
     def is_deferrable(self) -> bool:
@@ -56,6 +59,7 @@ class MessageMatcher:
         ids: MessageIds,
         counters: Counter[str],
         local_work: LocalWork,
+        hits: MessageHits,
         skeletons: SkeletonRouter | None = None,
         dictionaries: Mapping[bytes, WireDictionary] | None = None,
     ) -> None:
@@ -64,15 +68,18 @@ class MessageMatcher:
         self._dictionaries = dictionaries if dictionaries is not None else {}
         self._ids = ids
         self._local_work = local_work
+        self._hits = hits
         self._counters = counters
 
     def match(self, matches: Sequence[Matching]) -> None:
         """Match messages, each of which then has an evaluation or an error."""
         self._rename_known(matches)
         self._defer(matches)
-        undecided = [matching for matching in matches if not self._decide_by_skeleton(matching)]
+        undecided = [matching for matching in matches if not self._decide_unread(matching)]
         for (tenant, is_local), run in groupby(undecided, _group):
             self._evaluate_run(tenant, is_local, list(run))
+        for matching in undecided:  # as long as the tables are those that they were matched with
+            self._find_hits(matching, None)
 
     def _defer(self, matches: Sequence[Matching]) -> None:
         """Choose the messages that local subscriptions see later; all of a tenant here, or none."""
@@ -84,13 +91,38 @@ class MessageMatcher:
             tenant = matching.publication.tenant
             matching.is_deferred = tenant not in urgent and self._local_work.defers(tenant)
 
-    def _decide_by_skeleton(self, matching: Matching) -> bool:
-        if self._decide(matching, matching.action.is_local):
-            matching.is_deferred = False  # no local subscription wants it
-            return True
-        return matching.is_deferred and self._decide(matching, is_local=False)
+    def _decide_unread(self, matching: Matching) -> bool:
+        """Decide on a message without reading it; return whether that was possible."""
+        if matching.content is None:
+            return False
+        for decide in (self._decide_by_hits, self._decide_by_skeleton):
+            if decide(matching, matching.action.is_local):
+                matching.is_deferred = False  # no local subscription wants it
+                return True
+            if matching.is_deferred and decide(matching, False):
+                return True
+        return False
 
-    def _decide(self, matching: Matching, is_local: bool) -> bool:
+    def _decide_by_hits(self, matching: Matching, is_local: bool) -> bool:
+        """Decide on the routes that a message meets by its sender; return whether that was possible."""
+        content = matching.content
+        if content is None or content.hits is None:
+            return False
+        links = self._hits.decide(content, matching.action.link, is_local)
+        if links is None:
+            return False
+        self._counters["decided by hits"] += 1
+        matching.evaluation = Evaluation(matching.publication.time, links=links)
+        self._find_hits(matching, content.hits)
+        return True
+
+    def _find_hits(self, matching: Matching, used: Hits | None) -> None:
+        evaluation = matching.evaluation
+        if evaluation is not None and evaluation.links:
+            matching.hits = self._hits.find(matching.publication, evaluation, matching.action.link, used)
+            evaluation.slots = None
+
+    def _decide_by_skeleton(self, matching: Matching, is_local: bool) -> bool:
         """Decide on the skeleton of a message; return whether that was possible.
 
         Joins see every message, because their time goes on with it.
@@ -134,7 +166,7 @@ class MessageMatcher:
                 publication.published_id = publication.id
                 publication.id = f"{publication.id}@{key.source}/{key.number}"
                 if found == mark:
-                    matching.action = actions.Match(matching.action.token, None, key, True, is_local=False)
+                    matching.action = replace(matching.action, content=None, is_local=False)
                     self._counters["repeated ids"] += 1
             taken[publication.tenant, publication.stream, publication.id] = mark
 
@@ -148,10 +180,8 @@ class MessageMatcher:
                     matching.evaluation = evaluation
             return
         for matching in run:
-            evaluation = Evaluation(matching.publication.time)
             try:
-                evaluation.links = self._local_work.find_links(matching.publication)
-                matching.evaluation = evaluation
+                matching.evaluation = self._local_work.evaluate_links(matching.publication)
             except MessageError as error:
                 matching.error = error
 
