@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sapwood import Matcher
+from sapwood.engine.automaton.predicate_index import NO_INTS
 from sapwood.engine.limits import Limits
 from sapwood.engine.message.message_reader import Message
 from sapwood.engine.pattern_evaluator import PatternEvaluator
@@ -259,6 +260,14 @@ class Model:
         self.wanted: dict[int, set[Route]] = {}
         self._index = Matcher().index
 
+    def met(self, link: int, body: str, stream: str) -> set[Route]:
+        evaluator = PatternEvaluator(self._index.read(Message(body), all=True))
+        return {
+            route
+            for route in self.wanted[link]
+            if route.stream in (None, stream) and evaluator.holds(route.condition)
+        }
+
     def links(self, body: str, stream: str) -> int:
         evaluator = PatternEvaluator(self._index.read(Message(body), all=True))
         return sum(
@@ -322,9 +331,64 @@ def test_random_changes(seed: int, kind: str) -> None:
             assert isinstance(found, Evaluation)
             assert found.links == model.links(published.body.decode(), published.stream)
             assert routed.find_links(published) == found.links
+            for each in model.wanted:
+                met = model.met(each, published.body.decode(), published.stream)
+                slots = found.slots if found.slots is not None else NO_INTS
+                assert set(routed.find_hits(slots, published.stream, each, 99, 99)[0]) == met
     for link in list(model.wanted):
         routed.clear_routes(link)
     assert not (routed.broker.filters.index._owners == Owner.LINK).any()
+
+
+def hits(engine: TenantEngine, body: str, link: int, stream: str = "", most: int = 99) -> set[Route]:
+    """Return the routes of a link that a message meets, as each way of evaluation finds them."""
+    found = []
+    for evaluation in (
+        *engine.evaluate([message(body, stream)]),
+        engine.evaluate_links(message(body, stream)),
+    ):
+        assert isinstance(evaluation, Evaluation) and evaluation.slots is not None
+        met, is_complete = engine.find_hits(evaluation.slots, stream, link, most, most)
+        assert is_complete and len(set(met)) == len(met)
+        found.append(set(met))
+    assert found[0] == found[1]
+    return found[0]
+
+
+def test_the_routes_that_a_message_meets() -> None:
+    engine = engine_of(["//a[2]"])
+    any_stream, of_s, of_t = [routes("//a", *streams)[0] for streams in ((), ("s",), ("t",))]
+    other, at = routes("//b[@x]")[0], routes("//b[@x = 1][2]", "s")[0]
+    engine.set_routes(0, [any_stream, of_s, of_t, other, at])
+    engine.set_routes(3, [of_s])
+    body = "<r><a/><b x='1'/><b x='1'/></r>"
+    assert hits(engine, body, 0) == {any_stream, other}
+    assert hits(engine, body, 0, "s") == {any_stream, of_s, other, at}
+    assert hits(engine, body, 0, "t") == {any_stream, of_t, other}
+    assert hits(engine, body, 3, "s") == {of_s}
+    assert hits(engine, body, 3) == hits(engine, body, 9) == hits(engine, "<c/>", 0) == set()
+    engine.set_routes(0, [], [any_stream, of_s])
+    assert hits(engine, body, 0, "s") == {other, at} and hits(engine, body, 3, "s") == {of_s}
+    engine.set_routes(0, routes("//c"))  # in a place that was free
+    assert hits(engine, "<c/>", 0) == set(routes("//c"))
+    engine.clear_routes(0)
+    assert hits(engine, "<a/>", 3, "s") == {of_s}
+
+
+def test_some_of_many_routes_that_a_message_meets() -> None:
+    engine = engine_of()
+    many = [route for n in range(40) for route in routes(f"//a[@x > {n}]")]
+    many += [route for n in range(40, 80) for route in routes(f"//a[@x > {n}]", "s")]
+    engine.set_routes(0, many)
+    chosen = []
+    for value in (100, 101):
+        found = engine.evaluate_links(message(f"<a x='{value}'/>", "s"))
+        assert found.slots is not None
+        met, is_complete = engine.find_hits(found.slots, "s", 0, 79, 4)
+        assert len(set(met)) == 4 and set(met) <= set(many) and not is_complete
+        assert engine.find_hits(found.slots, "s", 0, 80, 4)[1]
+        chosen.append(met)
+    assert set(chosen[0]) == set(chosen[1])
 
 
 def test_many_routes_at_once() -> None:

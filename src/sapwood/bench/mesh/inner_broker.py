@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from sapwood.bench.harness import Bench, BenchError, ChartAxis, Role, at_most, experiment, run_isolated, scale
 from sapwood.bench.harness.timer import Pass, cpu_seconds, time_interleaved
@@ -16,22 +17,30 @@ from sapwood.bench.mesh.format_workload import (
     FormatWorkload,
     split_published,
 )
-from sapwood.engine.kernel import KERNEL
 from sapwood.engine.limits import Limits
-from sapwood.mesh.core.frames import Epoch, Frame, MessageFrame, MessageKey
+from sapwood.mesh.core.actions import SetRoutes
+from sapwood.mesh.core.frames import Epoch, Frame, MessageFrame, MessageKey, TableFrame
+from sapwood.mesh.core.tables.route_table import RouteTable
 from sapwood.mesh.routing.route import Route, routes_of
 from sapwood.mesh.wire.bodies.body_format import BodyFormat
 from sapwood.mesh.wire.frame_codec import decode_payload, encode_payload
-from sapwood.mesh.wire.link_codec import MANY_ROUTES, LinkCodec
-from sapwood.mesh.wire.message_content import MessageContent
+from sapwood.mesh.wire.link_codec import LinkCodec
+from sapwood.mesh.wire.message_content import Hits, MessageContent
 from sapwood.mesh.wire.skeletons.skeleton_router import SkeletonRouter
+from sapwood.serve.mesh.node.link_routes import LinkRoutes
+from sapwood.serve.mesh.node.message_hits import MessageHits
 from sapwood.serve.tenants.evaluation import Evaluation, Publication
 from sapwood.serve.tenants.tenant_engine import TenantEngine
+
+if TYPE_CHECKING:
+    from sapwood.serve.tenants.tenant_engines import TenantEngines
 
 _FIRST, _INNER, _NEXT, _BEYOND = "first", "inner", "next", "beyond"
 _CHAIN = (_FIRST, _INNER, _NEXT, _BEYOND)
 _EPOCH = Epoch(1, 1)
 _MOST_EXCHANGES = 20
+_MATCHING, _SKELETON, _HITS = "", " and skeleton", " and hits"
+"""how inner brokers decide whom a message is for"""
 T = TypeVar("T")
 
 
@@ -54,20 +63,26 @@ def measure_inner(
     batch: int = scale(50, 50, 50, 5),
     rounds: int = scale(9, 9, 5, 1),
 ) -> Iterator[str]:
-    """Measure payloads of messages that come, are decided on, and go on, by skeletons and without."""
+    """Measure payloads that come, are decided on by hits, by skeletons or by matching, and go on."""
     workload = split_published(bench, samples, messages)
     title = "CPU of a message at brokers, beside transport and log"
     chart = bench.chart("inner", title, "routes", ChartAxis("µs a message", ""), log_x=True)
     for count in routes:
         queries = bench.dataset.queries("distinct", count)
         found: dict[str, HopRun] = {}
-        for format, by_skeleton in ((DEFAULT, True), (DEFAULT, False), (BodyFormat.TEXT, False)):
-            name = f"{format.label}{' and skeleton' if by_skeleton else ''}"
+        for format, routing in (
+            (DEFAULT, _HITS),
+            (DEFAULT, _SKELETON),
+            (DEFAULT, _MATCHING),
+            (BodyFormat.TEXT, _MATCHING),
+        ):
+            name = f"{format.label}{routing}"
             yield f"{len(queries):,} routes, {name}"
-            run = yield from run_isolated(run_hops, workload, queries, batch, format, by_skeleton, rounds)
+            run = yield from run_isolated(run_hops, workload, queries, batch, format, routing, rounds)
             found[name] = run
             for part in ("first broker", "inner broker"):
-                role = Role.BASELINE if format is not DEFAULT else Role.SAPWOOD if by_skeleton else Role.OTHER
+                is_baseline = format is not DEFAULT
+                role = Role.BASELINE if is_baseline else Role.SAPWOOD if routing == _HITS else Role.OTHER
                 chart.curve(f"{part}, {name}", role).add(len(queries), run.parts[part], load_average=run.load)
         size = f"{len(queries):,} routes, payloads of {batch}"
         listing = bench.listing(f"inner-{count}", f"{title}, µs: {size}", tuple(found), bench.dataset.label)
@@ -78,12 +93,11 @@ def measure_inner(
 
 
 def _report(bench: Bench, found: dict[str, HopRun], routes: int) -> None:
-    """Report the promises: on both ends about what links do by themselves, which is to make skeletons where
-    routes are many; on inner brokers about those that route by skeletons."""
-    by_skeleton, without, _ = found
-    default = by_skeleton if KERNEL is None or routes >= MANY_ROUTES else without
+    """Report the promises, about what links do by themselves, which is to carry hits; on inner brokers also
+    about those that route by skeletons."""
+    by_hits, by_skeleton, by_matching, _ = found
     for name, run in found.items():
-        is_default, is_inner = name == default, name == by_skeleton
+        is_default, is_inner = name == by_hits, name in (by_hits, by_skeleton)
         parts, label = run.parts, f"{name}, {routes:,} routes"
         details = {"load_average": run.load, "forwarded": run.forwarded}
         first, inner = parts["first broker"], parts["inner broker"]
@@ -95,6 +109,16 @@ def _report(bench: Bench, found: dict[str, HopRun], routes: int) -> None:
         bench.ratio(
             "inner broker against the first", label, bar, "times", inner=inner, first=first, **details
         )
+    for name in (by_hits, by_skeleton):
+        label = f"{name}, {routes:,} routes"
+        bench.ratio(
+            "inner broker against matching",
+            label,
+            at_most(0.5, False),
+            "times",
+            inner=found[name].parts["inner broker"],
+            matching=found[by_matching].parts["inner broker"],
+        )
 
 
 def run_hops(
@@ -102,11 +126,11 @@ def run_hops(
     queries: Sequence[str],
     batch: int,
     format: BodyFormat,
-    by_skeleton: bool,
+    routing: str,
     rounds: int,
 ) -> Iterator[str | HopRun]:
     """Time the whole work of brokers, and its parts, in the same rounds."""
-    chain = _Chain(workload.samples, queries, format, by_skeleton)
+    chain = _Chain(workload.samples, queries, format, routing)
     first, inner = chain.brokers[_FIRST], chain.brokers[_INNER]
     contents = [
         MessageContent(TENANT, STREAM, f"m{number}", None, body, True)
@@ -117,7 +141,7 @@ def run_hops(
     received = [inner.decode(payload) for payload in payloads]
     sent = [[first.codec.encode(_INNER, content) for content in some] for some in batches]
     forwarded = sum(len(some) for some in map(inner.select, received))
-    _check(inner, received, by_skeleton)
+    _check(inner, received, routing)
     passes: dict[str, Pass] = {
         "first broker": _time(batches, first.publish),
         "match": _time(batches, first.match),
@@ -141,16 +165,20 @@ def _time(items: Sequence[T], work: Callable[[T], object]) -> Pass:
     return lambda: cpu_seconds(lambda: [work(item) for item in items])
 
 
-def _check(inner: _Broker, received: Sequence[list[MessageContent]], by_skeleton: bool) -> None:
-    """Check that messages came with skeletons where they should, and are forwarded as they came."""
+def _check(inner: _Broker, received: Sequence[list[MessageContent]], routing: str) -> None:
+    """Check that messages came with skeletons and hits where they should, and are forwarded as they came."""
     for contents in received:
         matched = zip(contents, inner.match(contents), strict=True)
-        wanted = [content for content, is_wanted in matched if is_wanted]
-        if inner.select(contents) != wanted:
-            raise BenchError("a skeleton and its message are routed to different links")
+        wanted = [content.id for content, is_wanted in matched if is_wanted]
+        if [content.id for content in inner.select(contents)] != wanted:
+            raise BenchError("a message is routed to other links than it matches")
         for content in contents:
-            if (content.skeleton is not None) != by_skeleton:
+            if (content.skeleton is not None) != (routing == _SKELETON):
                 raise BenchError("a message has no skeleton, or one that nobody wants")
+            if (content.hits is not None) != (routing == _HITS):
+                raise BenchError("a message has no hits, or some that nobody wants")
+            if routing != _MATCHING and inner.decide(content) is None:
+                raise BenchError("a message has to be read to be routed")
             if inner.codec.encode(_NEXT, content) is not content:
                 raise BenchError("a message is not forwarded as it came")
 
@@ -163,45 +191,77 @@ def encode_contents(contents: Sequence[MessageContent]) -> bytes:
     return encode_payload(_EPOCH, 1, frames)
 
 
+class _Engines:
+    """The engine of the only tenant, for what asks by tenant."""
+
+    def __init__(self) -> None:
+        self.engine = TenantEngine(Limits())
+
+    def of(self, tenant: str) -> TenantEngine:
+        """Return the engine."""
+        return self.engine
+
+
 class _Broker:
     """What a broker does with messages, beside transport and log; it has no subscriptions of its own."""
 
-    def __init__(self, name: str, format: BodyFormat, by_skeleton: bool, samples: int) -> None:
+    def __init__(self, name: str, format: BodyFormat, routing: str, samples: int) -> None:
         place = _CHAIN.index(name)
+        self._before = _CHAIN[place - 1] if place else None
         self._after = _CHAIN[place + 1] if place + 1 < len(_CHAIN) else ""
-        self.router = SkeletonRouter() if by_skeleton else None
+        self.router = SkeletonRouter() if routing == _SKELETON else None
         self.codec = LinkCodec(
             format, self.router, Limits(), samples, _DirectExecutor(), always_skeletons=True
         )
-        neighbours = [_CHAIN[near] for near in (place - 1, place + 1) if 0 <= near < len(_CHAIN)]
-        self.codec.set_neighbours(neighbours, [each for each in neighbours if each != _BEYOND])
-        self._engine = TenantEngine(Limits())
+        neighbours = [each for each in (self._before, self._after) if each]
+        inner = [each for each in neighbours if each not in (_FIRST, _BEYOND)]
+        self.codec.set_neighbours(neighbours, inner)
+        self.table = RouteTable()
+        self.table.change_local((), ())
+        for each in neighbours:
+            self.table.add_link(each)
+        engines = _Engines()
+        self._engine = engines.engine
+        self._routes = LinkRoutes(cast("TenantEngines", engines), None, self.router)
+        mode = "auto" if routing == _HITS else "never"
+        self._hits = MessageHits(self.table, self._routes, cast("TenantEngines", engines), Counter(), mode)
+        self._hits.set_inner(inner)
 
     def set_routes(self, routes: Sequence[Route]) -> None:
-        """Set what the next neighbour wants."""
-        self._engine.set_routes(0, routes)
-        if self.router is not None:
-            self.router.set_bit(self._after, 0)
-            self.router.change(0, routes, ())
-            while not self.router.take_over():
-                pass
+        """Set what the next neighbour wants, and tell the one before."""
+        change = self.table.receive(self._after, TableFrame(1, tuple(routes), begins=True))
+        self._routes.change(SetRoutes(self._after, tuple(change.added)))
+        if self._before is not None:
+            self.table.receive(self._before, TableFrame(1, begins=True))
+            self.table.take_all(self._before)
+        while self.router is not None and not self.router.take_over():
+            pass
 
     def publish(self, contents: Sequence[MessageContent]) -> bytes:
         """Match messages that are published here, and return the payload for the next broker."""
-        wanted = self.match(contents)
+        return self._encode(self._match(contents))
+
+    def _encode(self, contents: Iterable[MessageContent | None]) -> bytes:
         encode, link = self.codec.encode, self._after
-        return encode_contents(
-            [encode(link, content) for content, is_wanted in zip(contents, wanted, strict=True) if is_wanted]
-        )
+        return encode_contents([encode(link, content) for content in contents if content is not None])
 
     def match(self, contents: Sequence[MessageContent]) -> list[bool]:
         """Return which messages the next neighbour wants, by parsing and matching them together."""
+        return [content is not None for content in self._match(contents)]
+
+    def _match(self, contents: Sequence[MessageContent]) -> Iterator[MessageContent | None]:
+        """Yield each message as it goes on, or None."""
         publications = [Publication(TENANT, STREAM, content.id, content.body) for content in contents]
-        wanted = []
-        for evaluation in self._engine.evaluate(publications):
+        evaluations = self._engine.evaluate(publications)
+        for content, publication, evaluation in zip(contents, publications, evaluations, strict=True):
             assert isinstance(evaluation, Evaluation)
-            wanted.append(bool(evaluation.links))
-        return wanted
+            yield self._send_on(content, publication, evaluation, None) if evaluation.links else None
+
+    def _send_on(
+        self, content: MessageContent, message: Publication, evaluation: Evaluation, used: Hits | None
+    ) -> MessageContent:
+        found = self._hits.find(message, evaluation, self._before, used).get(self._after)
+        return content if found is None and content.hits is None else content._replace(hits=found)
 
     def decode(self, payload: bytes) -> list[MessageContent]:
         """Return the messages in a payload."""
@@ -212,17 +272,26 @@ class _Broker:
         return contents
 
     def select(self, contents: Sequence[MessageContent]) -> list[MessageContent]:
-        """Return the messages that the next neighbour wants, by their skeletons if they have any."""
-        wanted = [self._decide(content) for content in contents]
-        undecided = [content for content, links in zip(contents, wanted, strict=True) if links is None]
-        matched = iter(self.match(undecided) if undecided else ())
-        return [
-            content
-            for content, links in zip(contents, wanted, strict=True)
-            if (next(matched) if links is None else links)
-        ]
+        """Return the messages that the next neighbour wants, as they go on."""
+        decided = [self.decide(content) for content in contents]
+        undecided = [content for content, links in zip(contents, decided, strict=True) if links is None]
+        matched = iter(self._match(undecided) if undecided else ())
+        selected: list[MessageContent] = []
+        for content, links in zip(contents, decided, strict=True):
+            if links is None:
+                found = next(matched)
+                if found is not None:
+                    selected.append(found)
+            elif links:
+                message = Publication(TENANT, STREAM, content.id, content.body)
+                evaluation = Evaluation(None, links=links)
+                selected.append(self._send_on(content, message, evaluation, content.hits))
+        return selected
 
-    def _decide(self, content: MessageContent) -> int | None:
+    def decide(self, content: MessageContent) -> int | None:
+        """Return the links that want a message, if that is known without reading it."""
+        if content.hits is not None:
+            return self._hits.decide(content, self._before, is_local=True)
         if self.router is None or content.skeleton is None:
             return None
         dictionary = self.codec.dictionaries[content.skeleton.dictionary]
@@ -230,17 +299,16 @@ class _Broker:
 
     def forward(self, payload: bytes) -> bytes:
         """Return the payload for the next broker."""
-        encode, link = self.codec.encode, self._after
-        return encode_contents([encode(link, content) for content in self.select(self.decode(payload))])
+        return self._encode(self.select(self.decode(payload)))
 
 
 class _Chain:
     """Brokers of a chain that have exchanged the dictionary of the first, all with the same routes."""
 
     def __init__(
-        self, samples: Sequence[bytes], queries: Sequence[str], format: BodyFormat, by_skeleton: bool
+        self, samples: Sequence[bytes], queries: Sequence[str], format: BodyFormat, routing: str
     ) -> None:
-        self.brokers = {name: _Broker(name, format, by_skeleton, len(samples)) for name in _CHAIN}
+        self.brokers = {name: _Broker(name, format, routing, len(samples)) for name in _CHAIN}
         routes = [route for query in queries for route in routes_of(query, {}, TENANT)]
         for name in _CHAIN[:-1]:
             self.brokers[name].set_routes(routes)

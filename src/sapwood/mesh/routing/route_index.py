@@ -208,11 +208,11 @@ class RouteIndex:
             links |= int(np.bitwise_or.reduce(self._row_links.take(rows)))
         return links
 
-    def find_hits(self, slots: Ints, name: str, link: int, most: int) -> tuple[list[Route], bool]:
+    def find_hits(self, slots: Ints, name: str, link: int, most: int, some: int) -> tuple[list[Route], bool]:
         """Return the routes of a link that a message of a stream meets, given the slots that it matches,
         ascending, and whether these are all.
 
-        If there are more than `most`, so many are chosen as if at random; messages that meet similar routes
+        If there are more than `most`, `some` are chosen as if at random; messages that meet similar routes
         have the same ones.
         """
         bit = _to_bit(link)
@@ -225,10 +225,9 @@ class RouteIndex:
         is_complete = len(places) <= most
         if not is_complete:
             ranks = places.astype(np.uint32) * _SPREAD
-            places = places[np.argpartition(ranks, most)[:most]]
-        found = [
-            self._slot_routes[place] if place >= 0 else self._row_routes[~place] for place in places.tolist()
-        ]
+            places = places[ranks.argpartition(some)[:some]]
+        of_slots, of_rows = self._slot_routes, self._row_routes
+        found = [of_slots[place] if place >= 0 else of_rows[~place] for place in places.tolist()]
         return [route for route in found if route is not None], is_complete
 
     def _links_at(self, slots: Ints) -> NDArray[np.int64]:
@@ -244,8 +243,9 @@ class RouteIndex:
         if stream is None:
             return None
         self._rows_of.reserve(int(slots[-1]) + 1)
-        rows: NDArray[np.int32] = self._rows_of.numbers(slots)
-        return rows[self._row_streams.take(rows) == stream.number]
+        rows = self._rows_of.numbers(slots)
+        chosen: NDArray[np.int32] = rows[self._row_streams.take(rows) == stream.number]
+        return chosen
 
 
 def _to_bit(link: int) -> int:

@@ -67,6 +67,7 @@ _MESSAGE, _TABLE, _CONFIRM = 0, 1, 2
 _KEY_BYTES = _DIGEST_BYTES = 16
 _NO_DICTIONARIES: Mapping[bytes, WireDictionary] = {}
 _NO_PLANS: Mapping[bytes, PruningPlan] = {}
+_INTEGERS = frozenset((int,))
 T = TypeVar("T")
 _decode_tested = lru_cache(maxsize=256)(decode_tested)  # since payloads repeat them
 
@@ -273,9 +274,12 @@ class _PayloadReader:
         )
 
     def _hits(self, table: Any, places: Any, is_complete: Any) -> Hits:
-        keys = tuple([self._keys[_number(place)] for place in _list(places)])
+        listed = self._keys
+        keys = tuple([listed[place] for place in _list(places)])
         if not 0 < len(keys) <= MOST_HITS or len(set(keys)) < len(keys):
             raise WireError(f"1 to {MOST_HITS} routes that a message meets, each once, not {len(keys)}")
+        if min(places) < 0 or not _INTEGERS.issuperset(map(type, places)):
+            raise WireError("the places of routes are whole numbers that are not below 0")
         return Hits(self._keys[_number(table)], keys, _flag(is_complete))
 
 

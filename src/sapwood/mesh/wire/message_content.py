@@ -18,8 +18,9 @@ class Projection(NamedTuple):
     """the digest of the message as it was published"""
 
 
-MOST_HITS = 8
-"""that are listed for a message: a key takes 16 bytes, unless other messages of the payload have it"""
+MOST_HITS, SOME_HITS = 8, 4
+"""up to how many are listed for a message, and how many of those of one that has more: a key takes 16 bytes,
+unless other messages of the payload have it"""
 
 
 class Hits(NamedTuple):

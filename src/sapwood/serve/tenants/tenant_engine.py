@@ -143,10 +143,12 @@ class TenantEngine:
             links = self._routes.find_links(found.slots, message.stream)
             return Evaluation(message.time, links=links, slots=found.slots)
 
-    def find_hits(self, slots: Ints, stream: str, link: int, most: int) -> tuple[list[Route], bool]:
-        """Return the routes of a link that a message meets, but not more than `most`, given the slots of its
-        evaluation, and whether these are all."""
-        return self._routes.find_hits(slots, stream, link, most)
+    def find_hits(
+        self, slots: Ints, stream: str, link: int, most: int, some: int
+    ) -> tuple[list[Route], bool]:
+        """Return the routes of a link that a message meets, and whether these are all, given the slots of its
+        evaluation: `some` if there are more than `most`."""
+        return self._routes.find_hits(slots, stream, link, most, some)
 
     def find_routes(self, message: Publication) -> list[tuple[Route, int]]:
         """Return the routes that a message meets, with the links that want each, as bits.

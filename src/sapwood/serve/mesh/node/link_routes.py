@@ -124,11 +124,17 @@ class LinkRoutes:
         bit = self._bits.get(link, _NO_BIT)
         return 0 if bit == _NO_BIT else 1 << bit
 
-    def keys_of(self, link: str, route: Route) -> Iterator[int]:
-        """Yield the keys of the routes of a link that have the condition of one that reads whole messages."""
-        if route.key in self._routes.get(link, ()):
-            yield route.key
-        yield from self._partial.get(link, {}).get(route.key, ())
+    def list_keys(self, link: str, routes: Iterable[Route]) -> list[int]:
+        """Return the keys of the routes of a link with the conditions of some that read whole messages."""
+        keys = [route.key for route in routes]
+        partial = self._partial.get(link)
+        if not partial:
+            return keys
+        table = self._routes[link]
+        found = [key for key in keys if key in table]
+        for key in keys:
+            found += partial.get(key, ())
+        return found
 
     def name(self, mask: int) -> frozenset[str]:
         """Return the neighbours whose bits are set."""

@@ -127,7 +127,14 @@ class MeshRuntime:
             engines, settings.scheduling, self.counters, self._store_outcome, self.local_routes.get
         )
         self._routes = LinkRoutes(engines, self.projection, self._skeletons)
-        self._hits = MessageHits(self.node, self._routes, engines, self.counters, settings.hits)
+        self._hits = MessageHits(
+            self.node.table,
+            self._routes,
+            engines,
+            self.counters,
+            settings.hits,
+            lambda: self.node.has_local_changes,
+        )
         self._matcher = MessageMatcher(
             engines,
             ids,

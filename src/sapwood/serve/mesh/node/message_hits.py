@@ -15,15 +15,14 @@ others do is known only if they want nothing at all.
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from sapwood.mesh.core.frames import MessageKey
-from sapwood.mesh.core.tables.route_table import LOCAL
-from sapwood.mesh.wire.message_content import MOST_HITS, Hits
+from sapwood.mesh.core.tables.route_table import LOCAL, RouteTable
+from sapwood.mesh.wire.message_content import MOST_HITS, SOME_HITS, Hits
 
 if TYPE_CHECKING:
-    from sapwood.mesh.core.node import Node
     from sapwood.mesh.wire.message_content import MessageContent
     from sapwood.serve.mesh.node.link_routes import LinkRoutes
     from sapwood.serve.tenants.evaluation import Evaluation, Publication
@@ -37,12 +36,20 @@ class MessageHits:
     """Decides on the hits that messages come with, and finds those that they go on with."""
 
     def __init__(
-        self, node: Node, routes: LinkRoutes, engines: TenantEngines, counters: Counter[str], mode: str
+        self,
+        table: RouteTable,
+        routes: LinkRoutes,
+        engines: TenantEngines,
+        counters: Counter[str],
+        mode: str,
+        has_local_changes: Callable[[], bool] = lambda: False,
     ) -> None:
-        self._node = node
+        """`has_local_changes` returns whether what local subscriptions want is not yet in the table."""
+        self._table = table
         self._routes = routes
         self._engines = engines
         self._counters = counters
+        self._has_local_changes = has_local_changes
         self._is_active = mode != "never"
         self._inner: tuple[str, ...] = ()
         self._kept: OrderedDict[MessageKey, dict[str, Hits]] = OrderedDict()
@@ -59,7 +66,7 @@ class MessageHits:
         hits = content.hits
         if hits is None or link is None or not self._is_active:
             return None
-        table = self._node.table
+        table = self._table
         if not table.covers(hits.table, link):
             self._counters["outdated hits"] += 1
             return None
@@ -76,7 +83,7 @@ class MessageHits:
     def _excludes_local(self, tenant: str, hits: Hits) -> bool:
         """Return whether no local subscription wants a message of which no listed route is wanted here."""
         broker = self._engines.of(tenant).broker
-        if broker.joins or self._node.has_local_changes:  # joins see every message
+        if broker.joins or self._has_local_changes():  # joins see every message
             return False
         return hits.is_complete or not len(broker)
 
@@ -88,7 +95,7 @@ class MessageHits:
         """Return the hits for each neighbour that forwards messages and wants one that was matched just now,
         or was decided on the hits that it has come with, by a link."""
         found: dict[str, Hits] = {}
-        table = self._node.table
+        table = self._table
         for name in self._inner:
             if name == link or table.is_unknown(name) or not evaluation.links & self._routes.mask_of(name):
                 continue
@@ -107,8 +114,8 @@ class MessageHits:
             return (), False
         bit = self._routes.mask_of(link).bit_length() - 1
         engine = self._engines.of(message.tenant)
-        routes, is_complete = engine.find_hits(evaluation.slots, message.stream, bit, MOST_HITS)
-        keys = [key for route in routes for key in self._routes.keys_of(link, route)]
+        routes, is_complete = engine.find_hits(evaluation.slots, message.stream, bit, MOST_HITS, SOME_HITS)
+        keys = self._routes.list_keys(link, routes)
         return tuple(keys[:MOST_HITS]), is_complete and len(keys) <= MOST_HITS
 
     def keep(self, key: MessageKey, found: dict[str, Hits]) -> None:
