@@ -73,16 +73,9 @@ marks = st.integers(0, 2**128 - 1)
 hits = st.builds(
     Hits, marks, st.lists(marks, min_size=1, max_size=MOST_HITS, unique=True).map(tuple), st.booleans()
 )
-contents = st.builds(
-    MessageContent,
-    names,
-    names,
-    names,
-    times,
-    st.binary(max_size=200),
-    st.booleans(),
-    hits=st.none() | hits,
-)
+contents = st.tuples(
+    st.tuples(names, names, names, times, st.binary(max_size=200), st.booleans()), st.none() | hits
+).map(lambda drawn: MessageContent(*drawn[0], hits=drawn[1]))
 keys = st.builds(MessageKey, names, numbers)
 routes = st.sampled_from(["/a", "//b[@c = 1]", "/a[not(b)]/c", "//x[contains(., 'y')]"]).map(
     lambda query: routes_of(query, {}, "tenant", ("news",))[0]
