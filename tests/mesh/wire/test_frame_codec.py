@@ -75,7 +75,7 @@ hits = st.builds(
 )
 contents = st.tuples(
     st.tuples(names, names, names, times, st.binary(max_size=200), st.booleans()), st.none() | hits
-).map(lambda drawn: MessageContent(*drawn[0], hits=drawn[1]))
+).map(lambda drawn: MessageContent(*drawn[0])._replace(hits=drawn[1]))
 keys = st.builds(MessageKey, names, numbers)
 routes = st.sampled_from(["/a", "//b[@c = 1]", "/a[not(b)]/c", "//x[contains(., 'y')]"]).map(
     lambda query: routes_of(query, {}, "tenant", ("news",))[0]
