@@ -7,11 +7,12 @@ Decisions on skeletons count: mutants that decide too much must be found out.
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import pytest
 
 from sapwood.mesh.sim.broker_workload import broker_workload
-from sapwood.mesh.sim.sim_wire import run_on_wire
+from sapwood.mesh.sim.sim_wire import SimWire, run_on_wire
 from sapwood.mesh.wire.skeletons import skeleton_index
 from sapwood.mesh.wire.skeletons.skeleton_index import Masks, SkeletonIndex
 from sapwood.mesh.wire.skeletons.skeleton_router import LOCAL
@@ -23,6 +24,7 @@ QUICK = 10
 USUAL = 60
 SEEDS = 2_000 if FULL else USUAL
 MUTANT_SEEDS = 200
+_find_hits = SimWire.find_hits
 
 
 def run_seeds(first: int, last: int) -> Counter[str]:
@@ -88,4 +90,27 @@ def test_conditions_that_skeletons_cannot_tell_and_are_left_out_are_found_out(
 def test_local_subscriptions_that_are_forgotten_are_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     bits = skeleton_index._bits
     monkeypatch.setattr(skeleton_index, "_bits", lambda entry, stream: bits(entry, stream) & ~(1 << LOCAL))
+    assert find_problem()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "replacement"),
+    [
+        pytest.param("_excludes_local", lambda self, sides, hits: True, id="local subscriptions"),
+        pytest.param(
+            "find_hits",
+            lambda self, holding, came_by: {
+                link: hits._replace(is_complete=True)
+                for link, hits in _find_hits(self, holding, came_by).items()
+            },
+            id="some hits for all",
+        ),
+    ],
+)
+def test_hits_that_are_taken_for_what_they_are_not_are_found_out(
+    name: str, replacement: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of a former table are safe here: what came to it since is not confirmed yet."""
+    monkeypatch.setattr(SimWire, name, replacement)
     assert find_problem()

@@ -18,6 +18,7 @@ from sapwood.mesh.wire.bodies.dictionary_controls import DictionaryControl
 if TYPE_CHECKING:
     from sapwood.mesh.sim.sim_wire import SimWire
     from sapwood.mesh.sim.world import World
+    from sapwood.mesh.wire.message_content import Hits
 
 NodeFactory = Callable[[NodeState, Topology, int], Node]
 
@@ -76,6 +77,8 @@ class SimBroker:
         """raised by every start and crash: what was begun before is void"""
         self._evaluated: dict[int, tuple[int, list[tuple[int, int]]]] = {}
         """by match, the document and the subscriptions that it is delivered to, if it is new"""
+        self._met: dict[int, dict[str, Hits]] = {}
+        """by match, which routes of neighbours the message meets"""
         self._unstored: deque[actions.Store] = deque()
         self._bits: dict[str, int] = {}
         self._wanted: dict[int, int] = {}
@@ -116,6 +119,7 @@ class SimBroker:
         ):  # it is read before the start
             self._take_over(directory.topology)
         self._evaluated, self._bits, self._wanted, self._delivered = {}, {}, {}, {}
+        self._met = {}
         self._unstored.clear()
         self._drained.clear()
         self._routes.clear()
@@ -244,9 +248,12 @@ class SimBroker:
         workload = self.world.workload
         document = self._find_document(action)
         wire = self._wire
-        decided = wire.decide(action.key, document, action.is_local) if wire is not None else None
+        by_hits = wire.decide_by_hits(action, document) if wire is not None else None
+        decided = None
+        if wire is not None and by_hits is None:
+            decided = wire.decide(action.key, document, action.is_local)
         if action.is_new:
-            is_evaluated = action.is_local and decided is None
+            is_evaluated = action.is_local and decided is None and by_hits is None
             self._evaluated[action.token] = document, self._evaluate(document) if is_evaluated else []
         elif action.content is not None:
             self._evaluated[action.token] = document, []
@@ -255,6 +262,9 @@ class SimBroker:
             mask |= self._wanted.get(key, 0)
         mask = mask if decided is None else decided
         links = frozenset(link for link, bit in self._bits.items() if mask & bit)
+        links = links if by_hits is None else by_hits
+        if wire is not None and action.is_new:
+            self._met[action.token] = wire.find_hits(workload.holding(document), action.link)
         problem = "not well-formed" if workload.is_refused(document) else None
         delay = self.world.faults.match_delay(self.world.random)
         self.world.after(delay, self._matched, self.life, events.Matched(action.token, links, problem))
@@ -302,6 +312,8 @@ class SimBroker:
             key = store.message.key
             document, found = self._evaluated.pop(store.match)
             storage.contents[key] = document
+            if self._wire is not None:
+                self._wire.keep_hits(key, self._met.pop(store.match))
             storage.deliveries += [SimDelivery(number, key, document, query) for number, query in found]
             self.world.on_stored(self.name, key, document)
             if self._wire is not None and key.source == self.name:

@@ -9,7 +9,7 @@ word: a wrong decision is a delivery that is missing, or a frame too many.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import replace
 from functools import partial
@@ -18,7 +18,9 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from sapwood.engine.limits import Limits
 from sapwood.mesh.core import frames
+from sapwood.mesh.core.actions import Match
 from sapwood.mesh.core.frames import Frame, MessageFrame, MessageKey
+from sapwood.mesh.core.tables.route_table import LOCAL as LOCAL_SIDE
 from sapwood.mesh.core.topology import Topology
 from sapwood.mesh.projection.link_projection import ALWAYS, AUTO, NEVER, LinkProjection
 from sapwood.mesh.routing.route import Route
@@ -41,7 +43,13 @@ from sapwood.mesh.wire.frame_codec import (
 )
 from sapwood.mesh.wire.held_payloads import ASK_AGAIN, GIVE_UP
 from sapwood.mesh.wire.link_codec import LinkCodec
-from sapwood.mesh.wire.message_content import MessageContent, Projection
+from sapwood.mesh.wire.message_content import (
+    MOST_HITS,
+    SOME_HITS,
+    Hits,
+    MessageContent,
+    Projection,
+)
 from sapwood.mesh.wire.skeletons.skeleton_router import LOCAL, SkeletonRouter
 
 if TYPE_CHECKING:
@@ -66,13 +74,21 @@ class SimWire:
     """What a broker that runs knows of bytes: nothing of it survives a crash."""
 
     def __init__(
-        self, world: World, name: str, workload: BrokerWorkload, format: BodyFormat, mode: str, damage: float
+        self,
+        world: World,
+        name: str,
+        workload: BrokerWorkload,
+        format: BodyFormat,
+        mode: str,
+        damage: float,
+        carries_hits: bool = False,
     ) -> None:
         """`mode` says when the broker cuts messages."""
         self._world = world
         self._name = name
         self._workload = workload
         self._damage = damage
+        self._carries_hits = carries_hits
         self._router = SkeletonRouter()
         self._codec = LinkCodec(format, self._router, Limits(), _SAMPLES, _Inline(), always_skeletons=True)
         self._projection = LinkProjection(mode, Limits(), self._is_known, clock=lambda: world.now)
@@ -80,6 +96,10 @@ class SimWire:
         """by link, how many of its routes have the condition of one that reads whole messages"""
         self._contents: dict[tuple[MessageKey, int], MessageContent] = {}
         """by message and document, as they came, with skeletons"""
+        self._inner: frozenset[str] = frozenset()
+        """neighbours that forward messages to others"""
+        self._hits: dict[tuple[str, MessageKey], Hits] = {}
+        """by neighbour and message, which of its routes the message meets"""
         self._lacking: dict[str, set[bytes]] = {}
         """by neighbour, dictionaries that it does not have any more"""
         self._waiting: dict[str, tuple[float, float]] = {}
@@ -90,7 +110,8 @@ class SimWire:
     def set_neighbours(self, topology: Topology) -> None:
         """Take over who the neighbours are."""
         names = topology.neighbours(self._name)
-        self._codec.set_neighbours(names, [each for each in names if len(topology.neighbours(each)) > 1])
+        self._inner = frozenset(each for each in names if len(topology.neighbours(each)) > 1)
+        self._codec.set_neighbours(names, self._inner)
         self._projection.keep_only(names)
         self._uses = {name: uses for name, uses in self._uses.items() if name in names}
 
@@ -102,6 +123,7 @@ class SimWire:
             content = self._find_content(frame.key, frame.content)
             if may_cut:
                 content = self._cut(link, content)
+            content = content._replace(hits=self._hits.get((link, frame.key)))
             encoded = self._codec.encode(link, content)
             frame = MessageFrame(frame.key, encoded, frame.table, frame.floor)
         payload = encode_payload(item.epoch, item.number, [frame], partial(self._codec.shares_plan, link))
@@ -232,6 +254,51 @@ class SimWire:
         """Change what local subscriptions want."""
         self._router.change(LOCAL, _own(added), _own(removed))
 
+    # -- hits ------------------------------------------------------------------------------------------
+
+    def decide_by_hits(self, action: Match, document: int) -> frozenset[str] | None:
+        """Return the links that want a message, if that is known by what it has come with."""
+        content = self._contents.get((action.key, document)) if action.key is not None else None
+        node = self._world.brokers[self._name].node
+        if content is None or content.hits is None or action.link is None or node is None:
+            return None
+        hits, table = content.hits, node.table
+        sides = table.find_sides(*hits, action.link)
+        is_undecided = sides is not None and action.is_local and not self._excludes_local(sides, hits)
+        self._world.count("decided by hits" if sides is not None and not is_undecided else "hits not used")
+        if sides is None or is_undecided:
+            return None
+        return frozenset(name for name, told in table.told.items() if sides & told.bit)
+
+    def _excludes_local(self, sides: int, hits: Hits) -> bool:
+        """Return whether no local subscription wants a message that sides want, as bits."""
+        node = self._world.brokers[self._name].node
+        assert node is not None
+        if sides & LOCAL_SIDE or node.has_local_changes:
+            return False
+        return hits.is_complete or not node.table.local_routes()
+
+    def find_hits(self, holding: Collection[int], came_by: str | None) -> dict[str, Hits]:
+        """Return which routes of each neighbour a message meets, given the keys of all that hold of it."""
+        node = self._world.brokers[self._name].node
+        assert node is not None
+        found: dict[str, Hits] = {}
+        for link in sorted(self._inner & node.table.told.keys()) if self._carries_hits else ():
+            keys = node.table.select(holding, link)
+            if keys and link != came_by and not node.table.is_unknown(link):
+                is_complete = len(keys) <= MOST_HITS
+                listed = keys if is_complete else keys[:SOME_HITS]
+                found[link] = Hits(node.table.wanted[link].digest, listed, is_complete)
+        return found
+
+    def keep_hits(self, key: MessageKey, found: Mapping[str, Hits]) -> None:
+        """Keep the hits of a message for when it is sent."""
+        for link in self._inner:
+            self._hits.pop((link, key), None)
+        self._hits.update(((link, key), hits) for link, hits in found.items())
+
+    # -- skeletons -------------------------------------------------------------------------------------
+
     def decide(self, key: MessageKey | None, document: int, is_local: bool) -> int | None:
         """Return the links that want a message, as bits, if its skeleton tells."""
         content = self._contents.get((key, document)) if key is not None else None
@@ -267,12 +334,13 @@ def run_on_wire(
     damage = random.choice((0.0, 0.002, 0.02))
     formats: dict[str, BodyFormat] = {}
     choices = Random(f"projection {seed}")
+    carries_hits = Random(f"hits {seed}").random() < 0.5
     possible = choices.choice(((ALWAYS,), (AUTO,), (ALWAYS, ALWAYS, AUTO, NEVER)))
     modes: dict[str, str] = {}
 
     def make_wire(world: World, name: str) -> SimWire:
         format = formats.setdefault(name, random.choice(list(BodyFormat)))
         mode = modes.setdefault(name, choices.choice(possible))
-        return SimWire(world, name, known, format, mode, damage)
+        return SimWire(world, name, known, format, mode, damage, carries_hits)
 
     return Scenario(seed, known, largest=largest, make_wire=make_wire, **options).run()

@@ -187,11 +187,19 @@ class RouteTable:
             and told.entries is None
         )
 
-    def find_sides(self, keys: Iterable[int]) -> int:
-        """Return the sides on which some of the routes with these keys are wanted, as bits."""
+    def find_sides(self, digest: int, keys: Iterable[int], is_complete: bool, link: str) -> int | None:
+        """Return the sides that want a message which a neighbour sends, as bits, given the keys of routes
+        that it meets in a table with a digest; None if that is another table than it was told, or if the keys
+        are not all, and a neighbour may want it that wants none of these."""
+        if not self.covers(digest, link):
+            return None
         sides = 0
         for key in keys:
             sides |= self._masks.get(key, 0)
+        if not is_complete:
+            for name, told in self.told.items():
+                if name != link and not sides & told.bit and self.wanted[name].count:
+                    return None
         return sides
 
     def select(self, keys: Iterable[int], link: str) -> tuple[int, ...]:

@@ -67,15 +67,14 @@ class MessageHits:
         if hits is None or link is None or not self._is_active:
             return None
         table = self._table
-        if not table.covers(hits.table, link):
-            self._counters["outdated hits"] += 1
+        sides = table.find_sides(hits.table, hits.keys, hits.is_complete, link)
+        if sides is None:
+            self._counters["outdated hits"] += not table.covers(hits.table, link)
             return None
-        sides, links = table.find_sides(hits.keys), 0
+        links = 0
         for name, told in table.told.items():
             if sides & told.bit:
                 links |= self._routes.mask_of(name)
-            elif name != link and not hits.is_complete and table.wanted[name].count:
-                return None
         if is_local and (sides & LOCAL or not self._excludes_local(content.tenant, hits)):
             return None
         return links
