@@ -475,8 +475,12 @@ def test_a_broker_that_forgets_its_own_subscriptions_is_found_out(
     make_mesh: MakeMesh, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     find_sides = RouteTable.find_sides
-    forgetful = lambda table, keys: find_sides(table, keys) & ~route_table.LOCAL  # noqa: E731
-    monkeypatch.setattr(RouteTable, "find_sides", forgetful)
+
+    def forget_local(*arguments: Any) -> int | None:
+        sides = find_sides(*arguments)
+        return None if sides is None else sides & ~route_table.LOCAL
+
+    monkeypatch.setattr(RouteTable, "find_sides", forget_local)
     mesh = make_mesh()
     mesh["d"].subscribe("d", "/order")
     mesh["b"].subscribe("b", "//item")

@@ -260,7 +260,7 @@ class LinkedEngines:
         if not is_cut and receiver in self.engines:
             self.engines[receiver].arrive_control(sender, payload)
 
-    def run(self, until: Callable[[], bool], wait: float = 20.0, only: Collection[str] | None = None) -> None:
+    def run(self, until: Callable[[], bool], wait: float = 60.0, only: Collection[str] | None = None) -> None:
         """Let all engines, or only some, work until something is so."""
         engines = [self.engines[name] for name in (self.engines if only is None else only)]
         deadline = time.monotonic() + wait
