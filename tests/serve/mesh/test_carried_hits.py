@@ -379,7 +379,7 @@ def test_entries_that_stand_for_several_routes(make_mesh: MakeMesh) -> None:
     mesh = make_mesh(table_budget=200)
     for number in range(40):
         mesh["d"].subscribe(f"d{number}", f"/order[@id = '{number}'][note]/total")
-    mesh.run(lambda: mesh["b"].link("a")["generalised"] > 0)
+    mesh.run(lambda: mesh["d"].link("c")["generalised"] > 0)
     mesh["a"].publish(*(order(i) for i in range(30, 50)))
     mesh.settle()
     assert bodies(mesh["d"]) == [order(i) for i in range(30, 40)]
