@@ -391,7 +391,7 @@ def test_entries_that_stand_for_several_routes(make_mesh: MakeMesh) -> None:
     mesh = make_mesh(table_budget=200)
     for number in range(40):
         mesh["d"].subscribe(f"d{number}", f"/order[@id = '{number}'][note]/total")
-    links = ("dc", "cb", "ba")  # entries that one link tells may be few enough for the next
+    links = [("d", "c"), ("c", "b"), ("b", "a")]  # entries that one link tells may be few enough for the next
     mesh.run(lambda: any(mesh[one].link(other)["generalised"] for one, other in links))
     mesh.run(lambda: mesh["a"].link("b")["routes in"] < 40)
     mesh["a"].publish(*(order(i) for i in range(30, 50)))

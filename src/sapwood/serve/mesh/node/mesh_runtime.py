@@ -24,19 +24,13 @@ from sapwood.mesh.routing.route import Route
 from sapwood.mesh.wire.bodies.body_format import parse_format
 from sapwood.mesh.wire.bodies.dictionary_controls import (
     DictionaryControl,
-    LackDictionary,
-    OfferDictionary,
-    OfferPlan,
 )
-from sapwood.mesh.wire.bodies.dictionary_exchange import LinkControl
 from sapwood.mesh.wire.bodies.wire_dictionary import DictionaryError
 from sapwood.mesh.wire.frame_codec import (
-    UnknownDictionary,
     WireError,
     decode_control,
     encode_control,
 )
-from sapwood.mesh.wire.held_payloads import HeldPayloads
 from sapwood.mesh.wire.link_codec import LinkCodec
 from sapwood.mesh.wire.message_content import MessageContent
 from sapwood.mesh.wire.skeletons.skeleton_router import LOCAL, SkeletonRouter
@@ -71,6 +65,7 @@ from sapwood.serve.mesh.node.message_hits import MessageHits
 from sapwood.serve.mesh.node.message_matcher import Matching, MessageMatcher
 from sapwood.serve.mesh.node.message_sink import MessageSink
 from sapwood.serve.mesh.node.node_status import describe_node
+from sapwood.serve.mesh.node.payload_receiver import PayloadReceiver
 from sapwood.serve.mesh.node.table_budget import MessageSampler, make_generaliser
 from sapwood.serve.tenants.evaluation import Deferred, Evaluation, Publication, QueryResult
 
@@ -148,10 +143,12 @@ class MeshRuntime:
         self._matched: dict[int, Matching] = {}
         self._contents = StoredContents(self.store, self.counters)
         self._links = LinkExchange(self._codec, self._contents, self.projection, self._hits.get)
-        self._held: HeldPayloads[PayloadArrived] = HeldPayloads()
         if self._skeletons is not None:
             self._skeletons.set_source(self._list_routes)
         self._output: list[MeshOutputItem] = []
+        self._receiver = PayloadReceiver(
+            self._links, self._codec, self.counters, lambda item: self._output.append(item)
+        )
         self.barriers: list[RequestDone] = []
         """answers that wait until all that was deferred is evaluated"""
         self._ticked = self._reported = 0.0
@@ -192,8 +189,8 @@ class MeshRuntime:
             return False
         self._ticked = now
         self._feed(events.Tick(now))
-        self._send_controls(self._codec.tick(now))
-        self._check_held(now)
+        self._receiver.send_controls(self._codec.tick(now))
+        self._receiver.check_held(now)
         sampled = self._sampler.take(now)
         if sampled is not None:
             self._feed(sampled)
@@ -223,7 +220,7 @@ class MeshRuntime:
                 self.counters["refused payloads"] += 1
                 _log.error("what came from %s cannot be used: %s", getattr(item, "link", "the hub"), error)
                 if isinstance(item, PayloadArrived):  # its frames are asked for again
-                    self._release(item.link)
+                    self._receiver.release(item.link)
 
     def _receive(self, item: MeshItem) -> None:
         if isinstance(item, PayloadArrived):
@@ -277,19 +274,8 @@ class MeshRuntime:
                 yield found.evaluation
 
     def _receive_payload(self, item: PayloadArrived) -> None:
-        if self._held.holds(item.link):
-            self._held.add(item.link, item)
-            return
-        try:
-            payload = self._links.receive(item)
-        except UnknownDictionary as error:
-            if self._held.waits_in_vain(item.link, error.identities):
-                self._links.refuse(item)
-                raise
-            self.counters["held payloads"] += 1
-            _log.info("a payload from %s waits: %s", item.link, error)
-            self._held.begin(item.link, item, error.identities, time.monotonic())
-            self._send_controls(self._codec.ask(item.link, error.identities))
+        payload = self._receiver.receive(item)
+        if payload is None:
             return
         last = payload.first + len(payload.frames) - 1
         frames = enumerate(payload.frames, payload.first)
@@ -297,40 +283,14 @@ class MeshRuntime:
         self._feed(events.Batch(tuple(received)))
         if not self.node.has_taken(item.link, payload.epoch, last):
             self._links.drop(item.link, item.tag)  # out of order, or of another epoch
-            self._release(item.link)
+            self._receiver.release(item.link)
 
     def _receive_control(self, item: ControlArrived) -> None:
         control = decode_control(item.payload)
-        if not isinstance(control, DictionaryControl):
-            if not (isinstance(control, Beat) and self._held.holds(item.link)):  # what is held is not lost
-                self._feed(events.Controlled(item.link, control))
-            return
-        self._send_controls(self._codec.receive(item.link, control))
-        if isinstance(control, LackDictionary):
-            self._held.note_lack(item.link, control.identity)
-            self._check_held(time.monotonic())
-        if isinstance(control, OfferDictionary | OfferPlan):
-            self._held.note_offer(item.link)
-            self.handle(MeshInput([*self._held.take(item.link)]))
-
-    def _send_controls(self, controls: Iterable[LinkControl]) -> None:
-        self._output += [ControlOut(link, encode_control(control)) for link, control in controls]
-
-    def _check_held(self, now: float) -> None:
-        """Ask again for dictionaries, and drop what has waited for too long."""
-        for link in self._held.expired(now):
-            _log.warning("payloads from %s are dropped: their dictionary does not come", link)
-            for item in self._held.take(link):
-                self.counters["refused payloads"] += 1
-                self._links.refuse(item)
-            self._release(link)
-        for link, identities in self._held.ask_again(now):
-            self._send_controls(self._codec.ask(link, identities))
-
-    def _release(self, link: str) -> None:
-        released = self._links.take_released(link)
-        if released is not None:
-            self._output.append(released)
+        if isinstance(control, DictionaryControl):
+            self.handle(MeshInput([*self._receiver.receive_control(item.link, control)]))
+        elif not (isinstance(control, Beat) and self._receiver.holds(item.link)):  # what is held is not lost
+            self._feed(events.Controlled(item.link, control))
 
     def flush(self, sink: MessageSink | None) -> None:
         """Do all that the node asks for, until it waits for something else."""
@@ -379,7 +339,7 @@ class MeshRuntime:
             self._output.append(ControlOut(action.link, encode_control(action.control)))
         elif isinstance(action, actions.Release):
             self._links.release(action)
-            self._release(action.link)
+            self._receiver.release(action.link)
         elif isinstance(action, actions.SetRoutes):
             self._routes.change(action)
         elif isinstance(action, actions.Reply):
