@@ -24,7 +24,8 @@ def test_a_node_that_has_not_reported() -> None:
 
 def test_counters_and_links() -> None:
     traffic = {"messages in": 10, "messages out": 11, "bytes in": 12, "bytes out": 13}
-    counters = {"late": 0, "lost": 1, "duplicates": 2}
+    traffic["cut bytes out"] = 14
+    counters = {"late": 0, "lost": 1, "duplicates": 2, "decided by hits": 3}
     status = MeshStatus(b"", 1, {"b": LINK | traffic}, counters, 7, 2, 0, 5, 1, {}, {})
     lines = read(status).splitlines()
     for line in (
@@ -38,5 +39,7 @@ def test_counters_and_links() -> None:
         'sapwood_mesh_link_table_version{link="b"} 9.0',
         'sapwood_mesh_link_table_confirmed{link="b"} 8.0',
         'sapwood_mesh_link_messages_out_total{link="b"} 11.0',
+        'sapwood_mesh_link_cut_bytes_out_total{link="b"} 14.0',
+        "sapwood_mesh_decided_by_hits_total 3.0",
     ):
         assert line in lines

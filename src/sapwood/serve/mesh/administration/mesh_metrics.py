@@ -17,7 +17,10 @@ _COUNTERS = {
     "refused": "Messages of neighbours that cannot be read here",
     "refused payloads": "Payloads of neighbours that were damaged, or that nobody can read here",
     "held payloads": "Payloads of neighbours that had to wait for a dictionary",
-    "decided by skeleton": "Messages that were routed without being read",
+    "decided by skeleton": "Messages that were routed by their skeleton, without being read",
+    "decided by hits": "Messages that were routed by the hits that they came with, without being read",
+    "outdated hits": "Messages whose hits are of another table than the neighbour was told",
+    "withheld deliveries": "Deliveries that were not made because the message lacked what the query reads",
     "healed": "Tables that were sent again, because they differed",
 }
 _LINK_COUNTERS = {
@@ -28,6 +31,9 @@ _LINK_COUNTERS = {
     "text out": "Bytes of the texts of messages for a neighbour",
     "bodies out": "Bytes of these as they were sent",
     "skeletons out": "Messages for a neighbour that have a skeleton",
+    "hits out": "Messages for a neighbour that carry hits",
+    "cut messages out": "Messages for a neighbour from which parts were cut",
+    "cut bytes out": "Bytes of these parts",
 }
 _LINK_GAUGES = {
     "outbox": ("outbox", "Frames that a neighbour has not received"),
