@@ -66,16 +66,16 @@ def _take_partial_for_whole(patch: MonkeyPatch) -> None:
 
 MUTANTS = (
     Mutant("forgets what one route reads", _patch(link_projection, "unite_reads", _unite_all_but_one)),
-    Mutant("takes partial messages for whole ones", _take_partial_for_whole, first=50),
+    Mutant("takes partial messages for whole ones", _take_partial_for_whole, first=310),
     Mutant(
         "has partial messages sent without content",
         _patch(SourceHistory, "have", lambda self: to_intervals(self._numbers)),
-        first=50,
+        first=310,
     ),
     Mutant(
         "does not replace partial messages",
         _patch(SourceHistory, "is_partial", lambda self, number: False),
-        first=50,
+        first=310,
     ),
     Mutant("withholds nothing", _patch(SimWire, "withhold", lambda self, document, queries: list(queries))),
 )
