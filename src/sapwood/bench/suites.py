@@ -71,7 +71,7 @@ MESH = Suite(
         "table_budgets",
         "simulated_scale",
         "format_sizes",
-        "format_processing",
+        "format_cost",
         "inner_broker",
         "projection_cost",
         "exclusiveness",

@@ -20,9 +20,9 @@ from sapwood.engine.pattern_evaluator import PatternEvaluator
 from sapwood.lang import pattern
 from sapwood.lang.pattern import FALSE, TRUE, Axis, Condition, Has, Path, Step
 from sapwood.lang.query import compile_query
-from sapwood.mesh.routing import condition_weakening
-from sapwood.mesh.routing.condition_weakening import Omission, list_weakenings, shape_of
+from sapwood.mesh.routing import weaker_conditions
 from sapwood.mesh.routing.generalisation import Generalisation, generalise
+from sapwood.mesh.routing.merged_values import MOST_VALUES, merge_values
 from sapwood.mesh.routing.message_sample import (
     MOST_BYTES,
     MOST_MESSAGES,
@@ -32,7 +32,7 @@ from sapwood.mesh.routing.message_sample import (
 )
 from sapwood.mesh.routing.route import Route, decode_route, encode_route, routes_of
 from sapwood.mesh.routing.route_generaliser import RouteGeneraliser
-from sapwood.mesh.routing.value_merging import MOST_VALUES, merge_values
+from sapwood.mesh.routing.weaker_conditions import Omission, list_weakenings, shape_of
 from tests.mesh.routing.test_necessary_routes import Filters, evaluator, filter_route, random_filters
 from tests.support.oracles import lxml_oracle
 from tests.support.requirements import FULL
@@ -309,7 +309,7 @@ def test_what_is_weakened_inside_a_negation_is_found_out(monkeypatch: pytest.Mon
     def weaken(negated: Condition) -> Iterator[Condition]:
         yield from [each.condition for each in list_weakenings(negated)]
 
-    monkeypatch.setattr(condition_weakening, "list_strengthenings", weaken)
+    monkeypatch.setattr(weaker_conditions, "list_strengthenings", weaken)
     misses, _ = find_misses()
     assert len({query for query, *_ in misses}) >= 3
 

@@ -16,7 +16,7 @@ from sapwood.mesh.core.messages.source_history import SourceHistory
 from sapwood.mesh.core.topology import build_tree
 from sapwood.mesh.projection import link_projection
 from sapwood.mesh.projection.link_projection import ALWAYS
-from sapwood.mesh.projection.pruning import make_plan
+from sapwood.mesh.projection.pruning_plan import make_plan
 from sapwood.mesh.routing.read_paths import ReadPaths, unite_reads
 from sapwood.mesh.routing.route import routes_of
 from sapwood.mesh.sim.broker_workload import NAMESPACES, TENANT, BrokerWorkload, SimDocument, SimQuery, digest

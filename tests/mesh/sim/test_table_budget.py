@@ -15,7 +15,7 @@ from sapwood.mesh.core.frames import Route
 from sapwood.mesh.core.node import Node
 from sapwood.mesh.core.tables.link_entries import EntryChange, LinkEntries
 from sapwood.mesh.core.topology import build_tree
-from sapwood.mesh.routing import condition_weakening
+from sapwood.mesh.routing import weaker_conditions
 from sapwood.mesh.sim import __main__ as command
 from sapwood.mesh.sim.broker_workload import QUERIES, BrokerWorkload
 from sapwood.mesh.sim.check import find_unrest
@@ -142,7 +142,7 @@ def _forget_members(self: LinkEntries, route: Route) -> int | None:
 
 
 def _weaken(condition: Condition) -> Iterator[Condition]:
-    yield from [each.condition for each in condition_weakening.list_weakenings(condition)]
+    yield from [each.condition for each in weaker_conditions.list_weakenings(condition)]
 
 
 @pytest.mark.slow
@@ -152,7 +152,7 @@ def _weaken(condition: Condition) -> Iterator[Condition]:
         (LinkEntries, "renew", _replace_without_telling),
         (LinkEntries, "_join", _join_any_entry),
         (LinkEntries, "remove", _forget_members),
-        (condition_weakening, "list_strengthenings", _weaken),
+        (weaker_conditions, "list_strengthenings", _weaken),
     ],
     ids=["replaces entries silently", "joins any entry", "forgets members", "weakens inside not()"],
 )

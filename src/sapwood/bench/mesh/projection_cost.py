@@ -14,7 +14,7 @@ from sapwood.bench.mesh.format_workload import DEFAULT, STREAM, TENANT, FormatWo
 from sapwood.broker import Broker
 from sapwood.engine.limits import Limits
 from sapwood.mesh.projection.link_projection import ALWAYS, AUTO, LinkProjection, ProjectionReport
-from sapwood.mesh.projection.pruning import PruningPlan
+from sapwood.mesh.projection.pruning_plan import PruningPlan
 from sapwood.mesh.routing.route import routes_of
 from sapwood.mesh.wire.bodies.body_format import EncodedBody, decode_body, encode_body
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from sapwood.engine.limits import Limits
-from sapwood.mesh.projection.pruning import PruningPlan, make_plan, prune
+from sapwood.mesh.projection.pruning_plan import PruningPlan, make_plan, prune
 from sapwood.mesh.routing.read_paths import ReadPaths, covers, unite_reads, without_bindings
 
 if TYPE_CHECKING:

@@ -2,8 +2,8 @@
 
 This is ONYX's Generalise, for tables that exceed a budget. Routes are in *classes*: of one tenant and stream,
 with conditions of one shape. A class is as large as its conditions, where those that differ in a constant are
-merged (`value_merging`): that loses nothing. As long as all classes together are too large, the conditions of
-some class become one part weaker (`condition_weakening`), so that the class is one of another shape, with
+merged (`merged_values`): that loses nothing. As long as all classes together are too large, the conditions of
+some class become one part weaker (`weaker_conditions`), so that the class is one of another shape, with
 fewer conditions:
 
     /news[@topic = ▢]/p     50 routes  ─► /news[@topic]/p   1 route        loses what topics nobody wants
@@ -27,10 +27,10 @@ from typing import NamedTuple
 
 from sapwood.errors import RouteError
 from sapwood.lang.pattern import TRUE, Condition
-from sapwood.mesh.routing.condition_weakening import Omission, list_weakenings, shape_of
+from sapwood.mesh.routing.merged_values import merge_values
 from sapwood.mesh.routing.read_paths import covers
 from sapwood.mesh.routing.route import Route
-from sapwood.mesh.routing.value_merging import merge_values
+from sapwood.mesh.routing.weaker_conditions import Omission, list_weakenings, shape_of
 
 _SHARE = 8
 """One in so many possible changes is made before their losses are measured anew."""

@@ -24,7 +24,7 @@ from sapwood.engine.message.message_reader import Message
 from sapwood.engine.pattern_evaluator import PatternEvaluator
 from sapwood.errors import MessageError
 from sapwood.mesh.core import frames
-from sapwood.mesh.projection.pruning import PruningPlan, prune
+from sapwood.mesh.projection.pruning_plan import PruningPlan, prune
 from sapwood.mesh.routing.read_paths import covers, unite_reads
 from sapwood.mesh.routing.route import Route, decode_route, encode_route, routes_of
 from sapwood.mesh.wire.message_content import MessageContent, Projection

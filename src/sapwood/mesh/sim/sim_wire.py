@@ -8,7 +8,6 @@ word: a wrong decision is a delivery that is missing, or a frame too many.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import replace
@@ -23,6 +22,7 @@ from sapwood.mesh.core.frames import Frame, MessageFrame, MessageKey
 from sapwood.mesh.core.tables.route_table import LOCAL as LOCAL_SIDE
 from sapwood.mesh.core.topology import Topology
 from sapwood.mesh.projection.link_projection import ALWAYS, AUTO, NEVER, LinkProjection
+from sapwood.mesh.routing.condition_uses import ConditionUses
 from sapwood.mesh.routing.route import Route
 from sapwood.mesh.sim.broker_workload import TENANT, BrokerWorkload, broker_workload, digest
 from sapwood.mesh.sim.projection_workload import projection_workload
@@ -92,8 +92,8 @@ class SimWire:
         self._router = SkeletonRouter()
         self._codec = LinkCodec(format, self._router, Limits(), _SAMPLES, _Inline(), always_skeletons=True)
         self._projection = LinkProjection(mode, Limits(), self._is_known, clock=lambda: world.now)
-        self._uses: dict[str, Counter[Route]] = {}
-        """by link, how many of its routes have the condition of one that reads whole messages"""
+        self._uses: dict[str, ConditionUses] = {}
+        """by link"""
         self._contents: dict[tuple[MessageKey, int], MessageContent] = {}
         """by message and document, as they came, with skeletons"""
         self._inner: frozenset[str] = frozenset()
@@ -237,17 +237,7 @@ class SimWire:
         """Change what a link wants. Of routes that differ only in what they read, skeletons are given one."""
         new, gone = _own(added), _own(removed)
         self._projection.change(link, new, gone)
-        uses = self._uses.setdefault(link, Counter())
-        begun: list[Route] = []
-        ended: list[Route] = []
-        for route in new:
-            uses[route.of_whole_messages] += 1
-            if uses[route.of_whole_messages] == 1:
-                begun.append(route.of_whole_messages)
-        for route in gone:
-            uses[route.of_whole_messages] -= 1
-            if not uses[route.of_whole_messages]:
-                ended.append(route.of_whole_messages)
+        begun, ended = self._uses.setdefault(link, ConditionUses()).change(new, gone)
         self._router.change(bit, begun, ended)
 
     def change_local(self, added: Sequence[frames.Route], removed: Sequence[frames.Route]) -> None:

@@ -45,7 +45,7 @@ from sapwood.mesh.core.frames import (
     Route,
     TableFrame,
 )
-from sapwood.mesh.projection.pruning import PruningPlan, decode_plan
+from sapwood.mesh.projection.pruning_plan import PruningPlan, decode_plan
 from sapwood.mesh.routing.route import decode_route, encode_route
 from sapwood.mesh.wire.bodies.body_format import BodyError, BodyFormat, EncodedBody, decode_body
 from sapwood.mesh.wire.bodies.dictionary_controls import (

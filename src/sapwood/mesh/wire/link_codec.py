@@ -14,7 +14,7 @@ from time import perf_counter
 from sapwood.engine.kernel import KERNEL
 from sapwood.engine.limits import Limits
 from sapwood.engine.message.message_reader import Message
-from sapwood.mesh.projection.pruning import PruningPlan
+from sapwood.mesh.projection.pruning_plan import PruningPlan
 from sapwood.mesh.wire.bodies.body_format import BodyFormat, EncodedBody, encode_body
 from sapwood.mesh.wire.bodies.dictionary_controls import DictionaryControl
 from sapwood.mesh.wire.bodies.dictionary_exchange import DictionaryExchange, LinkControl

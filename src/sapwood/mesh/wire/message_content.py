@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from sapwood.mesh.projection.pruning import PruningPlan
+from sapwood.mesh.projection.pruning_plan import PruningPlan
 from sapwood.mesh.wire.bodies.body_format import EncodedBody
 from sapwood.mesh.wire.skeletons.skeleton import Skeleton
 

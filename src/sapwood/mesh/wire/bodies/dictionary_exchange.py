@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 
-from sapwood.mesh.projection.pruning import PruningPlan, decode_plan
+from sapwood.mesh.projection.pruning_plan import PruningPlan, decode_plan
 from sapwood.mesh.wire.bodies.dictionary_controls import (
     DictionaryControl,
     HaveDictionary,

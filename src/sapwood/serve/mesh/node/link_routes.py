@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from typing import TYPE_CHECKING
 
 from sapwood.mesh.core.actions import SetRoutes
+from sapwood.mesh.routing.condition_uses import ConditionUses
 from sapwood.mesh.routing.route import Route
 from sapwood.mesh.routing.route_index import MOST_LINKS
 
@@ -38,8 +38,8 @@ class LinkRoutes:
         self._skeletons = skeletons
         self._bits: dict[str, int] = {}
         self._routes: dict[str, dict[int, Route]] = {}
-        self._uses: dict[str, Counter[Route]] = {}
-        """by link, how many of its routes have the condition of one that reads whole messages"""
+        self._uses: dict[str, ConditionUses] = {}
+        """by link, the conditions of its routes"""
         self._partial: dict[str, dict[int, dict[int, None]]] = {}
         """by link and key of a route that reads whole messages, the keys of those that read parts"""
 
@@ -58,7 +58,8 @@ class LinkRoutes:
         if self._projection is not None:
             self._projection.change(action.link, new, gone)
         if bit != _NO_BIT:
-            added, removed = self._count_uses(action.link, new, gone)
+            self._note_partial(action.link, new, gone)
+            added, removed = self._uses.setdefault(action.link, ConditionUses()).change(new, gone)
             changed: dict[str, tuple[list[Route], list[Route]]] = {}
             for route in added:
                 changed.setdefault(route.tenant, ([], []))[0].append(route)
@@ -69,32 +70,19 @@ class LinkRoutes:
             if self._skeletons is not None:
                 self._skeletons.change(bit, added, removed)
 
-    def _count_uses(
-        self, link: str, new: Iterable[Route], gone: Iterable[Route]
-    ) -> tuple[list[Route], list[Route]]:
-        """Return the conditions that no route of a link had before, and those that none has any more."""
-        uses = self._uses.setdefault(link, Counter())
-        added: list[Route] = []
-        removed: list[Route] = []
+    def _note_partial(self, link: str, new: Iterable[Route], gone: Iterable[Route]) -> None:
+        """Note which routes read parts of messages, by the one of their condition that reads whole ones."""
+        partial = self._partial.setdefault(link, {})
         for route in new:
             whole = route.of_whole_messages
-            uses[whole] += 1
             if whole is not route:
-                self._partial.setdefault(link, {}).setdefault(whole.key, {})[route.key] = None
-            if uses[whole] == 1:
-                added.append(whole)
+                partial.setdefault(whole.key, {})[route.key] = None
         for route in gone:
             whole = route.of_whole_messages
-            uses[whole] -= 1
             if whole is not route:
-                partial = self._partial[link]
                 del partial[whole.key][route.key]
                 if not partial[whole.key]:
                     del partial[whole.key]
-            if not uses[whole]:
-                del uses[whole]
-                removed.append(whole)
-        return added, removed
 
     def keep_only(self, links: Iterable[str]) -> None:
         """Forget the links that are none any more."""
@@ -105,7 +93,7 @@ class LinkRoutes:
             bit = self._bits.pop(link)
             self._routes.pop(link, None)
             self._partial.pop(link, None)
-            uses = self._uses.pop(link, Counter())
+            uses = self._uses.pop(link, ConditionUses())
             if bit != _NO_BIT:
                 if self._skeletons is not None:
                     self._skeletons.change(bit, (), list(uses))

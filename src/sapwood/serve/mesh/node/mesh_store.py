@@ -14,7 +14,7 @@ from sapwood.mesh.core.actions import Store, StoredMessage, TableChange
 from sapwood.mesh.core.frames import Epoch, MessageKey
 from sapwood.mesh.core.node_state import NodeState, StoredTable
 from sapwood.mesh.core.topology import Topology
-from sapwood.mesh.projection.pruning import decode_plan
+from sapwood.mesh.projection.pruning_plan import decode_plan
 from sapwood.mesh.routing.route import Route, decode_route, encode_route
 from sapwood.mesh.wire.message_content import MessageContent, Projection
 from sapwood.mesh.wire.topology_codec import decode_topology, encode_topology

@@ -15,7 +15,7 @@ from sapwood.errors import RouteError, SapwoodError
 from sapwood.lang.fwr.compiler import compile_transformation
 from sapwood.lang.pattern import Has
 from sapwood.mesh.projection.binding_selection import BindingSelection
-from sapwood.mesh.projection.pruning import PruningPlan, decode_plan, prune
+from sapwood.mesh.projection.pruning_plan import PruningPlan, decode_plan, prune
 from sapwood.mesh.routing.condition_codec import to_form
 from sapwood.mesh.routing.read_codec import reads_from_form
 from sapwood.mesh.routing.read_paths import (

@@ -29,7 +29,7 @@ from sapwood.lang.pattern import (
     any_of,
     canonical_predicates,
 )
-from sapwood.mesh.routing.condition_weakening import shape_of
+from sapwood.mesh.routing.weaker_conditions import shape_of
 
 MOST_VALUES = MOST_ALTERNATIVES
 """in one condition: the automaton multiplies out no more, and a change of one value tells all of them anew"""
